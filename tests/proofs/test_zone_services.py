@@ -292,7 +292,7 @@ class TestOverHttp(LiveTreeCase):
     def test_offers_of_another_zone_are_not_held(self):
         zone = RemoteZone(ServiceConnection(self.west))
         body = ZoneClaimBody(request=request(), tokens=("forged",))
-        with self.assertRaisesRegex(Exception, "an offer is of another zone"):
+        with self.assertRaisesRegex(Exception, "an offer was made by another zone"):
             zone.hold_offers(body)
         self.assertEqual([], self.held())
 

@@ -192,10 +192,10 @@ class TestSettings(DispatchCase):
         target = f"webhook={self.there.url}"
         reference, typed = PasswordReference(env="WORD"), PasswordReference(stored=True)
         for words, text in (
-            ({"target": "webhook"}, "target is no NAME=URL"),
-            ({"target": "webhook=ftp://h"}, "target is no NAME=URL"),
+            ({"target": "webhook"}, "target must be NAME=URL"),
+            ({"target": "webhook=ftp://h"}, "target must be NAME=URL"),
             ({"target": "webhook=https://me:canary@h/"}, "without a password"),
-            ({"target": target, "key": typed}, "key refers to one of env"),
+            ({"target": target, "key": typed}, "key must refer to either env"),
             ({"target": target, "password": reference}, "set together"),
             ({"target": target, "username": "me"}, "set together"),
         ):

@@ -128,7 +128,7 @@ class TestWhoReads(ReaderCase):
         with self.assertLogs("valence_sched.server", "ERROR") as logs:
             thread._run()
         self.assertEqual(3, len(calls))
-        self.assertIn("a defect of the dispatch sender: it is started again", logs.output[0])
+        self.assertIn("internal error in the dispatch sender: restarting it", logs.output[0])
 
 
 class TestReadiness(ApplicationCase):

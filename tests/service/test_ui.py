@@ -75,7 +75,7 @@ class TestSite(ApplicationCase):
         self.assertIn("<li>25 to 48 of 2,000</li>", text)
         self.assertIn('rel="prev" href="?"', text)
         self.assertIn('rel="prev" href="?page=2"', self.page("/ui?page=3"))
-        self.assertIn("none of 2,000 from", self.page("/ui?page=9999"))
+        self.assertIn("past the end of 2,000", self.page("/ui?page=9999"))
 
     def test_claims_and_nodes_are_listed_the_newest_first_in_parts(self):
         """The database pages them: what is not shown is not read."""
@@ -94,7 +94,7 @@ class TestSite(ApplicationCase):
             store.claims.release(other.id)
         for path, rows, words in (
             ("claims", 100, "<li>1 to 100 of 230</li>"), ("claims?page=3", 30, "201 to 230 of 230"),
-            ("claims?page=4", 0, "none of 230 from"), ("claims?owner=ann&page=2", 100, "of 230"),
+            ("claims?page=4", 0, "past the end of 230"), ("claims?owner=ann&page=2", 100, "of 230"),
             ("claims?podm=p&page=3", 30, "201 to 230"), ("claims?owner=eve", 0, ""),
             ("claims?ended=true", 100, "1 to 100 of 231"), ("claims?podm=q%22%C3%A9", 0, ""),
             ("claims?podm=q%22%C3%A9&ended=true", 1, "RELEASED"), ("claims?podm=P", 0, ""),

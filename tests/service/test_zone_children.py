@@ -238,7 +238,7 @@ class TestVersions(ChildrenCase):
         self.assertEqual(["old"], chosen(report))
         self.assertEqual(((), 3), (report.zones.silent, report.zones.answered))
         (line,) = report.warnings
-        self.assertRegex(line, "^zone bad does not count in the scarcity .*: its version is older")
+        self.assertRegex(line, "^zone bad is not counted in the scarcity .*: its version is older")
         scarcity = list(report.request.mix.scarcity)
         self.assertEqual([("group_state", None), ("offers", scarcity)], asked)
         self.assertGreater(max(scarcity), 1.0)

@@ -66,7 +66,7 @@ class TestChildrenBehindKeystone(unittest.TestCase):
     def test_why_a_child_is_not_opened_is_its_reason(self):
         for user, password, reason in (
             ("reader", None, "zones:offers"),
-            ("above", "wrong", "Keystone at .* refuses the login of 'above'"),
+            ("above", "wrong", "Keystone at .* rejects the login of 'above'"),
         ):
             with self.subTest(user):
                 report = self.decide(user, password)

@@ -78,8 +78,8 @@ class AccessRules:
     def check(self, user: User, rule: str) -> None:
         """Raise AccessDenied unless a user meets a rule."""
         if not self.allow(rule, user.credentials):
-            roles = ", ".join(sorted(user.credentials["roles"])) or "no role"
-            text = f"{rule}: user {user.name!r} has {roles}, which does not allow it"
+            roles = ", ".join(sorted(user.credentials["roles"])) or "-"
+            text = f"{rule}: user {user.name!r} is not permitted (roles: {roles})"
             raise AccessDenied(f"{text}: ask the operator of the service")
 
 
@@ -89,9 +89,9 @@ def _read_overrides(path: str) -> dict[str, Any]:
     checks: dict[str, Any] = {}
     for name, text in rules.items():
         if name not in known:
-            raise InputError(path, name, "no rule of the service", hint=suggest(name, known))
+            raise InputError(path, name, "an unknown rule", hint=suggest(name, known))
         check = policy.RuleDefault(name, text).check
         if str(check) == "!" and text.strip() != "!":
-            raise InputError(path, name, repr(text), "a rule as oslo.policy has them")
+            raise InputError(path, name, repr(text), "a rule in the syntax of oslo.policy")
         checks[name] = check
     return checks

@@ -25,7 +25,7 @@ RESTART_S = 10.0  # after a defect
 
 
 class LeasedJob(Protocol):
-    """A job that one process of all does, such as a background reader."""
+    """A job that one of all processes does, such as a background reader."""
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Work until ``ended``; errors as of the state."""
@@ -71,7 +71,7 @@ class ReaderThread:
                 self._note_problem(str(error))
                 self._ended.wait(RETRY_S)
             except Exception:
-                LOG.exception("a defect of the %s: it is started again", self._name)
+                LOG.exception("internal error in the %s: restarting it", self._name)
                 self._ended.wait(RESTART_S)
 
     def _log(self, line: str) -> None:
@@ -100,7 +100,7 @@ class Fanout(Protocol):
         """Connect without waiting."""
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Send a hint at a change without waiting."""
+        """Send a hint that names changed, without waiting."""
 
     def close(self) -> None:
         """End it."""
@@ -184,9 +184,9 @@ class ServiceHints:
                 self._refresh()
                 self.refreshes += 1
             except SchedulerError as error:  # the next request raises it
-                LOG.info("not refreshed on a hint: %s", error)
+                LOG.info("changes not loaded after a hint: %s", error)
             except Exception:
-                LOG.exception("not refreshed on a hint")
+                LOG.exception("changes not loaded after a hint")
             self._ended.wait(self._pause_s)
 
 

@@ -173,7 +173,7 @@ def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
     return marks
 
 
-MOST_REQUESTS, MOST_BYTES = 256, 4096  # of all that are remembered, and of one of them
+MOST_REQUESTS, MOST_BYTES = 256, 4096  # cached requests, and bytes of each
 
 
 class RequestCompiler:
@@ -199,7 +199,7 @@ class RequestCompiler:
         request = self._compile(spec, flavor)
         if len(key) <= MOST_BYTES:
             if len(self._compiled) >= MOST_REQUESTS:
-                self._compiled.clear()  # a hit does not need to update an order of use
+                self._compiled.clear()  # no order of use, which each hit would update
             self._compiled[key] = flavor, request
         return request
 

@@ -22,7 +22,7 @@ from valence_sched.service.settings import Limits, ServiceSettings, is_loopback
 
 LOG = logging.getLogger("valence_sched.server")
 
-HEAD_BYTES = 8190  # of the first line, and of each of the other lines of a request
+HEAD_BYTES = 8190  # of each line in the head of a request
 
 
 class JsonLogger(Logger):  # type: ignore[misc]
@@ -79,7 +79,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         try:
             self._settings = self._read()
         except SchedulerError as error:
-            LOG.error("the settings stay as they were: %s", redact_text(str(error)))
+            LOG.error("invalid settings are not loaded: %s", redact_text(str(error)))
         super().reload()
 
     def load(self) -> Any:
@@ -94,15 +94,15 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             count_failure(self._process.parts.rates, host)
 
     def _check_listeners(self, listeners: Sequence[Any]) -> None:
-        """Refuse inherited sockets beyond loopback without authentication."""
+        """Refuse inherited sockets that other machines can reach without authentication."""
         if self._settings.auth != "none":
             return
         addresses = [listener.sock.getsockname() for listener in listeners]
         for host, port, *_ in (one for one in addresses if isinstance(one, tuple)):
             if not is_loopback(host):
                 raise UsageError(
-                    f"the socket {host}:{port} is beyond loopback without authentication: set auth "
-                    "to basic, or make the socket listen on 127.0.0.1"
+                    f"the socket {host}:{port} is reachable from other machines without "
+                    "authentication: set auth to basic, or make the socket listen on 127.0.0.1"
                 )
 
     def _finish(self) -> None:

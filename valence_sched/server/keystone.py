@@ -128,13 +128,13 @@ class KeystoneAccess:
         self._middleware = auth_token.AuthProtocol(_confirm, _options(settings, password, public))
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of the header ``X-Auth-Token``; of a page also of HTTP basic.
+        """Return the user of the header ``X-Auth-Token``; a page also accepts HTTP basic.
 
         Raises:
-            Unauthenticated: no token, or an invalid, expired or revoked one; an unknown user of a
+            Unauthenticated: a missing, invalid, expired or revoked token; an unknown user of a
                 browser.
             AccessDenied: the token has no scope.
-            IdentityUnavailable: Keystone does not answer, or refuses the login of the service.
+            IdentityUnavailable: Keystone does not answer, or rejects the login of the service.
         """
         if page and not environ.get("HTTP_X_AUTH_TOKEN"):
             return self._browser_user(environ)

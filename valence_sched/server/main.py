@@ -53,7 +53,7 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
         _add_config(one)
         one.add_argument("--state", metavar="<url>", help="State to use: a file or a URL")
         if name == "downgrade":
-            one.add_argument("--to", metavar="<version>", required=True, help="Version to go to")
+            one.add_argument("--to", metavar="<version>", required=True, help="Target version")
         if name == "backup":
             one.add_argument("file", metavar="<file>", help="File to write, which must not exist")
         if name == "check":
@@ -86,7 +86,7 @@ def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout
     if action == "dispatches" and arguments.drop is not None:
         app.record_changes(state, "store dispatches --drop", [(arguments.drop, "done")])
     if action == "backup" and registry.passwords.path.exists():
-        stdout.write(f"not copied: {registry.passwords.path} with the typed passwords\n")
+        stdout.write(f"not copied: {registry.passwords.path}, which has the typed passwords\n")
     return code
 
 

@@ -42,7 +42,7 @@ class StateReader:
     def health(self) -> Health:
         """Return whether the service can decide, in words for an anonymous client.
 
-        It is started after each registered pod manager was read or a reading failed. Later
+        It counts as started after each registered pod manager was read or a reading failed. Later
         registrations do not change this.
         """
         problems: list[str] = []
@@ -124,4 +124,4 @@ def _waiting_line(waiting: WaitingDispatches) -> str:
 
 def _public_text(what: str, error: SchedulerError) -> str:
     """Return a problem without its place: an anonymous client must not see hosts and files."""
-    return f"the {what} cannot be used ({error.code}): the log of the service says why"
+    return f"the {what} cannot be used ({error.code}): see the log of the service"

@@ -151,7 +151,7 @@ class ServiceProcess:
         prepare_process()
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
-        quarantine = Quarantine()  # for all stores of this process: each row is named once
+        quarantine = Quarantine()  # of all stores of this process: each row is logged once
         dispatches = settings.dispatch is not None
         self._state = state = SharedState(
             environ, settings.state, settings.audit_lines, quarantine, dispatches=dispatches
@@ -221,7 +221,7 @@ class ServiceProcess:
         except SchedulerError as error:
             LOG.warning("a report over the broker is not stored: %s", redact_text(str(error)))
         else:
-            assert self.hints is not None, "it was received over these"
+            assert self.hints is not None, "reports arrive over hints"
             self.hints.refresh()
 
     def _refresh(self) -> None:
@@ -300,7 +300,7 @@ def app_maker(
     def login() -> baremetal.CloudLogin | None:
         if keystone is None:
             return None
-        from valence_sched.server.keystone import cloud_login  # only where Keystone is
+        from valence_sched.server.keystone import cloud_login  # only with Keystone
 
         secret = App(environ=environ).secret(keystone.password, "keystone: password")
         return cloud_login(keystone, secret)
@@ -317,7 +317,7 @@ def app_maker(
 
 
 def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
-    """Return whether a process reads pod managers: not for decisions on recordings alone."""
+    """Return whether a process reads pod managers; not if decisions use only recordings."""
     chosen = selection_of(settings)
     recorded = App(environ=environ).sources.named_sources(chosen)
     return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)
@@ -351,7 +351,7 @@ def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> users.Ac
         return users.BasicAccess(settings.users_file)
     if settings.auth == "none":
         return users.OpenAccess()
-    from valence_sched.server import access_rules, keystone  # only where Keystone is
+    from valence_sched.server import access_rules, keystone  # only with Keystone
 
     assert settings.keystone is not None, "the settings were checked"
     rules = access_rules.AccessRules(settings.policy_file)

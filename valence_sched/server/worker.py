@@ -2,8 +2,9 @@
 """ServiceWorker: a gunicorn worker whose loop holds the connections while its threads answer.
 
 A request goes to a thread once its last byte has arrived, and the loop sends the answer: a client
-that sends or reads slowly costs a connection and its bytes, never a thread. Both are limited. Above
-a limit, the longest waiting connections of the host with the most connections are closed.
+that sends or reads slowly costs a connection and its bytes, never a thread. The number of
+connections and the bytes that they hold are limited. Above a limit, the longest waiting connections
+of the host with the most connections are closed.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from valence_sched.service.settings import Limits
 
 MOST_CONNECTIONS = 8192  # of a worker, and at most half of its file descriptors
 MOST_DESCRIPTORS = 65536  # that a worker asks for
-MOST_HELD_BYTES = 128 << 20  # that have arrived, and that wait to be sent, of all connections
-SHARE_BYTES = MOST_HELD_BYTES // MOST_CONNECTIONS  # that no connection is closed for
+MOST_HELD_BYTES = 128 << 20  # received and unsent bytes of all connections
+SHARE_BYTES = MOST_HELD_BYTES // MOST_CONNECTIONS  # no connection is closed for this many bytes
 READ_BYTES = 16 << 10  # per connection and turn: parsing delays the other connections
 MOST_HEAD_BYTES = 32 << 10
 FRAMING = 8  # bytes received for each byte of a body, at most
-SMALL_PARTS, PART_BYTES = 1000, 64  # of a chunked body, before the average size counts
-MOST_DISCARDED_BYTES = 1 << 20  # that a client still sends after its last answer
+SMALL_PARTS, PART_BYTES = 1000, 64  # chunks of a body before their average size is checked
+MOST_DISCARDED_BYTES = 1 << 20  # received after the last answer
 ACCEPTED_AT_ONCE = 16
 PROBE_THREADS = 2  # of health checks
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 EXHAUSTED_S = 0.05  # until connections are accepted again
 LINGER_S = 2.0  # for a client to read its last answer and close
-FLUSH_S = (0.005, 0.25)  # between two looks at an answer that is being sent
+FLUSH_S = (0.005, 0.25)  # between checks of an answer that is being sent
 TICK_S, END_TICK_S = 1.0, 0.05
 SWITCH_S = 0.0005  # that the loop waits for a thread after each system call
 CODINGS = {b"chunked", b"identity"}
@@ -77,7 +78,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def __init__(self, worker: ServiceWorker) -> None:
         self._worker, cfg = worker, worker.cfg
-        self._transports: list[Any] = []  # that of the socket, and that of TLS over it
+        self._transports: list[Any] = []  # of the socket, and of TLS over it
         self._early = bytearray()
         self.client: Any = None
         self.host = "-"
@@ -115,7 +116,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             secured = await start_tls(
                 self._transport, self, tls, server_side=True, ssl_handshake_timeout=patience_s
             )
-        except OSError:  # also of TLS, and when the time is over
+        except OSError:  # also for TLS errors and timeouts
             self._worker.forget(self)
         else:
             if secured is not None and self in self._worker.open:
@@ -197,7 +198,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return False
 
     def _take_body(self, data: bytes) -> None:
-        if self._body_bytes <= self._worker.most_body_bytes:  # for more of them a part is enough
+        if self._body_bytes <= self._worker.most_body_bytes:  # the rest is not needed
             self._body += data
         self._body_bytes += len(data)
         self._parts += self._parser.is_chunked
@@ -214,7 +215,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         request.must_close |= not self._parser.is_complete or not self._worker.alive
         server = self._transport.get_extra_info("sockname")
         work = functools.partial(self._worker.answer, request, self.client, server)
-        is_probe = request.path.startswith("/healthcheck")  # they do not wait
+        is_probe = request.path.startswith("/healthcheck")  # they do not wait for other requests
         threads = self._worker.probes if is_probe else self._worker.threads
         answer = self._worker.loop.run_in_executor(threads, work)
         answer.add_done_callback(self._send)
@@ -272,7 +273,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._worker.alive and self._transport.can_write_eof():
             try:
                 self._transport.write_eof()
-            except OSError:  # the client reset it once it had enough
+            except OSError:  # the client reset the connection
                 self.abort()
             else:
                 self._transport.resume_reading()
@@ -414,7 +415,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
                     raise
                 self.loop.remove_reader(listener)
                 self.loop.call_later(EXHAUSTED_S, self._listen)
-                self.log.warning("out of file descriptors: connections that wait are closed")
+                self.log.warning("out of file descriptors: closing waiting connections")
                 self._most_connections = len(self.open) * 7 // 8
                 return self._limit_connections()
             client.setblocking(False)

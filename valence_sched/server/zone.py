@@ -98,7 +98,10 @@ class ProcessZone:
         return self._nodes(tenant).claims.hold_offers(body, key=key)
 
     def scheduler(self, tenant: str) -> ZoneScheduler | None:
-        """Return the scheduler over all zones, None without children; or SchedulerError."""
+        """Return the scheduler over all zones, None without children.
+
+        SchedulerError: the zones form a circle.
+        """
         children = self._child_zones()
         if not children:
             return None

@@ -45,7 +45,7 @@ LOG = logging.getLogger("valence_sched.service")
 EVENTS = "/v1/events/"
 EVENT_BYTES = 1 << 20  # largest event of a pod manager
 REQUEST_ID = "X-Openstack-Request-Id"
-MALFORMED = (400, 406)  # before authentication
+MALFORMED = (400, 406)  # statuses of requests that are refused before authentication
 _REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
 ANSWER = "answer-"  # prefix of the IDs of recorded answers
 
@@ -58,8 +58,8 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     """Return the body as a noun; an empty one is an empty object.
 
     Raises:
-        InputError: not JSON, not the noun, too deep, a key twice in an object, or a text with a
-            character U+0000.
+        InputError: not JSON, not the noun, nested too deeply, a duplicate key in an object, or a
+            text with a character U+0000.
         falcon.HTTPError: another media type, too large, an unknown transfer coding, or an unknown
             length.
     """
@@ -146,7 +146,7 @@ def check_key(key: str | None) -> str | None:
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return the answer of the handler or an earlier one of the key, and whether it is earlier.
+    """Return the answer of the handler, or the recorded one of the key; and whether it is recorded.
 
     Only a success is recorded; concurrent requests get the answer of the first to end. NameTaken if
     another request has the key.
@@ -456,6 +456,6 @@ def _http_error(
 
 def _defect(req: falcon.Request, resp: falcon.Response, error: Exception, _path: object) -> None:
     request_id = _request_id(req)
-    LOG.error("%s: a defect of the service", request_id, exc_info=error)
-    text = f"a defect of the service: its log has {request_id}"
+    LOG.error("%s: internal error", request_id, exc_info=error)
+    text = f"internal error: search the log of the service for {request_id}"
     _send_problem(req, resp, problem_of(errors.SchedulerError(text), request_id))

@@ -59,7 +59,7 @@ class ServedZone(Protocol):
         """Return the present tree of the zone, for a tenant."""
 
     def hold_offers(self, tenant: str, body: nouns.ZoneClaimBody, key: str | None) -> claim.Claim:
-        """Hold all offers, or nothing; ClaimLost, StaleOffer or NameTaken."""
+        """Hold all offers or nothing; raises ClaimLost, StaleOffer or NameTaken."""
 
 
 class EventSink(Protocol):
@@ -113,8 +113,7 @@ def listed_result(found: Iterable[object]) -> CallResult:
 class Call:
     """One request: its user, the words of its path and query, its body and idempotency key.
 
-    It never changes. (It is not a frozen class: each request makes one, and a frozen one takes
-    three times as long.)
+    It never changes, but the class is not frozen: making a frozen one takes three times as long.
     """
 
     parts: ServiceParts
@@ -127,7 +126,7 @@ class Call:
     rule: str = ""
 
     def record_change(self, name: str, outcome: str) -> None:
-        """Log a change, or a refused one, and store it unless the state is away."""
+        """Log a change or a refused change, and store it unless the state is unavailable."""
         line = effect.AuditLine(
             user=self.user.name,
             owner=self.user.project,
@@ -195,7 +194,7 @@ class Call:
         return _own(request, body.request or body.compiled, self.key)
 
     def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body with several to decide on; errors as for one."""
+        """Return the requests of a body that has several, to decide on; errors as for one."""
         asked = (*body.requests, *body.compiled)
         requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
         keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))
@@ -206,7 +205,7 @@ class Call:
         return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body with several; errors as for one."""
+        """Return the requests of a body that has several, compiled; errors as for one."""
         most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
         if count > most:
             raise errors.RequestError(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FairLock:
-    """A lock whose waiters are served tenant by tenant; those of one tenant in their order."""
+    """A lock that waiting tenants get in turn, and the waiting threads of one tenant in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class TenantGate:
 
 
 MEMORY = "memory://"
-TIMEOUT_S = 2.0  # that Redis has
+TIMEOUT_S = 2.0  # for an answer of Redis
 MOST_FORWARDED_CHARS = 1000
 
 
@@ -127,7 +127,7 @@ class RateLimiter:
         self._window = limits.strategies.MovingWindowRateLimiter(storage)
 
     def count(self, tenant: str, *, change: bool) -> None:
-        """Count a request of a tenant; RateLimited for too many, ServiceBusy without Redis."""
+        """Count a request of a tenant; RateLimited for too many, ServiceBusy if Redis fails."""
         self._hit("requests", tenant)
         if change:
             self._hit("changes", tenant)

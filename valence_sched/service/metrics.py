@@ -47,7 +47,7 @@ class StateMetrics(Collector):
         self._collect, self._facts = collect, facts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; for an unavailable state only that fact."""
+        """Yield every metric; of an unavailable state only ``valence_scheduler_state_up``, 0."""
         position = 0.0
         for metric in self._collect():
             if metric.name == POSITION:
@@ -55,27 +55,25 @@ class StateMetrics(Collector):
             yield metric
         facts = self._facts()
         up = facts is not None
-        yield _gauge("valence_scheduler_state_up", "Whether the state can be used.", int(up))
+        yield _gauge("valence_scheduler_state_up", "1 if the state can be used, else 0.", int(up))
         if facts is None:
             return
         text = "Registered pod managers: read, failing since their last reading, or never read."
         yield _gauge("valence_scheduler_podms", text, facts.podms, "state")
         if facts.oldest_reading_s is not None:
-            text = "Age of the oldest last reading of the pod managers that do not fail."
+            text = "Age of the oldest reading, of the pod managers that do not fail."
             yield _gauge("valence_scheduler_oldest_reading_seconds", text, facts.oldest_reading_s)
         text = "Stored rows that cannot be decoded and are left out, by table."
         yield _gauge("valence_scheduler_undecodable_rows", text, facts.undecodable, "table")
         waiting = facts.waiting
         text = "Decisions that are not posted to the controller yet."
         yield _gauge("valence_scheduler_dispatches_waiting", text, waiting.total)
-        text = "Age of the oldest of these decisions."
+        text = "Age of the oldest decision that is not posted to the controller yet."
         yield _gauge("valence_scheduler_dispatches_oldest_seconds", text, waiting.oldest_s)
-        text = "The process that reads the pod managers, 1; no sample without a reader."
+        text = "1 for the process that reads the pod managers; no sample without a reader."
         holders = {} if facts.reader is None else {facts.reader: 1}
         yield _gauge("valence_scheduler_reader", text, holders, "holder")
-        text = (
-            "Changes of the state that the next decision takes in, of the process furthest behind."
-        )
+        text = "Changes of the state not loaded yet, in the process that is furthest behind."
         lag = max(0.0, facts.changes - position)
         yield _gauge("valence_scheduler_change_log_lag", text, lag)
 
@@ -115,13 +113,13 @@ class Metrics:
         )
         self._position = prometheus_client.Gauge(
             POSITION,
-            "Changes of the state that were taken in, by the process furthest behind.",
+            "Changes of the state loaded by the process that is furthest behind.",
             multiprocess_mode="livemin",
             registry=self._registry,
         )
 
     def note_changes(self, changes: int) -> None:
-        """Note how many changes of the state this process has taken in."""
+        """Note the number of changes of the state that this process has loaded."""
         self._position.set(changes)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -59,7 +59,7 @@ def document() -> bytes:
     info = {
         "title": "Pod manager scheduler",
         "version": str(GREATEST_VERSION),
-        "description": "Which pod manager, which pool and which blocks make a node.",
+        "description": "Choose the pod manager, the pool and the blocks of each node.",
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
     }
     security = {
@@ -146,7 +146,7 @@ def _responses(route: Route, answer: Any) -> dict[str, Any]:
             for name in operations
         }
     problem: dict[str, Any] = {
-        "description": "A problem, as RFC 9457 has it.",
+        "description": "A problem document (RFC 9457).",
         "content": {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}},
     }
     if route.media == HTML:

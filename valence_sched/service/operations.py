@@ -89,9 +89,9 @@ class Operations:
     def start(self, operation: Operation, work: Callable[[], Any], *, repeat: bool) -> Operation:
         """Start an operation, unless one with its ID runs; return the running one.
 
-        With ``repeat`` a finished one starts again, as its work knows its key; a failed one, or one
-        whose process is gone, always starts again. NameTaken if another request has the key,
-        ServiceBusy if the process runs its most operations.
+        With ``repeat`` a finished operation starts again, since its work finds the earlier result
+        by its key. A failed operation, or one whose process is gone, always starts again. NameTaken
+        if another request has the key, ServiceBusy if the process already runs ``most`` operations.
         """
         record = PREFIX + operation.id
         with self._lock:
@@ -138,7 +138,7 @@ class Operations:
         try:
             self._records.replace(PREFIX + operation.id, inventory.to_json(ended), END_PATIENCE_S)
         except SchedulerError as error:
-            LOG.error("operation %s: its end is not recorded: %s", operation.id, error)
+            LOG.error("operation %s: its result is not stored: %s", operation.id, error)
         finally:
             self._note_ended()
             with self._idle:
@@ -165,7 +165,7 @@ def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
         return replace(operation, state="failed", problem=problem)
     except Exception:
         LOG.exception("operation %s", operation.id)
-        text = f"operation {operation.id} failed because of a defect of the service: see its log"
+        text = f"operation {operation.id} failed with an internal error: see the log of the service"
         return replace(operation, state="failed", problem=problem_of(SchedulerError(text)))
 
 

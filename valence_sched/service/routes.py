@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501 - the table has a line for each route
-"""Routes: every path of the service with its handler, those of the verbs and its own."""
+"""Routes: each path of the service with its handler, for verbs and for the service itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from valence_sched.service.visibility import listed_owner
 Handler = Callable[[Call], Any]
 
 
-FLAGS = ("free", "live", "ended")  # words of a query that are true or false
+FLAGS = ("free", "live", "ended")  # query parameters that are true or false
 
 
 def verb_handler(route: Route) -> Callable[[Call], CallResult]:

@@ -24,10 +24,10 @@ Pause = Annotated[float, Meta(gt=0, le=86400)]
 class Limits(base.Noun, frozen=True, kw_only=True):
     """The limits of one request.
 
-    ``queue_s`` is the longest wait for other decisions before it is refused, ``read_s`` the longest
-    time for it to arrive before it is dropped. ``tenant_requests`` is the number of concurrent
-    requests of a tenant in a process: by default its threads less one, without authentication no
-    limit. ``ttl_s`` is the longest time that a claim is held.
+    It must arrive within ``read_s``, and is refused if it waits for other decisions for longer than
+    ``queue_s``. ``tenant_requests`` is the largest number of concurrent requests of a tenant in a
+    process: by default one less than its threads, and unlimited without authentication. ``ttl_s``
+    is the longest time that a claim is held.
     """
 
     body_bytes: Positive = 4 << 20
@@ -102,9 +102,9 @@ class ReaderSettings(base.Noun, frozen=True, kw_only=True):
     ``request_timeout_s`` to answer. Another process takes over ``lease_s`` after the reading
     process has died.
 
-    With ``events: sse`` a pod manager that offers a stream of events is read when it sends one, no
-    sooner than ``event_pause_s`` after its last reading; with ``push`` one that offers no stream
-    sends its events to the ``receiver``.
+    With ``events: sse`` a pod manager with an event stream is read when it sends an event, no
+    sooner than ``event_pause_s`` after its last reading. With ``push`` a pod manager without a
+    stream sends its events to the ``receiver``.
     """
 
     interval_s: Pause = 60.0
@@ -123,7 +123,7 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     """The settings of the service.
 
     ``auth`` selects the users: of a password file (``basic``), of Keystone (``keystone``, with
-    rules overridden by ``policy_file``), or all of this machine (``none``, on loopback only).
+    rules overridden by ``policy_file``), or all users of this machine (``none``, on loopback only).
     ``inventories`` replace the registered pod managers. ``reader`` configures the reading of pod
     managers, False if another program reads them; decisions exclude readings that are older than
     ``max_age_s``. ``workers`` is the number of processes, ``threads`` the number in each. A process
@@ -212,8 +212,8 @@ def _refuse(path: str, problems: Iterable[tuple[bool, str]]) -> None:
             raise UsageError(f"{path}: {text}")
 
 
-TOGETHER = "are set together or not at all"
-SOURCE = "refers to one of env: NAME and file: PATH"
+TOGETHER = "must be set together"
+SOURCE = "must refer to either env: NAME or file: PATH"
 
 
 def _event_problems(reader: ReaderSettings | None) -> Iterator[tuple[bool, str]]:
@@ -231,8 +231,8 @@ def _dispatch_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
     if dispatch is None:
         return
     is_target = re.fullmatch(r"[^=]+=https?://[^@\s/][^@\s]*", dispatch.target)
-    target = "NAME=URL with an http or https URL without a password: webhook=https://host/path"
-    yield not is_target, f"dispatch: target is no {target}"
+    target = "NAME=URL, with an http or https URL without a password: webhook=https://host/path"
+    yield not is_target, f"dispatch: target must be {target}"
     for name, one in (("key", dispatch.key), ("password", dispatch.password)):
         yield one is not None and not is_source(one), f"dispatch: {name} {SOURCE}"
     alone = (dispatch.username is None) != (dispatch.password is None)
@@ -244,21 +244,21 @@ def _dispatch_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
 def _access_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
     auth, keystone, redis_url = settings.auth, settings.keystone, settings.rate_limits.redis_url
     no_file = auth == "basic" and settings.users_file is None
-    yield no_file, "auth is basic without a users_file: name the file of users"
+    yield no_file, "auth is basic without a users_file: set users_file"
     alone = (auth == "keystone") != (keystone is not None)
     yield alone, f"auth: keystone and a section keystone {TOGETHER}"
     has_rules = settings.policy_file is not None and keystone is None
-    yield has_rules, "policy_file is for auth: keystone; users of a file have roles"
+    yield has_rules, "policy_file requires auth: keystone; users of a users_file have roles"
     if keystone is not None:
         alone = (keystone.username is None) == (keystone.application_credential_id is None)
         yield alone, "keystone: set one of username and application_credential_id"
         yield not is_source(keystone.password), f"keystone: password {SOURCE}"
         is_url = re.fullmatch(r"https?://[^@]+", keystone.auth_url, re.DOTALL)
-        yield not is_url, "keystone: auth_url is no http or https URL without a password"
+        yield not is_url, "keystone: auth_url must be an http or https URL without a password"
     is_redis = redis_url is None or re.fullmatch(r"rediss?://[^@\s]+", redis_url)
-    text = "redis_url is no redis:// or rediss:// URL without a password"
-    yield not is_redis, f"rate_limits: {text}: redis_password refers to that"
-    text = f"host {settings.host!r} is beyond loopback without authentication"
+    text = "redis_url must be a redis:// or rediss:// URL without a password"
+    yield not is_redis, f"rate_limits: {text}: set redis_password"
+    text = f"host {settings.host!r} is reachable from other machines without authentication"
     hint = "set auth to basic, with a users_file, or to keystone, or listen on 127.0.0.1"
     yield auth == "none" and not is_loopback(settings.host), f"{text}: {hint}"
     alone = (settings.certificate is None) != (settings.private_key is None)
@@ -266,7 +266,7 @@ def _access_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
 
 
 def is_source(reference: registration.PasswordReference) -> bool:
-    """Return whether a reference names either a variable or a file, and not a typed password."""
+    """Return whether a reference names either a variable or a file, instead of a password."""
     return not reference.stored and (reference.env is None) != (reference.file is None)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users of the service, by HTTP basic or without authentication, and their access."""
+"""Users of the service: HTTP basic authentication, or no authentication, and their access."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from valence_sched.model.verbs import Role
 #: A reader lists, a member also schedules and owns claims, an admin does everything.
 ROLES: tuple[Role, ...] = get_args(Role)
 
-CACHE_SIZE = 1000  # verified passwords, which save a bcrypt hash per request
+CACHE_SIZE = 1000  # verified passwords, so that a request need not compute a bcrypt hash
 MAX_PASSWORD_BYTES = 72  # bcrypt ignores further bytes
-BASIC = 'Basic realm="podm-scheduler", charset="UTF-8"'  # the header that asks for a login
+BASIC = 'Basic realm="podm-scheduler", charset="UTF-8"'  # makes a browser ask for a login
 _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
 
 
 class User(NamedTuple):
     """A user, in a ``project`` if the service has projects.
 
-    Only an admin, or a user with ``all_owners`` by an operator's rules, sees claims and nodes of
-    other owners. ``role`` is None if rules decide by the ``credentials``.
+    Claims and nodes of other owners are visible only to an admin, and to a user with
+    ``all_owners``, which an operator's rules can give. ``role`` is None if rules decide by the
+    ``credentials``.
     """
 
     name: str
@@ -58,7 +59,7 @@ class User(NamedTuple):
         return self.project or self.owner
 
     def check(self, rule: str, role: Role) -> None:
-        """Raise AccessDenied unless the role of the user is at least the one of a rule."""
+        """Raise AccessDenied unless the user has at least the role of a rule."""
         if self.role is None or ROLES.index(self.role) < ROLES.index(role):
             text = f"user {self.name!r} has the role {self.role}, but {role} is required"
             raise AccessDenied(f"{rule}: {text}: ask the operator of the service")
@@ -79,11 +80,12 @@ class Access(Protocol):
         """Return the same header for pages: a browser then asks for name and password."""
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of a WSGI environment; for a ``page`` also by a browser's login.
+        """Return the user of a WSGI environment; a ``page`` also accepts the login of a browser.
 
         Raises:
             Unauthenticated: it has no credentials, or wrong ones.
-            AccessDenied, IdentityUnavailable: no project is chosen; no identity service answers.
+            AccessDenied, IdentityUnavailable: no project is chosen; the identity service does not
+                answer.
         """
 
     def check(self, user: User, rule: str, role: Role) -> None:
@@ -100,7 +102,7 @@ class OpenAccess:
         return ANONYMOUS
 
     def check(self, user: User, rule: str, role: Role) -> None:
-        """Raise AccessDenied unless the role of the user is at least the one of a rule."""
+        """Raise AccessDenied unless the user has at least the role of a rule."""
         user.check(rule, role)
 
 
@@ -135,7 +137,7 @@ class BasicAccess:
         self._current_entries()
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of the header ``Authorization``; else Unauthenticated."""
+        """Return the user of the header ``Authorization``; Unauthenticated if it is invalid."""
         authorization = environ.get("HTTP_AUTHORIZATION")
         name, password = basic_credentials(authorization, MAX_PASSWORD_BYTES)
         entries = self._current_entries()
@@ -146,7 +148,7 @@ class BasicAccess:
         return entry.user
 
     def check(self, user: User, rule: str, role: Role) -> None:
-        """Raise AccessDenied unless the role of the user is at least the one of a rule."""
+        """Raise AccessDenied unless the user has at least the role of a rule."""
         user.check(rule, role)
 
     def _matches(self, password: bytes, known: bytes) -> bool:
@@ -173,14 +175,14 @@ class BasicAccess:
             if mark != self._read_mark:
                 if status.st_mode & 0o007:
                     found = "a file that every user can read"
-                    raise InputError(self._path, "", found, "mode 0640", "chmod o= it")
+                    raise InputError(self._path, "", found, "mode 0640", f"chmod o= {self._path}")
                 self._entries = parse_users(files.read(self._path), self._path)
                 self._read_mark = mark
             return self._entries
 
 
 def _spend(password: bytes, entry: UserEntry | None, most: int) -> None:
-    """Take equally long for each user, that of the most expensive hash: 2^n = 2^(n-1) + ... + 1."""
+    """Spend the time of the most expensive hash for every user: 2^n = 2^(n-1) + ... + 1."""
     for cost in range(entry.cost, most) if entry else (most,):
         bcrypt.hashpw(password, b"$2b$%02d$" % cost + b"." * 22)
 
@@ -196,7 +198,7 @@ def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
         if not _NAME.fullmatch(name):
             raise InputError(file, place, "no user name", form)
         if not re.fullmatch(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}", hashed):
-            hint = "htpasswd -nB NAME makes one"
+            hint = "create one with htpasswd -nB NAME"
             raise InputError(file, place, "an invalid bcrypt hash", form, hint)
         known = next((one for one in ROLES if one == (role or "member")), None)
         if known is None:
@@ -210,9 +212,9 @@ def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
 
 
 def basic_credentials(authorization: str | None, most: int) -> tuple[str, bytes]:
-    """Return name and password of HTTP basic, of ``most`` bytes; else Unauthenticated."""
+    """Return name and password, of ``most`` bytes, of HTTP basic; Unauthenticated if invalid."""
     if not authorization:
-        raise Unauthenticated("this service requires a user name and a password: send HTTP basic")
+        raise Unauthenticated("this service requires a user name and a password: use HTTP basic")
     scheme, _, encoded = authorization.partition(" ")
     try:
         if scheme.lower() != "basic":

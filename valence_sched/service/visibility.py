@@ -17,16 +17,17 @@ from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.problem import Problem, without_foreign_texts
 from valence_sched.model.scheduler import Scheduler
 
-#: Kinds whose unknown names would suggest names of other owners.
+#: Kinds for which a suggestion after an unknown name could show a name of another owner.
 OWNED = ("claim", "node", "decision", "operation")
-#: Types with names; other lists and objects, which a client may nest deeply, have none.
+#: Types that may hold names. Other lists and objects hold no names, and a client may nest them
+#: deeply.
 WALKED = (msgspec.Struct, str, tuple)
 
 
 def listed_owner(owner: str | None, named: str | None) -> str | None:
     """Return the owner whose claims and nodes a list has: the user's, else the named one.
 
-    None is for all owners. A user with an owner cannot select another one.
+    None means all owners. A user with an owner cannot select another one.
     """
     return owner or named
 
@@ -34,7 +35,7 @@ def listed_owner(owner: str | None, named: str | None) -> str | None:
 def visible_claim(scheduler: Scheduler, claim_id: str, owner: str | None) -> ClaimRecord:
     """Return a claim that an owner may see; UnknownName without a hint for any other.
 
-    Without an owner all are visible.
+    Without an owner, every claim is visible.
     """
     if owner is None:
         return scheduler.claim_record(claim_id)
@@ -48,7 +49,7 @@ def visible_claim(scheduler: Scheduler, claim_id: str, owner: str | None) -> Cla
 
 
 def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:
-    """Return an answer as an owner may see it; ``own_nodes`` is called if it names a node."""
+    """Return an answer as an owner may see it; ``own_nodes`` is called for an answer with nodes."""
     if isinstance(value, str):
         return without_foreign_texts(value)
     if isinstance(value, Podm):

@@ -46,7 +46,7 @@ class ZonesBelow:
 
     A child that cannot be asked is represented by the reason. ``disabled`` children are asked only
     for claims and nodes. ``stated`` are the capabilities of the zone, which apply to all.
-    ``note_silence`` takes each zone whose claims or nodes a list lacks.
+    ``note_silence`` is called with each zone whose claims or nodes are missing from a list.
     """
 
     own: OwnScheduler
@@ -92,7 +92,7 @@ class ZonesBelow:
         having = self._children_having(name)
         if len(having) > 1:
             names = " or ".join(paths.path(child, name) for child in having)
-            raise errors.UsageError(f"several zones have pod manager {name!r}: name {names}")
+            raise errors.UsageError(f"several zones have pod manager {name!r}: use {names}")
         zone = next(iter(having), "")
         return zone, self.part(zone), name
 
@@ -102,10 +102,10 @@ class ZonesBelow:
         return paths.path(zone, rest)
 
     def requests(self, request: Request) -> Callable[[str], Request]:
-        """Return a function from a zone to the request with its names; ``""`` is this zone.
+        """Return a function from a zone to the request with that zone's pod manager names.
 
-        A plain name means every pod manager of this name. Errors as to find a pod manager;
-        UnknownName: no zone has a pod manager of the request.
+        ``""`` is this zone. A plain name means every pod manager of this name. Errors as to find a
+        pod manager; UnknownName: no zone has a pod manager of the request.
         """
         request = with_inherited(request, self.stated)
         having: dict[str, list[str]] = {}
@@ -137,7 +137,7 @@ class ZonesBelow:
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
         """Return the children with a pod manager; ServiceError if only a silent child may have it.
 
-        Unless ``surely``, silent children count as without it, since another zone has it.
+        Unless ``surely``, silent children are left out, since another zone has it.
         """
         calls = {child: functools.partial(self._has, child, name) for child in self._enabled()}
         answers = call_below(calls, self.deadline_s)
@@ -257,7 +257,7 @@ class ZonesBelow:
 
 
 def zone_claim_id(claim: Claim) -> str:
-    """Return the id of the zone claim of a claim from its key, else another text."""
+    """Return the id of the zone claim from the key of its part; another text for other claims."""
     return (claim.key or "").partition("#")[0]
 
 

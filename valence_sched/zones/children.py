@@ -54,7 +54,7 @@ class OwnPart(NamedTuple):
 
 
 class ZoneRegistry:
-    """The zones directly below, in a state, and the ``own`` part of the zone: the verbs of zones.
+    """The verbs of zones, on the child zones in a state and the ``own`` part of the zone.
 
     ``settings_file`` is the source of ``settings``, named in messages. ``password`` resolves the
     reference of a child; errors as for a reference. ``effects`` records changes.
@@ -96,7 +96,7 @@ class ZoneRegistry:
             return [self._current(one) for one in store.zones.list()]
 
     def zone(self, name: str) -> nouns.ZoneOverview:
-        """Return a child zone by its name or ID; UnknownName without one."""
+        """Return a child zone by its name or ID; UnknownName if there is none."""
         if self._state.empty:
             raise errors.UnknownName("child zone", name, (), self._state.where)
         with self._state.store() as store:
@@ -116,7 +116,7 @@ class ZoneRegistry:
                 return store.zones.add(registration)
 
     def change_zone(self, name: str, change: nouns.ZoneChange) -> nouns.ZoneOverview:
-        """Change a child zone, and return it; errors as to add one, and UnknownName."""
+        """Change a child zone, and return it; errors as for ``add_zone``, and UnknownName."""
         with self._change(name, "changed"):
             self._check_routing()
             known = self.zone(name)
@@ -127,7 +127,7 @@ class ZoneRegistry:
                 return self._current(store.zones.show(changed.name))
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[errors.SchedulerError]:
-        """Forget child zones without calling them; yield an error for each that stays.
+        """Delete child zones without calling them; yield an error for each that is not deleted.
 
         AccessDenied: this zone does not route. InUse: claims of this zone have a part in it.
         """
@@ -154,7 +154,7 @@ class ZoneRegistry:
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> tuple[nouns.ZoneNode, ...]:
-        """Ask the enabled child zones in parallel; return their trees, or the reasons of silence.
+        """Ask the enabled child zones in parallel; return the tree of each, or why it is silent.
 
         ``hops`` is the number of levels to ask below this zone; ``route`` has the ids of the zones
         above it. RequestError: the zones form a circle.
@@ -193,14 +193,14 @@ class ZoneRegistry:
 
 FAILURES = 3  # failures in a row until a child is inactive
 LEASE, LEASE_S = "zone poller", 30.0
-RENEWALS = 3  # share of a lease's time
-LIST_S = 1.0  # at least, before the children of a process are read again
+RENEWALS = 3  # within the time of a lease
+LIST_S = 1.0  # a process reads its children again after this time
 LOOK_S = 1.0  # between checks of the polling process for due children
 DEADLINE_S = 10.0  # for an answer to a poll
 
 
 class Children:
-    """The child zones of a state at each call.
+    """The child zones of a state, read again when needed.
 
     They are read again after a change, and otherwise every ``LIST_S``, since their reports expire.
     ``zones`` returns the children of the state, which are polled every ``interval_s``.

@@ -39,7 +39,7 @@ from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.selection import Selected
 from valence_sched.zones.tokens import OwnToken, Tokens
 
-PREPARE_TTL_S = 60.0  # wait of a part for the other zones
+PREPARE_TTL_S = 60.0  # a part waits this long for the other zones
 MOST_ATTEMPTS = 8
 MOST_LOSSES = 2  # lost parts of one zone before others are preferred
 MOST_ID = 255  # characters of a zone's claim ID
@@ -84,7 +84,7 @@ Select = Callable[[Request, Sequence[SilentZone]], Selected]
 
 @dataclass
 class _Share:
-    """The offers for one zone to hold, in the order of the nodes ``numbers``.
+    """The offers for one zone to hold, in the order of the node ``numbers``.
 
     ``generations`` has the generation of the group in this zone at the time of each offer.
     """
@@ -177,7 +177,7 @@ class ZoneClaims:
             of_group = bool(getattr(lost, "group", ""))
             lost_parts, contended = lost_parts + (not of_group), contended + of_group
             longest_s = min(LONGEST_PAUSE_S, 0.01 * 2**retries)
-            self.pause(longest_s * random.random())  # noqa: S311 - so that others win
+            self.pause(longest_s * random.random())  # noqa: S311 - the pause needs no secret
         raise errors.ClaimLost(
             f"lost {lost_parts + contended} times in a row, the last time: {lost}"
         )
@@ -254,7 +254,7 @@ class ZoneClaims:
             check_nodes(claim.nodes, len(share.tokens), len(share.tokens))
             if not 0 < len(claim.id) <= MOST_ID:
                 length = format_count(len(claim.id), "character")
-                raise errors.ServiceError(f"it answers with a claim of an ID of {length}")
+                raise errors.ServiceError(f"its claim ID has {length}, at most {MOST_ID} allowed")
             return claim
 
         calls = {zone: functools.partial(hold, zone, share) for zone, share in shares.items()}
@@ -294,13 +294,13 @@ class ZoneClaims:
         parts: Sequence[nouns.ZoneClaimPart],
         answers: Mapping[str, Claim | errors.SchedulerError],
     ) -> None:
-        """If a zone answered with an error, give the claim up, and raise the error."""
+        """If a zone answered with an error, abandon the claim and raise the error."""
         refusals = {
             zone: one for zone, one in answers.items() if isinstance(one, errors.SchedulerError)
         }
         if not refusals:
             return
-        # a zone that refuses has no hold; a zone that fails or is silent may have its hold
+        # a zone that refuses has no hold; a zone that fails or is silent may hold its part
         unsure = {zone for zone, error in refusals.items() if error.http_status >= 500}
         self._abandon(row, [part for part in parts if part.claim or part.zone in unsure])
         own = refusals.get("")

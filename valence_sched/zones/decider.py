@@ -72,7 +72,7 @@ class ZoneTrial:
 
 @dataclass(frozen=True)
 class ZoneBatch:
-    """Requests over zones, and by number the most nodes (``most_nodes``) that zones have for each.
+    """Requests over zones, and the ``most_nodes`` that the zones may have for each request.
 
     ``new_trial`` returns a function that selects the nodes of the requests in one order. After
     ``is_late``, further orders are not tried.
@@ -133,7 +133,7 @@ class ZoneBatch:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST_TRIES = 3  # of a decision whose offers other requests take
+MOST_TRIES = 3  # attempts at a decision if other requests take its offers
 
 #: Returns a request with the pod manager names of a zone below or of this zone (``""``).
 RequestFor = Callable[[str], Request]
@@ -142,7 +142,7 @@ ReportsBelow = Callable[[RequestFor, nouns.Detail], Mapping[str, nouns.Report | 
 
 
 class ZoneDecider(Scheduler):
-    """Decides over ``zone``, the tree of a zone; its ``own`` scheduler has every other verb.
+    """Decides over ``zone``, the tree of a zone; its ``own`` scheduler handles every other verb.
 
     The own scheduler has the zone's own pod managers, or with ``own_has_all`` those of all zones.
     ``reports_below`` returns the report of each child on a request, or its error. ``requests``

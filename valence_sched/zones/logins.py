@@ -26,7 +26,7 @@ MOST_ANSWER_BYTES = 64 << 20  # bytes of a child's answer to one query
 
 
 class RemoteZone:
-    """The zone of a service; errors as for the zone, and ServiceError without an answer.
+    """The zone of a service. Raises the errors of the zone, and ServiceError if it does not answer.
 
     Each query has a deadline. Unknown fields of a newer service are ignored.
     """
@@ -75,12 +75,12 @@ class KeystoneTokens:
         self._known: v3.Password | None = None
 
     def token(self) -> str:
-        """Return a token, a new token if the last one is about to expire.
+        """Return the token; a token that is about to expire is replaced.
 
         Raises:
             CredentialError: keystoneauth1 is not installed.
             IdentityUnavailable: Keystone does not answer.
-            Unauthenticated: Keystone knows no such user, password or project.
+            Unauthenticated: Keystone rejects the user, password or project.
         """
         plugin, where = self._plugin(), self._login.auth_url
         from keystoneauth1 import exceptions, session
@@ -89,13 +89,13 @@ class KeystoneTokens:
             opened = session.Session(verify=self._verify, timeout=self._timeout_s)
             found: str | None = plugin.get_token(opened)
         except exceptions.Unauthorized:
-            text = f"{self._login.username!r} to the project {self._login.project!r}"
-            raise Unauthenticated(f"Keystone at {where} refuses the login of {text}") from None
+            text = f"{self._login.username!r} to project {self._login.project!r}"
+            raise Unauthenticated(f"Keystone at {where} rejects the login of {text}") from None
         except (exceptions.ClientException, OSError) as error:
-            text = f"Keystone at {where} gives no token: {type(error).__name__}"
+            text = f"Keystone at {where} issued no token: {type(error).__name__}"
             raise IdentityUnavailable(text) from None
         if not found:
-            raise IdentityUnavailable(f"Keystone at {where} gives no token")
+            raise IdentityUnavailable(f"Keystone at {where} issued no token")
         return found
 
     def renew(self) -> None:
@@ -122,7 +122,7 @@ class KeystoneTokens:
 
 
 class ChildLogins:
-    """The logins to children of one process, which reuse tokens over connections."""
+    """The logins of one process to child zones; connections to a child reuse its token."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -135,7 +135,7 @@ class ChildLogins:
         timeout_s: float,
         route: Callable[[], Sequence[str]] = tuple,
     ) -> ServiceConnection:
-        """Return a connection to a child, which may be silent for ``timeout_s``.
+        """Return a connection to a child; it times out after ``timeout_s`` of silence.
 
         Verifies the certificates of the child and of its Keystone. ``route`` and errors as for a
         connection.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixes of requests, completed by the supplies of the pools of all zones together.
+"""Mixes of requests: completed from the supplies of the pools of all zones together.
 
 The sum of the supplies to a mix is kept for the next decision. Zones return their present supplies
 with their offers: if the sum is unchanged, the decision needs no other query.
@@ -69,7 +69,7 @@ def _key(request: nouns.Request) -> SumKey:
 
 @dataclass(frozen=True)
 class CompletedRequest:
-    """A request with its mix completed, and the zones that do not count in it.
+    """A request with its mix completed, and the zones whose supplies are not counted in it.
 
     Zones must still confirm the ``unconfirmed`` sum of supplies, if any.
     """
@@ -131,7 +131,7 @@ def as_asked_below(request: nouns.Request) -> nouns.Request:
 def zone_supplies(
     own: ZoneSupplies | None, below: Mapping[str, GroupAnswer], shares: int
 ) -> tuple[ZoneSupplies, tuple[SilentZone, ...]]:
-    """Return the supplies of a zone and the zones below it, and the zones that do not count.
+    """Return the supplies of a zone and the zones below it, and the zones that are not counted.
 
     Supplies of a child with invalid amounts or another number of shares are left out.
     """
@@ -152,7 +152,7 @@ def zone_supplies(
 def supplies_with_offers(
     supplies: Sequence[ZoneSupplies | UnsetType], shares: int
 ) -> ZoneSupplies | UnsetType:
-    """Return the supplies of zones that offer nodes, UNSET if one of them has none."""
+    """Return the supplies of zones that offer nodes, UNSET if one has no valid ones."""
     found = [one for one in supplies if one is not UNSET and _are_supplies(one, shares)]
     return _added(found) if len(found) == len(supplies) else UNSET
 

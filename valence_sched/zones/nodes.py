@@ -64,7 +64,7 @@ class ZoneClaimRecovery:
     rows: ZoneClaimRows
 
     def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
-        """Yield the action on each expired claim, with ``dry_run`` only planned."""
+        """Yield the action on each expired claim; with ``dry_run`` it is only planned."""
         if not dry_run:
             self.rows.expire()
         for row in self.rows.due():
@@ -91,7 +91,7 @@ class ZoneClaimRecovery:
         return tuple(sorted(found, key=lambda claim: claim.created_at))
 
     def settle(self) -> None:
-        """End claims without remaining nodes, as far as their zones answer."""
+        """End the composed claims that have no nodes left, if all their zones answer."""
         rows = self.rows.list(("COMPOSED",))
         if not rows:
             return
@@ -128,7 +128,7 @@ class ZoneClaimRecovery:
         return f"freed its holds: {note}"
 
     def _find_composed(self, row: ZoneClaim) -> str:
-        """End a claim with interrupted composition, by the claims of its zones."""
+        """End a claim with interrupted composition, as the states of its parts require."""
         found = self._composed(row)
         if found.goes_on:
             return f"left as it is: {found.goes_on}"
@@ -159,7 +159,7 @@ class ZoneClaimRecovery:
 
 MOST_ROUNDS = 3  # attempts for a request that a zone fails to compose
 RECONCILE_HINT = "podm claim reap reconciles it"
-_WAITS, _MORE_S = 2, 360.0  # number of waits of a zone, and for all its own calls
+_WAITS, _MORE_S = 2, 360.0  # a zone may wait twice, and has this time for its own calls
 
 
 @dataclass
@@ -175,7 +175,7 @@ class _Outcome:
     use_unknown: bool = False
 
     def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
-        """Add the answer of a zone; an error if it has too many, or inexplicably too few, nodes."""
+        """Add the answer of a zone; too many nodes, or unexplained missing nodes, are an error."""
         if part is not None:
             try:
                 going_on = sum(one.still_composing for one in result.unverified)
@@ -195,7 +195,7 @@ class _Outcome:
             self.failed_zones.add(zone)
 
     def add_error(self, zone: str, error: errors.SchedulerError) -> None:
-        """Add the error of a zone; a zone without an answer may have composed."""
+        """Add the error of a zone; a zone that did not answer may have composed nodes."""
         line = paths.line_below(zone, str(error))
         if isinstance(error, errors.ServiceError | errors.Unverified):
             text = errors.one_line(f"{line}: its nodes may exist ({RECONCILE_HINT})")
@@ -253,13 +253,13 @@ class ZoneNodes:
     ) -> tuple[ProvisionResult, Selected | None]:
         """Compose a request, or at least its required nodes; return the result and the decision.
 
-        Too few nodes are decomposed; the request is then decided again without the failed zones. If
-        the others have too few nodes, the failure stays.
+        If too few nodes are composed, they are decomposed, and the request is decided again without
+        the failed zones. If the other zones have too few nodes, the failure is returned.
 
         Raises:
             ClaimLost: a part was lost in every attempt; nothing is held.
-            ClaimState: nodes of the key are being composed; or a pod manager of the claim was
-                disabled, and the claim stays held.
+            ClaimState: nodes of the key are being composed. Or a pod manager of the claim was
+                disabled; the claim stays held.
             NameTaken: the key belongs to another request.
         """
         avoid: tuple[SilentZone, ...] = ()
@@ -316,7 +316,8 @@ class ZoneNodes:
         """Compose all nodes of a claim, or none, in all its zones in parallel.
 
         Raises:
-            ClaimState: the claim is not held, or stays held: a pod manager of it was disabled.
+            ClaimState: the claim is not held. Or a pod manager of it was disabled; the claim stays
+                held.
             Unverified: a zone does not answer; no node was composed, and the claim stays held.
         """
         self.claims.rows.expire()
@@ -393,7 +394,8 @@ class ZoneNodes:
         if outcome.nodes:
             rows.change(row.id, ["COMPOSING"], "COMPOSED")
         else:
-            self._below.release(row)  # of a zone that had not started; other parts expire
+            # a zone that has not started still holds its part; other parts expire
+            self._below.release(row)
             rows.change(row.id, ["COMPOSING"], "FAILED", note="no node was composed")
         self.claims.effects.forget("claim", row.id)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths: names of objects below a zone, ``CHILD/NAME``, with each level in front."""
+"""Paths: names of objects in lower zones, ``CHILD/NAME``; each level adds a prefix."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
-LACK = "no pod manager "  # start of a line about all pod managers of a zone
+LACK = "no pod manager "  # start of a line about a fact that all pod managers of a zone lack
 OnPodm = TypeVar("OnPodm", hardware.BlockOverview, hardware.PoolOverview, capacity.StrandedAmount)
 
 
 def path(zone: str, name: str) -> str:
-    """Return the path of a name in a zone directly below; the zone ``""`` keeps the name."""
+    """Return the path of a name in a child zone, or the name itself for the zone ``""``."""
     return f"{zone}/{name}" if zone else name
 
 
 def way(*zones: str) -> str:
-    """Return the path of a zone through other zones; a zone itself has an empty name."""
+    """Return the path that joins the names of zones; empty names are left out."""
     return "/".join(filter(None, zones))
 
 
 def split(name: str, zones: Container[str]) -> tuple[str, str]:
-    """Return the child at the start of a path and the rest; other names have no child."""
+    """Split a path into its child zone and the rest; a plain name has the child ``""``."""
     zone, slash, rest = name.partition("/")
     return (zone, rest) if slash and zone in zones else ("", name)
 
@@ -40,10 +40,10 @@ def request_for(
     zones: Container[str],
     having: Callable[[str], Container[str]] | None = None,
 ) -> Request:
-    """Return a request with the pod manager names of a zone below, or of this zone (``""``).
+    """Return a request with only the pod manager names of one child, or of this zone (``""``).
 
-    A plain name is for every zone, or for the zones ``having`` a pod manager of this name. If all
-    names are of other zones, the request gets a name that the zone does not have.
+    A plain name applies to every zone; with ``having``, to the zones that have such a pod manager.
+    If all names belong to other zones, the request gets a name that the zone does not have.
     """
     if not request.podms and not request.exclude_podms:
         return request
@@ -61,7 +61,7 @@ def name_in(
     zones: Container[str],
     having: Callable[[str], Container[str]] | None = None,
 ) -> str:
-    """Return the name of a pod manager in a zone, empty if it is of another zone."""
+    """Return the name of a pod manager in a zone, empty if it belongs to another zone."""
     child, rest = split(name, zones)
     if child:
         return rest if child == zone else ""
@@ -98,7 +98,7 @@ def events_below(zone: str, events: Iterable[lifecycle.Event]) -> tuple[lifecycl
 
 
 def unverified_below(zone: str, node: lifecycle.UnverifiedNode) -> lifecycle.UnverifiedNode:
-    """Return a node of a zone that could not be verified as the zone above names it."""
+    """Return an unverified node of a zone as the zone above names it."""
     named = ("node", "podm", "claim") if node.still_composing else ()
     words = {word: path(zone, getattr(node, word)) for word in named}
     return replace(node, message=line_below(zone, node.message), **words)
@@ -111,7 +111,7 @@ def overview_below(zone: str, overview: hardware.PodmOverview) -> hardware.PodmO
 
 
 def podm_below(zone: str, one: OnPodm) -> OnPodm:
-    """Return a noun with its pod manager as the zone above names it."""
+    """Return an object on a pod manager as the zone above names it."""
     return replace(one, podm=path(zone, one.podm))
 
 
@@ -121,7 +121,7 @@ def silent_below(zone: str, silent: Iterable[decision.SilentZone]) -> list[decis
 
 
 def name_for(zone: str, name: str) -> str:
-    """Return the name of a path in a zone below; for other zones an unused name."""
+    """Return a path as a name in a child zone; for a path of another zone, an unused name."""
     start = f"{zone}/"
     return name.removeprefix(start) if name.startswith(start) else f"../{name}"
 
@@ -132,7 +132,7 @@ def renamed_place(place: DomainValues, rename: Callable[[str], str]) -> DomainVa
 
 
 def generations_for(zone: str, generations: Generations) -> Generations:
-    """Return the generations of a zone below and of its own zones, as it names them."""
+    """Return the generations of a child zone and of the zones below it, as the child names them."""
     start, found = f"{zone}/", {f"{name}/": number for name, number in generations.items()}
     return {
         name.removeprefix(start).removesuffix("/"): number
@@ -156,7 +156,7 @@ def renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState
 
 
 def _renamed(by_domain: Mapping[str, V], rename: Callable[[V], V]) -> dict[str, V]:
-    """Return values by domain; only values of the domain ``podm`` are zone names."""
+    """Return values by domain; only values of the domain ``podm`` are renamed."""
     return {domain: rename(one) if domain == "podm" else one for domain, one in by_domain.items()}
 
 
@@ -166,9 +166,9 @@ def line_below(zone: str, line: str) -> str:
 
 
 def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines of zones with their names; a line of all zones appears once without a name.
+    """Return the lines of zones, each with its zone; a line common to all zones appears once.
 
-    A missing fact or capability is left out if another zone may have it.
+    A line about a missing fact or capability is left out if another zone may have it.
     """
     lacks = [
         {line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}

@@ -50,7 +50,7 @@ def why_ruled_out(
     return None
 
 
-INTERVALS = 3  # between polls, until a child's report expires
+INTERVALS = 3  # poll intervals until a child's report expires
 #: The service name in zone capabilities for each amount of a pod manager.
 SERVICES = {
     "cores": "compute",

@@ -23,8 +23,8 @@ from valence_sched.zones import paths
 from valence_sched.zones.selection import OtherOffer, Selected, podm_of
 
 MIX_NOTE = (
-    "the mix is counted in each zone separately and added up: one zone with all pod managers may "
-    "fit more or fewer"
+    "each zone counts the mix separately, and the counts are added up: one zone with all pod "
+    "managers may fit more or fewer"
 )
 
 
@@ -104,7 +104,7 @@ def with_reasons_below(
 
     Pod managers of a child have its name in front; inventories and the steps of the funnels are
     added up. The ``chosen`` candidates, by path, replace the choice that each zone reports. A child
-    without a report causes a warning; None without any report.
+    without a report causes a warning. Without any report, the result is None.
     """
     reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
@@ -120,7 +120,7 @@ def with_reasons_below(
         if isinstance(answer, UnknownName | NoPodm):  # the pod managers are in other zones
             continue
         if isinstance(answer, SchedulerError):
-            warnings.append(one_line(f"zone {zone} gives no reasons: {answer}"))
+            warnings.append(one_line(f"zone {zone} returned no reasons: {answer}"))
             continue
         podms += [replace(one, podm=paths.path(zone, one.podm)) for one in answer.podms]
         for step in answer.funnel:
@@ -258,7 +258,7 @@ def zoned_result(
         excluded=_sorted(selected.excluded),
     )
     uncounted = tuple(
-        one_line(f"zone {one.zone} does not count in the scarcity of the mix: {one.reason}")
+        one_line(f"zone {one.zone} is not counted in the scarcity of the mix: {one.reason}")
         for one in _sorted(selected.uncounted)
     )
     report = nouns.Report(

@@ -2,8 +2,8 @@
 """ZoneScheduler: the verbs of a scheduler over the pod managers of a zone and its children.
 
 A *merged* verb asks all zones in parallel, names rows of zones below by their path, and lists the
-missing zones. A *routed* verb asks the zone with the named object. The zone's *own* scheduler has
-every other verb.
+missing zones. A *routed* verb asks the zone with the named object. The zone's *own* scheduler
+handles every other verb.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ZoneScheduler(Scheduler):
         found = [paths.podm_below(zone, one) for zone, one in blocks.items()]
         if len(found) > 1:
             podms = ", ".join(one.podm for one in found)
-            text = f"block {name!r} is on pod managers {podms}: name one with --podm"
+            text = f"block {name!r} is on pod managers {podms}: choose one with --podm"
             raise UsageError(text)
         if not found:
             first = answers.silent[0]
@@ -210,7 +210,7 @@ class ZoneScheduler(Scheduler):
         )
 
     def plan(self, request: Request) -> PlanResult:
-        """Return a plan of the zone of the nodes; RequestError for nodes in several zones."""
+        """Return a plan of the zone that has all nodes; RequestError for nodes in several zones."""
         self._check_group(request)
         sealed, selected = self._zoned.select(request)
         if len(selected.nodes) < sealed.request.required_count:
@@ -288,7 +288,7 @@ class ZoneScheduler(Scheduler):
 
 
 class _Selecting:
-    """Selects the nodes of one request; a fit is explained before the hold changes it."""
+    """Selects the nodes of one request; a selection is explained before it is held."""
 
     def __init__(self, zoned: ZoneDecider, request: Request, detail: nouns.Detail) -> None:
         self._zoned, self._request, self._detail = zoned, request, detail

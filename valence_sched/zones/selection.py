@@ -2,7 +2,8 @@
 """ZoneSelection: the nodes of a request over a tree of zones, chosen as in a flat zone.
 
 If nodes of one zone do not change costs in another zone, each zone is asked once for all nodes. If
-they do (a group that spreads over zones), or if lots decide, each node takes a round of queries.
+they do (a group that spreads over zones), or if nodes are drawn by lot, each node takes a round of
+queries.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from valence_sched.zones.mixes import CompletedRequest, as_asked_below
 LEAST_DEADLINE_S = 0.001  # once the time of a decision is over
 MOST_ANCHORS = 64  # tried for one group; the anchor that places most nodes is used
 
-#: Places the nodes of a request; the first node avoids some places.
+#: Places the nodes of a request; the first node avoids the given places.
 Attempt = Callable[[tuple[nouns.DomainValues, ...]], "list[PlacedOffer]"]
 
-#: Completes the mix of a request from supplies that a function asks of all zones.
+#: Completes the mix of a request. A function asks all zones for their supplies; with True, it is
+#: always called.
 Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 
@@ -59,9 +61,9 @@ class OtherOffer:
 class Selected:
     """The nodes that zones offer, and the facts about the answer.
 
-    ``queries`` is the number of queries to the zones directly below, ``rounds`` the number of them
-    for offers. ``answered`` counts the zones of the fullest answer. ``request`` is the request with
-    its mix completed; the supplies of ``uncounted`` zones to it are unknown.
+    ``queries`` counts the queries to the zones directly below, ``rounds`` those for offers.
+    ``answered`` is the largest number of zones in one answer. ``request`` is the request with its
+    mix completed; the supplies of ``uncounted`` zones to it are unknown.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -90,12 +92,12 @@ class _OtherSupplies(Exception):
 class ZoneSelection:
     """Selects the nodes of one request, sealed for its policy, from a zone and those below.
 
-    All queries together have ``deadline_s``. A zone without an answer is not asked again; if a node
-    was chosen there, the decision is repeated without that zone. Candidates cost at most
+    ``deadline_s`` limits all queries together. A zone without an answer is not asked again; if a
+    node was chosen there, the decision is repeated without that zone. Candidates cost at most
     ``most_cost``. ``others`` are offers that earlier requests took. Zones to ``avoid`` are not
-    asked, and count as silent. ``complete`` returns the request with its mix completed; with True
-    it always asks zones. If it used the supplies of an earlier decision, the first offers must
-    confirm them; otherwise the decision is repeated with the present supplies.
+    asked, and count as silent. ``complete`` returns the request with its mix completed. If it used
+    the supplies of an earlier decision, the first offers must confirm them; otherwise the decision
+    is repeated with the present supplies.
     """
 
     def __init__(
@@ -173,7 +175,7 @@ class ZoneSelection:
         return frozenset(self._noted.silent)
 
     def most_nodes(self) -> int:
-        """Return an upper bound of the nodes on all zones, computed for each need separately."""
+        """Return an upper bound of the nodes in all zones, computed for each need separately."""
         self._complete_mix()
         supplies = self._group_answer(self._query).supplies
         return MAX_NODES if supplies is UNSET else supplies.most_nodes
@@ -181,10 +183,10 @@ class ZoneSelection:
     def nodes(self) -> Selected:
         """Return the nodes of the request, or as many as fit.
 
-        UnknownName: all zones that may have a pod manager of the request answer without it.
+        UnknownName: a pod manager of the request is in no zone.
         """
         begin: Callable[[], None] = self._complete_mix
-        while True:  # each retry without another zone, or once with the present supplies
+        while True:  # each retry leaves out one more zone, or once uses the present supplies
             try:
                 begin()
                 self._noted.nodes = self._with_alternates(self._nodes())
@@ -243,7 +245,7 @@ class ZoneSelection:
     def _attempt(self, closed: tuple[nouns.DomainValues, ...]) -> list[PlacedOffer]:
         """Try each alternative for the nodes that are still missing.
 
-        Unless places are closed, an alternative at the start of a group tries its anchors.
+        While the group has no node and no closed places, an alternative tries its anchors.
         """
         nodes: list[PlacedOffer] = []
         for choice in range(1, len(self._request.alternatives) + 1):
@@ -274,7 +276,7 @@ class ZoneSelection:
         return [PlacedOffer(choice, offer) for offer in offers]
 
     def _in_rounds(self, query: nouns.OfferQuery) -> list[nouns.Offer]:
-        """Return the nodes one by one; every zone learns of each node before the next."""
+        """Choose the nodes one by one; each query tells the zones the nodes chosen before."""
         count, best_of = query.request.count, self._policy.pick.best_of
         limit = best_of if best_of > 1 else 0
         taken, found = list(query.taken), list[nouns.Offer]()
@@ -309,7 +311,7 @@ class ZoneSelection:
         known: dict[tuple[int, int], tuple[nouns.Offer, ...]] = {}
         found = []
         for number, node in enumerate(nodes):
-            # if lots decide, each node of an alternative is drawn separately
+            # by lot, each node of an alternative is drawn separately
             turn = sum(one.choice == node.choice for one in nodes[:number])
             key = node.choice, turn if query.order == "lot" else 0
             if key not in known:

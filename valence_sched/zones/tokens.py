@@ -23,10 +23,10 @@ TOKEN_AGE_S = 900  # lifetime of an offer
 
 
 class ChildToken(msgspec.Struct, frozen=True, array_like=True, tag="child"):
-    """The token of a child, with its name and the ``place`` of the offer.
+    """The token of a child zone, with the name of the child and the ``place`` of the offer.
 
-    ``generation`` is the generation of the group in this zone at the offer, under hard rules of the
-    group.
+    If the group has hard rules, ``generation`` is the group's generation in this zone at the time
+    of the offer.
     """
 
     child: str
@@ -67,17 +67,17 @@ class Tokens:
         return str(self._serializer.dumps(content))
 
     def read(self, token: Token) -> ChildToken | OwnToken:
-        """Return the content of a token; StaleOffer if the token is too old, or of another zone."""
+        """Return the content of a token; StaleOffer if it is too old or of another zone."""
         try:
             return self._serializer.loads(token, max_age=self._age_s)  # type: ignore[no-any-return]
         except SignatureExpired:
-            raise StaleOffer("an offer is too old: ask again") from None
+            raise StaleOffer("an offer has expired: ask for new offers") from None
         except (BadData, msgspec.DecodeError, msgspec.ValidationError):
-            raise StaleOffer("an offer is of another zone: ask again") from None
+            raise StaleOffer("an offer was made by another zone: ask for new offers") from None
 
 
 class PlanSignatures:
-    """Signs and verifies plans by ``keys``; every scheduler with one of the keys accepts a plan.
+    """Signs and verifies plans with ``keys``; a scheduler with one of the keys accepts a plan.
 
     A signature begins with a digest of its key, to tell an unknown key from a changed plan.
     """
@@ -91,7 +91,7 @@ class PlanSignatures:
         }
 
     def sign(self, plan: Plan) -> Plan:
-        """Return a plan with its signature by the newest key."""
+        """Return a plan signed with the newest key."""
         key_id, signer = list(self._signers.items())[-1]
         signature = signer.get_signature(signed_content(plan)).decode()
         return replace(plan, signature=f"{key_id}.{signature}")

@@ -48,7 +48,7 @@ MOST_PATH = 1 << 12  # characters of the path of a zone
 def recorded_tree(
     zone: RecordedZone, podms: Callable[[RecordedZone], OwnPodms], path: str = ""
 ) -> ZoneTree:
-    """Return the tree of a zone; ``podms`` returns the pod managers of each zone with any.
+    """Return the tree of a zone; ``podms`` returns the pod managers of a zone that has inventories.
 
     Zones are asked one after another in the caller's thread.
     """
@@ -79,10 +79,10 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
 class ChildZone:
     """A zone directly below, with the ``name`` that its parent gave it.
 
-    It is not asked if its ``capabilities`` rule out a request, if it is not ``enabled``, or if it
-    is ``inactive``, which is the reason. An inactive child may have no ``zone``. Its own
-    ``threads`` ask it, so that a hanging child delays no other; without them the caller's thread
-    asks.
+    It is not asked if its ``capabilities`` rule out a request, or if it is not ``enabled``.
+    ``inactive`` is the reason why it cannot be asked; it may then have no ``zone``. Its own
+    ``threads`` ask it, so that a hanging child does not delay others; without them the caller's
+    thread asks.
     """
 
     name: str
@@ -112,8 +112,8 @@ class ZoneTree:
     """A zone: its own pod managers and its children, asked as one.
 
     Its unique ``id`` stops a query in a circle of zones. A zone without ``own`` pod managers is a
-    router. Pod managers of its children inherit its ``capabilities``. ``members`` has the groups of
-    its state, for the generation of the group at an offer.
+    router. Pod managers of its children inherit its ``capabilities``. ``members`` gives the
+    generation of a group in its state at the time of an offer.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class ZoneTree:
         """Return the merged offers of this zone and the zones below it.
 
         Raises:
-            SchedulerError: the query went in a circle.
+            SchedulerError: the zones form a circle.
             StaleOffer: a token is of another zone.
         """
         taken, below = self._taken(query)
@@ -262,7 +262,7 @@ class ZoneTree:
         ]
 
     def _read(self, token: nouns.Token) -> ChildToken | OwnToken:
-        """Return the content of a token; StaleOffer also if its child is gone."""
+        """Return the content of a token; StaleOffer also if its zone is no longer a child."""
         content = self._tokens.read(token)
         if isinstance(content, ChildToken) and content.child not in self._names:
             raise StaleOffer(f"zone {content.child!r} is no longer a child: ask again")

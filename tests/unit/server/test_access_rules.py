@@ -64,7 +64,9 @@ class TestDefaults(unittest.TestCase):
 
     def test_a_user_that_may_not_is_told_its_roles(self):
         user = User("u", None, "p", credentials=credentials("reader"))
-        with self.assertRaisesRegex(AccessDenied, "claims:create: user 'u' has reader, which"):
+        with self.assertRaisesRegex(
+            AccessDenied, "claims:create: user 'u' is not permitted .roles: reader"
+        ):
             AccessRules().check(user, "claims:create")
 
 

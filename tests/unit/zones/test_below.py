@@ -114,7 +114,7 @@ class TestPodms(unittest.TestCase):
 
     def test_a_name_of_several_zones_is_not_guessed(self):
         zone = podms(Verbs(), east=Verbs("b"), west=Verbs("b"))
-        with self.assertRaisesRegex(UsageError, "several zones have .*'b': name east/b or west/b$"):
+        with self.assertRaisesRegex(UsageError, "several zones have .*'b': use east/b or west/b$"):
             zone.update_resource_stats("b", {})
         self.assertEqual(overview("west/b"), zone.podm("west/b"))
 
@@ -222,7 +222,9 @@ class TestTokens(unittest.TestCase):
         for token in (*strangers, "", "x", "a.b.c", own[:-1], own[1:], f"{own}x"):
             with (
                 self.subTest(token),
-                self.assertRaisesRegex(StaleOffer, "^an offer is of another zone: ask again$"),
+                self.assertRaisesRegex(
+                    StaleOffer, "^an offer was made by another zone: ask for new offers$"
+                ),
             ):
                 zone.read(token)
 
@@ -237,7 +239,9 @@ class TestTokens(unittest.TestCase):
         token = zone.sign(OwnToken(CANDIDATE))
         later = time.time() + 62
         with mock.patch("time.time", return_value=later):
-            self.assertRaisesRegex(StaleOffer, "^an offer is too old: ask again$", zone.read, token)
+            self.assertRaisesRegex(
+                StaleOffer, "^an offer has expired: ask for new offers$", zone.read, token
+            )
 
 
 class TestPlanSignatures(unittest.TestCase):

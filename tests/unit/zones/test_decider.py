@@ -322,7 +322,7 @@ class TestReasons(SchedulerCase):
             .report
         )
         self.assertEqual(["own"], [one.podm for one in report.podms])
-        self.assertIn("zone east gives no reasons: it is away", report.warnings)
+        self.assertIn("zone east returned no reasons: it is away", report.warnings)
         self.assertEqual((["report"], [(wanted, "report")]), (self.own.asked, asked))
 
     def test_an_engine_that_lacks_what_is_asked_for_says_nothing(self):

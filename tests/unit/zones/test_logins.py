@@ -123,14 +123,14 @@ class TestKeystone(unittest.TestCase):
 
     def test_a_login_that_keystone_refuses_says_so_without_the_password(self):
         self.server.status = 401
-        with self.assertRaisesRegex(Unauthenticated, "refuses the login of 'up' to .*'zones'") as e:
+        with self.assertRaisesRegex(Unauthenticated, "rejects the login of 'up' to .*'zones'") as e:
             self.ask()
         self.assertNotIn(PASSWORD, str(e.exception))
         self.assertEqual(0, self.server.asked["child"])
 
     def test_a_keystone_that_fails_or_is_away_is_no_refusal(self):
         self.server.status = 500
-        with self.assertRaisesRegex(IdentityUnavailable, "gives no token"):
+        with self.assertRaisesRegex(IdentityUnavailable, "issued no token"):
             self.ask()
         self.server.status = 0
         with contextlib.closing(http.server.HTTPServer(("127.0.0.1", 0), None).socket) as closed:
@@ -139,7 +139,7 @@ class TestKeystone(unittest.TestCase):
             name="east", url=self.server.url, username="up", project="zones",
             auth_url=f"http://127.0.0.1:{port}/v3",
         )  # fmt: skip
-        with self.assertRaisesRegex(IdentityUnavailable, "gives no token: ConnectFailure"):
+        with self.assertRaisesRegex(IdentityUnavailable, "issued no token: ConnectFailure"):
             self.ask()
         self.assertEqual(0, self.server.asked["child"])
 

@@ -108,7 +108,7 @@ class TestOne(unittest.TestCase):
         self.assertEqual((EAST, WEST), report.zones.silent)
         self.assertEqual((EAST, WEST), report.zones.excluded)
         self.assertEqual(
-            tuple(f"zone {one} does not count in the scarcity of the mix: {one} is away"
+            tuple(f"zone {one} is not counted in the scarcity of the mix: {one} is away"
                   for one in ("east", "west")),
             report.warnings,
         )  # fmt: skip
@@ -286,7 +286,7 @@ class TestReasons(unittest.TestCase):
     def test_a_child_that_says_nothing_is_named_unless_it_has_nothing_of_it(self):
         below = {"east": ServiceError("it is away"), "west": UnknownName("pod manager", "p", ())}
         found = with_reasons_below(refused("a"), below)
-        self.assertEqual(["zone east gives no reasons: it is away"],
+        self.assertEqual(["zone east returned no reasons: it is away"],
                          [line for line in found.warnings if "zone" in line])  # fmt: skip
 
 

@@ -98,9 +98,9 @@ class FitQuery(Noun, frozen=True, kw_only=True):
         """Return the request; RequestError for amounts together with a flavor."""
         properties = self._properties()
         if self.flavor and properties:
-            raise RequestError("a flavor and amounts of hardware: leave one of them empty")
+            raise RequestError("give a flavor or amounts of hardware, not both")
         return RequestSpec(
-            id="request",  # a reload decides the same
+            id="request",  # a reload gives the same decision
             flavor=self.flavor or None,
             properties=convert(properties, Properties, "the form") if properties else None,
             zone=self.zone or None,
@@ -197,7 +197,7 @@ def fit(call: Call) -> CallResult:
     with call.reading() as scheduler:
         fields = _fit_fields(wanted, [one.name for one in scheduler.flavors()])
         if not wanted.asks:
-            page = Page(title=FIT, lead="Name a flavor, or amounts of hardware", sections=())
+            page = Page(title=FIT, lead="Enter a flavor or amounts of hardware", sections=())
             return _shown(call, page, FIT, links, fields=fields, button="Decide")
         request = call.compiled_spec(scheduler, wanted.spec())
         found = scheduler.select_destinations(request, detail="report").report
@@ -334,7 +334,7 @@ def _around(
     if page == 1 and not more:
         return _WHOLE
     of = "" if every is None else f" of {every:,}"
-    text = f"{skip + 1:,} to {skip + len(part):,}{of}" if part else f"none{of} from {skip + 1:,} on"
+    text = f"{skip + 1:,} to {skip + len(part):,}{of}" if part else f"past the end{of}"
     query = {**words, "page": page - 1 if page > 2 else None}
     before = (query_text(query) or "?") if page > 1 else ""
     after = query_text({**words, "page": page + 1}) if more else ""

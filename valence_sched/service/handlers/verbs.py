@@ -71,7 +71,7 @@ def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
     """Raise AccessDenied for a plan of another user, or without a valid signature."""
     request = call.checked(plan.decision.request)
     if call.user.owner is not None and request.owner != plan.decision.request.owner:
-        raise errors.AccessDenied("the plan has no owner: make it again as the user that claims it")
+        raise errors.AccessDenied("the plan has no owner: plan again as the user that claims it")
     scheduler.check_plan(plan)
 
 
@@ -121,7 +121,7 @@ def operation(call: Call) -> nouns.Operation:
 
 
 def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
-    """Begin an operation, and answer where to poll it."""
+    """Start an operation; the answer has the URL to poll."""
     user = call.user
     changed_name = f"nodes/{call.name()}" if "name" in call.path else None
     begun = new_operation(kind, user.owner, call.key, to_json(call.body), user.consumer)
@@ -149,7 +149,7 @@ def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bo
 
 
 def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
-    """Raise UnknownName for a node of another user, ServiceError where its zone is silent."""
+    """Raise UnknownName for a node of another user, ServiceError if its zone is silent."""
     owner = call.user.owner
     if owner is None:
         return
@@ -173,7 +173,7 @@ class DecisionsQuery(Noun, frozen=True, kw_only=True):
 
 
 def compile_request(call: Call) -> Request:
-    """Compile a request with its flavor and places; one with a seed gets its id, decided alike."""
+    """Compile a request with its flavor and places; with a seed, its id depends on its content."""
     spec = call.body.request
     with call.parts.schedulers.reading() as scheduler:
         request = call.compiled_spec(scheduler, spec)
@@ -227,7 +227,7 @@ def preview(call: Call) -> Sequence[Preview]:
 
 
 def listed_podms(call: Call) -> Sequence[PodmOverview]:
-    """Return the pod managers that are decided on, with the zones that the list lacks."""
+    """Return the pod managers that decisions use, and the zones missing from the list."""
     with call.reading() as scheduler:
         return scheduler.podms()
 
@@ -245,7 +245,7 @@ def block_usage(call: Call, podm: str | None = None) -> BlockUsage:
 
 
 def check_reference(call: Call, _scheduler: Scheduler, _what: object) -> None:
-    """Raise InputError for a typed password, or a reference to one on the client's machine."""
+    """Raise InputError for a typed password, or a reference on the client's machine."""
     reference = getattr(call.body, "registration", call.body).password
     if isinstance(reference, PasswordReference) and not is_source(reference):
         raise errors.InputError(
@@ -264,7 +264,7 @@ def update_resource_stats(call: Call) -> nouns.Generation:
 def receive(call: Call) -> CallResult:
     """Receive an event from the pod manager that has this token, and read it soon."""
     events = call.parts.events
-    assert events is not None, "else no token is one"
+    assert events is not None, "without events there is no token"
     events.take(call.user.name, call.body.records)
     return CallResult(status=204)
 
@@ -295,7 +295,7 @@ def group_state(call: Call) -> GroupAnswer:
 
 
 def served_zone(call: Call) -> ServedZone:
-    """Return the zone of the service; AccessDenied where routing is not enabled."""
+    """Return the zone of the service; AccessDenied if routing is not enabled."""
     zone = call.parts.zone
     if zone is None:
         hint = "set enable_zone_routing: true in the section zones of its settings"
@@ -381,7 +381,7 @@ def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
         raise errors.UnknownName("kind of plug-ins", kind, get_args(PluginKind))
 
 
-#: The check before a verb without a handler, of its name in the path or of its argument.
+#: For verbs without a handler: the check of the name in the path, or else of the first argument.
 CHECKS: Mapping[str, Callable[[Call, Scheduler, Any], None]] = {
     "renew": check_claim,
     "release": check_claim,
