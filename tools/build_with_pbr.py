@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The build backend: pbr's own, also where git cannot tell a version.
+"""The build backend: that of pbr, which also builds if git has no version.
 
 pbr takes the version from git tags or from an sdist. A plain copy, a shallow clone, a repository of
-another owner and a repository without tags or commits have neither; there it is the development
-version of the next release, which ``setup.cfg`` names.
+another owner and a repository without tags or commits have neither. There the version is the
+development version of the next release in ``setup.cfg``.
 """
 
 import configparser
@@ -17,13 +17,13 @@ def _version_from_git(name: str, next_release: str) -> str | None:
     try:
         return str(packaging.get_version(name, next_release))
     except Exception:
-        # pbr raises a bare Exception for "no version to be had".
+        # pbr raises a bare Exception if it finds no version.
         return None
 
 
 _config = configparser.ConfigParser()
 _config.read("setup.cfg", encoding="utf-8")
 _metadata = _config["metadata"]
-# pbr says 0.0.0 for a history without a tag that is too short to count.
+# pbr returns 0.0.0 for a shallow history without a tag.
 if _version_from_git(_metadata["name"], _metadata["version"]) in (None, "0.0.0"):
     os.environ["PBR_VERSION"] = _metadata["version"] + ".dev0"

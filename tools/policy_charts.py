@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws what policies and plain rules lose, for "Choose a policy".
+"""Draws the losses of policies and plain rules, for the page "Choose a policy".
 
 ``python tools/policy_charts.py`` reads ``doc/source/reference/policy-figures.jsonl``, the output of
 ``python -m tests.benchmarks comparing placing sensitivity``, and writes the charts below
 ``doc/source/pictures`` and the tables below ``doc/source/reference``. With ``--measure`` it runs
-the benchmarks first and writes their output. Bars begin at 0 and show what is lost, in percent.
+the benchmarks first and writes their output. Bars begin at 0 and show the loss in percent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STYLE = """<style>
 
 
 class Bar(NamedTuple):
-    """A bar of a chart: its label, what is lost in percent, and whether a policy of ours does."""
+    """A bar of a chart: its label, its loss in percent, and whether it shows our policy."""
 
     label: str
     lost: float
@@ -71,7 +71,7 @@ def read(text: str) -> dict[str, Figures]:
         benchmark, _, name = one["name"].partition(": ")
         between = ": " if benchmark == "sensitivity" else ", "
         where, _, who = name.removesuffix(", lost").rpartition(between)
-        if where:  # else it is no loss
+        if where:  # other lines have no loss
             base = one["probe"] if who == WORST else 0.0
             found[benchmark].setdefault(where, {})[who] = one["value"] - base
     return found
@@ -134,7 +134,7 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
 
 
 def by_measure(figures: Figures, measure: str) -> Figures:
-    """Return what is not ``allocated`` or ``served``, by list and by policy or rule, of placing."""
+    """Return the loss by ``allocated`` or ``served`` in placing, by list and policy or rule."""
     end = f", {measure}"
     return {
         name.removesuffix(end): {one: lost for one, lost in found.items() if one != ERROR}
@@ -144,7 +144,7 @@ def by_measure(figures: Figures, measure: str) -> Figures:
 
 
 def table(figures: Figures, policies: Sequence[str] = POLICIES) -> str:
-    """Return as CSV what is not lost, in percent, by list and policy or rule."""
+    """Return 100 minus the loss, in percent, by list and policy or rule, as CSV."""
     rows = [["Requests", *policies, *RULES.values()]]
     for name in lists(figures):
         lost = [figures[name][one] for one in (*policies, *RULES)]
@@ -153,7 +153,7 @@ def table(figures: Figures, policies: Sequence[str] = POLICIES) -> str:
 
 
 def sensitivity_table(figures: Figures) -> str:
-    """Return as CSV how many points more each other value of a constant loses."""
+    """Return the added loss, in points, of each other value of a constant, as CSV."""
     rows = [["Policy", "Constant", MEAN, WORST, GENERATED]]
     for where, lost in figures.items():
         policy, _, variant = where.partition(": ")
@@ -240,7 +240,7 @@ def heading(name: str) -> str:
 
 
 def label(variant: str) -> str:
-    """Return what another value of a constant is called in a chart."""
+    """Return the label of another value of a constant in a chart."""
     return variant.removeprefix("of ").replace("_", " ").lower()
 
 
@@ -254,7 +254,7 @@ def _all_bars(lost: dict[str, float], policies: Sequence[str] = POLICIES) -> lis
 
 
 def _variants(figures: Figures, policy: str, where: str) -> list[Bar]:
-    """Return what a policy loses as shipped, and with each other value."""
+    """Return the loss of a policy as shipped, and with each other value."""
     return [
         Bar(label(variant), lost[where], variant == SHIPPED)
         for one, lost in figures.items()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the longest tests take: CI divides the tests among its workers by these times.
+"""Times of the longest tests, by which CI divides the tests among its workers.
 
-``stestr last --subunit | python tools/test_times.py save`` prints them after a run of all tests, a
-line of seconds and name each, for ``.ci/test-times``. ``python tools/test_times.py load`` turns the
-file into a stream for ``stestr load``, which a clone without earlier runs begins with. A name that
-no test has any more does nothing; tests that are not there are divided by number.
+``stestr last --subunit | python tools/test_times.py save`` prints them after a run of all tests, as
+lines of seconds and name, for ``.ci/test-times``. ``python tools/test_times.py load`` converts the
+file to a stream for ``stestr load``, for a clone without earlier runs. Names of removed tests have
+no effect; tests that are not in the file are divided by number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Times(testtools.StreamResult):
-    """The seconds of each test of a run, with what was set up for it.
+    """The seconds of each test of a run, with its set-up.
 
     That is the time from the end of the test before it, in the same worker, to its own end.
     """
@@ -68,7 +68,7 @@ def lines(seconds: Mapping[str, float]) -> Iterator[str]:
 
 
 def write_stream(text: str, out: BinaryIO) -> None:
-    """Write such lines as a subunit stream, in which no test passed or failed."""
+    """Write these lines as a subunit stream in which every test is skipped."""
     stream = subunit.StreamResultToBytes(out)
     stream.startTestRun()
     now = START

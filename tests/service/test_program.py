@@ -45,7 +45,12 @@ class TestCheckConfig(ApplicationCase):
             (("--config", ""), None, 2, "^--config: an empty name: name a file$"),
             (("--state", ""), None, 2, "^--state: an empty name: name a file$"),
             (("--inventory", ""), None, 2, "^--inventory: an empty name: name a file$"),
-            (("--host", "0.0.0.0"), None, 2, "reachable from other machines without authentication"),
+            (
+                ("--host", "0.0.0.0"),
+                None,
+                2,
+                "reachable from other machines without authentication",
+            ),
             ((), "auth: basic\n", 2, "without a users_file"),
             ((), "auth: basic\nusers_file: /nope\n", 1, "/nope: found no such file"),
             (("--inventory", "/nope.json"), None, 1, "/nope.json: found no such file"),

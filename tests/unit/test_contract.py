@@ -225,8 +225,8 @@ class TestViolators(unittest.TestCase):
             """Prefers less of it."""
             return -np.ones(len(view))
 
-        self.refuses("leaves 0..1", testing.check_weigher, amounts)
-        self.refuses("leaves 0..1", testing.check_weigher, signed)
+        self.refuses("is outside 0..1", testing.check_weigher, amounts)
+        self.refuses("is outside 0..1", testing.check_weigher, signed)
 
     def test_one_that_raises(self):
         def told(view, request):

@@ -174,7 +174,7 @@ def check_answers(
         _require(_same(answer, second), f"{name} answers differently when asked again")
         _require(
             not first.flags.writeable or not np.shares_memory(first, second),
-            f"{name} answers in an array that it has given away: make a new one each time",
+            f"{name} returns an array that it returned before: return a new one each time",
         )
         for selection, rows, part in selections(view):
             part_answer = check(name, _ask(name, function, part, request, options), len(part))
@@ -197,7 +197,7 @@ def check_scores(name: str, answer: Any, rows: int) -> Answer:
     scores = _array(name, answer, rows, np.floating)
     _require(not np.isnan(scores).any(), f"{name} answers NaN")
     inside = (scores >= 0.0) & (scores <= 1.0)
-    _require(bool(inside.all()), f"{name} leaves 0..1: {scores[~inside].tolist()}")
+    _require(bool(inside.all()), f"{name} is outside 0..1: {scores[~inside].tolist()}")
     return scores
 
 
@@ -248,7 +248,7 @@ def _check_terms(
         return
     conjunction = np.ones(len(view), dtype=bool)
     for term in make(view, request, **options):
-        _require(bool(term.label), f"{name} compares without a label")
+        _require(bool(term.label), f"{name} has a comparison without a label")
         whole = term.mask.shape == (len(view),)
         _require(whole, f"{name}: {term.label} is not one comparison a row")
         for row in range(len(view)):
@@ -270,7 +270,7 @@ def _ask(
 
 
 def _array(name: str, answer: Any, rows: int, kind: type[np.generic]) -> Answer:
-    _require(type(answer) is np.ndarray, f"{name} returned a {type(answer).__name__}, no array")
+    _require(type(answer) is np.ndarray, f"{name} returned a {type(answer).__name__}, not an array")
     array: Answer = answer
     _require(array.shape == (rows,), f"{name} returned shape {array.shape}, there are {rows} rows")
     right = bool(np.issubdtype(array.dtype, kind))

@@ -184,7 +184,7 @@ BLOCKS_URI = "/redfish/v1/ResourceBlocks/"
 
 
 class BlockText(NamedTuple):
-    """A kind of block as text: up to its number, up to its pools, and after, by STATES."""
+    """A kind of block as JSON: the text up to its number, up to its pools, and after, by state."""
 
     head: str
     middle: str
@@ -192,10 +192,10 @@ class BlockText(NamedTuple):
 
 
 def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -> Iterator[bytes]:
-    """Yield ``count`` pod managers as JSON, each with so many blocks, pools and stocks.
+    """Yield ``count`` pod managers as JSON, each with these numbers of blocks, pools and stocks.
 
-    A pod manager without blocks has stocks only and is one pool. About one block in seven is in
-    two pools, about three in ten are composed.
+    A pod manager without blocks has only stocks, and one pool. About one block in seven is in two
+    pools, about three in ten are composed.
 
     Raises:
         ValueError: a number is below 0, or there is no pool.
@@ -231,7 +231,7 @@ def _podm(
     stocks: int,
     hardware: dict[str, tuple[BlockText, ...]],
 ) -> bytes:
-    rng = random.Random(f"{seed}/{number}")  # noqa: S311 - believable, not secret
+    rng = random.Random(f"{seed}/{number}")  # noqa: S311 - realistic, not secret
     busy = rng.choice(BUSY)
     profile = rng.choices(PROFILES, PROFILE_WEIGHTS)[0]
     parts = [to_json(_bare_podm(rng, number, pools, busy))[:-1]]
@@ -338,7 +338,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             with files.atomic(Path(arguments.output).resolve(), sync=False) as file:
                 _write(lines, file)
-    except BrokenPipeError:  # a reader that stops reading
+    except BrokenPipeError:  # the reader of the pipe has stopped
         discard(sys.stdout)
     except OSError as error:
         sys.stderr.write(f"{arguments.output}: {error.strerror or error}\n")

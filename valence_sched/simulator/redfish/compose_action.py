@@ -44,7 +44,7 @@ class ComposeAction:
         if not isinstance(stanzas, list) or not stanzas:
             raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
         if not all(isinstance(stanza, dict) for stanza in stanzas):
-            raise RequestRefused(400, docs.WRONG_TYPE, "A stanza is no object.", "Stanzas")
+            raise RequestRefused(400, docs.WRONG_TYPE, "A stanza is not an object.", "Stanzas")
         assert isinstance(manifest, dict)  # or there were no stanzas
         before, claims = self._documents.copy(), dict(self._composition.owners)
         blocks: list[str] = []
@@ -125,7 +125,7 @@ class Reservations:
 
     @property
     def service(self) -> str:
-        """The URI of the composition service, empty without one."""
+        """The URI of the composition service, empty if the root does not link it."""
         return docs.uri_of(docs.value_at(self._documents.get(ROOT), "CompositionService"))
 
     @property

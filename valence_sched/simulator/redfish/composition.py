@@ -41,7 +41,7 @@ def _is_shareable(json: Json) -> bool:
 
 
 def _has_room(json: Json) -> bool:
-    """Return whether the state of a block lets one more node have it."""
+    """Return whether a block can become part of one more node, by its state."""
     status = json["CompositionStatus"]
     state = status.get("CompositionState")
     if json.get("Pool") == "Active" and not _is_shareable(json):
@@ -79,7 +79,7 @@ def _attach_block(documents: DocumentTree, uri: str, system: str) -> None:
 
 
 def _detach_block(documents: DocumentTree, uri: str, system: str) -> None:
-    """Remove a block from a node, and end the claim of a client."""
+    """Remove a block from a node, and end its reservation."""
     json = documents.get(uri)
     if json is None or not is_block(json):
         return
@@ -225,7 +225,7 @@ def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: J
 def _limit_violation(
     every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
 ) -> str:
-    """Return the violated limit of the number of blocks of a type in a zone, empty without one."""
+    """Return the violated limit on blocks of a type in a zone, empty if all limits are met."""
     counts = Counter(str(kind) for types in kinds for kind in types)
     for one in every:
         if one.use_case not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
@@ -366,7 +366,7 @@ class Composition:
             for row in rows if isinstance(rows, list) else []:
                 shapes += _device_requests(kind, row) if isinstance(row, dict) else ()
         if not named and not shapes:
-            text = "A system is composed of Links.ResourceBlocks, or of devices it is to have."
+            text = "A system needs Links.ResourceBlocks, or the devices that it is composed of."
             raise RequestRefused(400, docs.MISSING, text, "Links/ResourceBlocks")
         self._check(named, client, reservation)
         if not shapes:
@@ -391,12 +391,12 @@ class Composition:
         return uri
 
     def decompose(self, uri: str) -> HttpReply:
-        """Decompose a system: 204, or the reason against it."""
+        """Decompose a system: 204, or a refusal."""
         json = self._documents.get(uri)
         if json is None:
             return docs.not_found(uri)
         if json.get("SystemType") != "Composed":
-            text = f"{uri} is no composed system and cannot be deleted."
+            text = f"{uri} is not a composed system and cannot be deleted."
             raise RequestRefused(405, "ResourceCannotBeDeleted", text)
         for block in docs.uris(docs.value_at(json, "Links", "ResourceBlocks")):
             _detach_block(self._documents, block, uri)
@@ -435,7 +435,8 @@ class Composition:
             text = f"There is no resource block {uri}."
             return RequestRefused(400, "ResourceBlockNotFound", text, uri)
         if not is_block(json):
-            return RequestRefused(400, "ResourceBlockInvalid", f"{uri} is no resource block.", uri)
+            text = f"{uri} is not a resource block."
+            return RequestRefused(400, "ResourceBlockInvalid", text, uri)
         status = json["CompositionStatus"]
         state, resource_state = (
             status.get("CompositionState"),
@@ -499,7 +500,7 @@ class Composition:
             found = _choose_blocks(self._documents, shapes, free, named)
             if found and not _limit_violation(every, zone, self._kinds(found)):
                 return found
-        raise RequestRefused(400, "NoResourceMatch", "No zone has free resource blocks like that.")
+        raise RequestRefused(400, "NoResourceMatch", "No zone has free resource blocks that match.")
 
 
 def _named_blocks(body: Json) -> list[str]:

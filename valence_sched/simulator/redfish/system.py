@@ -104,7 +104,7 @@ def media_action(documents: DocumentTree, uri: str, action: str, body: Json) -> 
 
 def _put_manager(documents: DocumentTree, system: str) -> str:
     uri = _manager_uri(documents, system)
-    if uri in documents:  # its system changes its blocks
+    if uri in documents:  # only the blocks of its system change
         return uri
     collection, _, id_ = uri.rpartition("/")
     if collection not in documents:

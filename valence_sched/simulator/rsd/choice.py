@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validates Allocate bodies of a rack, and chooses the system of one by a sequence of filters.
+"""Validates Allocate requests to a rack, and chooses a system by a sequence of filters.
 
-When no system is left, the reply states the counts after each filter.
+If no system is left, the reply states the number of systems after each filter.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _word(*words: str) -> Check:
 
 
 _PLACE: Mapping[str, Check] = {"Resource": _link, "Chassis": _link, "Oem": _object}
-#: The properties of the elements of each list: those of text and of numbers, and the others.
+#: The allowed properties of the elements of each list, with the check of each.
 LISTS: Mapping[str, Mapping[str, Check]] = {
     "Processors": dict.fromkeys(("Model", "InstructionSet", "ProcessorType"), _text)
     | dict.fromkeys(("TotalCores", "AchievableSpeedMHz"), _more)
@@ -141,7 +141,7 @@ Matches = Callable[[D, Json], bool]
 
 
 class ChosenSystem(NamedTuple):
-    """A system with all its devices, and the pooled devices that go with it."""
+    """A system with all its devices, and the pooled devices that are allocated with it."""
 
     system: RackSystem
     devices: dict[str, schema.Device]
@@ -149,7 +149,7 @@ class ChosenSystem(NamedTuple):
 
 
 class SystemChooser:
-    """The systems and pooled devices of a rack, as its documents are now."""
+    """The systems and pooled devices of a rack, read from its present documents."""
 
     def __init__(self, documents: DocumentTree) -> None:
         self._documents = documents
@@ -287,7 +287,8 @@ def match_devices(
 ) -> list[D] | None:
     """Return the smallest remaining device for each request, or None if a request gets no device.
 
-    Requests with a URI come first. These pod managers are greedy: they may refuse a possible body.
+    Requests with a URI come first. Like these pod managers, this is greedy: it may refuse a body
+    that is possible.
     """
     left = sorted(there, key=size)  # type: ignore[arg-type]
     found: list[D] = []

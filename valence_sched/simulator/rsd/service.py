@@ -105,7 +105,7 @@ class NodesService:
         self.tick()
 
     def tick(self) -> None:
-        """Bring the states of all nodes up to now."""
+        """Bring the states of all nodes up to date."""
         for uri in self._nodes():
             self._update_state(uri, self._node(uri))
 
@@ -196,7 +196,7 @@ class NodesService:
         return HttpReply(204)
 
     def delete(self, uri: str) -> HttpReply:
-        """Delete a node and free its hardware: 204; 409 while assembling, 503 without an asset."""
+        """Delete a node and free its hardware: 204, 409 while assembling, 503 without an asset."""
         if refusal := self._refusal(uri):
             return refusal
         if self._node(uri).get("ComposedNodeState") == "Assembling":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated pod manager as a web application, with the faults of a network."""
+"""A simulated pod manager as a web application, with network faults."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """The received requests: their number, the last ones, and the number at once."""
+    """The received requests: their number, the last ones, and the number of concurrent ones."""
 
     requests: int = 0
     writes: int = 0
@@ -82,7 +82,7 @@ class Traffic:
 
 
 class SimulatorApp:
-    """One pod manager behind HTTP; every answer comes ``latency_s`` late."""
+    """One pod manager behind HTTP; every answer is delayed by ``latency_s``."""
 
     def __init__(self, podm: SimulatedPodm, latency_s: float = 0.0, *, keep: int = 0) -> None:
         self.podm, self._latency_s = podm, latency_s
@@ -193,7 +193,7 @@ async def _send_endless(response: web.StreamResponse, begin: bytes) -> None:
         await response.write(_PIECE)
 
 
-RECEIVER_S = 2.0  # that a receiver of events may take
+RECEIVER_S = 2.0  # for the answer of a receiver of events
 
 
 async def deliver_events(podms: Sequence[SimulatedPodm]) -> None:

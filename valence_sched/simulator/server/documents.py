@@ -152,7 +152,7 @@ def _key(uri: str) -> str:
 
 
 def uri_of(link: Any) -> str:
-    """Return the path of a link object, empty without one."""
+    """Return the path of a link object, empty if it is not a link."""
     uri = link.get("@odata.id") if isinstance(link, dict) else None
     if not isinstance(uri, str) or not uri:
         return ""
@@ -201,12 +201,12 @@ def links_to(uris: Iterable[str]) -> list[Json]:
 
 
 def composition_service(documents: DocumentTree) -> Json | None:
-    """Return the composition service that the root links, None without one."""
+    """Return the composition service, None if the root does not link it."""
     return documents.get(uri_of(value_at(documents.get(ROOT), "CompositionService")))
 
 
 def resource_document(uri: str, type_: str, name: str = "", **properties: Any) -> Json:
-    """Return the document of a resource; ``type_`` is ``Manager.v1_19_0``, its name else its Id."""
+    """Return the document of a resource; the name defaults to its Id."""
     id_, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
     return {"@odata.type": kind, "@odata.id": uri, "Id": id_, "Name": name or id_, **properties}
 
@@ -233,7 +233,7 @@ class RequestRefused(Exception):
 
 
 def refusal(status: int, id_: str, text: str, *args: str) -> HttpReply:
-    """Return an answer with one message: its id without registry, its text and arguments."""
+    """Return an answer with one message; ``id_`` has no registry prefix."""
     return HttpReply(status, error_body(id_, text, *args))
 
 

@@ -195,7 +195,7 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
         elif part == "KIND":
             fault.kind = words.pop(0) if words else ""
             if fault.kind not in KINDS:
-                raise ValueError(f"found {fault.kind!r} for a kind of body")
+                raise ValueError(f"{fault.kind!r} is not a kind of body")
         elif part == "WHERE":
             if words and words[0] in METHODS:
                 fault.method = words.pop(0)
@@ -203,26 +203,26 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
         else:
             fault.path = words.pop(0) if words else ""
             if not fault.path:
-                raise ValueError(f"found no {part.lower()}")
+                raise ValueError(f"the {part.lower()} is missing")
     if words and form.endswith("[:TIMES]"):
         fault.times = _number(words, _MOST)
         if not fault.times:
-            raise ValueError("found 0 times")
+            raise ValueError("TIMES must be 1 or more")
     if words:
-        raise ValueError(f"found {words[0]!r} at the end")
+        raise ValueError(f"unexpected {words[0]!r} at the end")
 
 
 def _number(words: list[str], most: int) -> int:
     text = words.pop(0) if words else ""
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) > most:
-        raise ValueError(f"found {text!r} for a number")
+        raise ValueError(f"{text!r} is not a number")
     return int(text)
 
 
 def _path(words: list[str]) -> str:
     path = words.pop(0) if words else ""
     if not path.startswith(("/", "*")):
-        raise ValueError(f"found {path!r} for a path")
+        raise ValueError(f"{path!r} is not a path")
     return path if path == "/" else path.rstrip("/")
 
 

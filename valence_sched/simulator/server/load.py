@@ -162,12 +162,12 @@ _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
 }
 
 
-#: The documents below a root that a tree lacks.
+#: The documents that a new root links, if they exist.
 PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
 
 
 def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
-    """Complete documents with a root, whose UUID is of the id at every port, and faults."""
+    """Complete documents with a root, whose UUID depends only on the id, and with faults."""
     if not (root := documents.get(ROOT)):
         parts = {it: {"@odata.id": f"{ROOT}/{it}"} for it in PARTS if f"{ROOT}/{it}" in documents}
         own = {"RedfishVersion": "1.18.0", "Id": "RootService", **parts}
@@ -213,7 +213,7 @@ def _add(documents: DocumentTree, collection: str, link: str) -> None:
 def load_documents(
     records: Iterable[Record], diagnostics: Diagnostics
 ) -> Iterator[tuple[str, DocumentTree]]:
-    """Yield id and documents of every pod manager, or diagnose it; InputError, DuplicateId."""
+    """Yield id and documents of each valid pod manager; raises InputError and DuplicateId."""
     seen: dict[str, str] = {}
     for record in records:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One simulated pod manager: answers a request without a network; its writes."""
+"""One simulated pod manager: answers reads and writes, without a network."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class EncodedReply(msgspec.Struct, frozen=True):
 
 
 class SimulatedPodm:
-    """A pod manager made of documents; its state is theirs."""
+    """A pod manager made of documents, which are its state."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class SimulatedPodm:
             return encode_reply(refused.answer)
 
     def streams(self, request: HttpRequest) -> bool:
-        """Return whether a request opens the stream of events, by a user who may."""
+        """Return whether a request of an authenticated user opens the event stream."""
         wanted = request.method == "GET" and request.path == self._event_stream != ""
         return wanted and self._user(request) is not None
 
@@ -209,7 +209,7 @@ class DocumentWrites:
     def answer(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], user: str
     ) -> HttpReply:
-        """Do a write; RequestRefused if it is impossible."""
+        """Perform a write; RequestRefused if it is impossible."""
         json = {} if method == "DELETE" else json_of(body)
         if self._rack and (found := self._rack_reply(self._rack, method, path, json)) is not None:
             return found
@@ -307,7 +307,7 @@ class DocumentWrites:
             return docs.not_found(f"{system}/Actions/ComputerSystem.{action}")
         is_removal = action == "RemoveResourceBlock"
         if not named or (is_removal and named[0] not in had):
-            text = f"ResourceBlock is no resource block that {action} applies to."
+            text = f"ResourceBlock is not a resource block that {action} applies to."
             raise RequestRefused(400, "ActionParameterValueError", text, "ResourceBlock", action)
         blocks = [it for it in had if it not in named] if is_removal else [*had, *named]
         self.composition.change(system, list(dict.fromkeys(blocks)), user)
@@ -352,7 +352,7 @@ def json_of(body: bytes) -> Json:
         check_depth(body, "the body")
         return msgspec.json.decode(body or b"{}", type=Json)
     except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise RequestRefused(400, "MalformedJSON", "The body is no JSON object.") from None
+        raise RequestRefused(400, "MalformedJSON", "The body is not a JSON object.") from None
 
 
 def _create_amount(
@@ -455,7 +455,7 @@ def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
         return change
     sent, status = change["CompositionStatus"], json["CompositionStatus"]
     if not isinstance(sent, dict):
-        text = "CompositionStatus is no object."
+        text = "CompositionStatus is not an object."
         raise RequestRefused(400, docs.WRONG_TYPE, text, str(sent)[:200], "CompositionStatus")
     for name, value in sent.items():
         _check_status(name, value, status)

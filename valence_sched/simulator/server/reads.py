@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET of a simulated pod manager: a document, a page of a collection, ``$expand``, older forms."""
+"""GET of a simulated pod manager: documents, pages of collections, ``$expand``, older forms."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DocumentReads:
         return HttpReply(200, self._expanded(self._page(json, request), request))
 
     def _page(self, json: Json, request: HttpRequest) -> Json:
-        """Return the requested page of a collection; without a size it is all of it."""
+        """Return the requested page of a collection; without a page size, the whole collection."""
         query, size, members = request.query, self._page_size, json.get("Members")
         skip, lost = _query_number(query, "$skip", 0), self._faults.number("page-missing")
         if "Members" in json and lost == (skip // size + 1 if size else 1):
@@ -175,14 +175,14 @@ _FLAGS = {".": "NoLinks", "~": "Links", "*": "ExpandAll"}
 
 
 class ExpandQuery(NamedTuple):
-    """The meaning of an ``$expand``: ``.`` no Links, ``~`` only Links, ``*`` both; how deep."""
+    """A parsed ``$expand``: ``.`` without Links, ``~`` only Links, ``*`` both; and its levels."""
 
     kind: str
     levels: int
 
 
 def _parse_expand(value: str, offered: Json) -> ExpandQuery:
-    """Return the meaning of a value of ``$expand``, if the root offers it; else RequestRefused."""
+    """Return a parsed ``$expand``; RequestRefused if the value is invalid or not offered."""
     found = _FORM.fullmatch(value)
     if not found:
         text = f"{value} is not a value of $expand."
@@ -200,7 +200,7 @@ def _parse_expand(value: str, offered: Json) -> ExpandQuery:
 
 
 def expand_document(documents: DocumentTree, json: Json, uri: str, expand: ExpandQuery) -> Json:
-    """Return a document with its linked documents; a link back to an outer one stays."""
+    """Return a document with its linked documents; a link to an enclosing document stays a link."""
     return _Expansion(documents, expand).document(json, expand.levels, (uri,))
 
 

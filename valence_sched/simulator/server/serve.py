@@ -31,7 +31,7 @@ Ready = Callable[[list[tuple[str, str]]], None]
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The served pod managers (empty: all), and how; port 0 is any free one."""
+    """The pod managers to serve (empty: all), and their behaviour; port 0 means free ports."""
 
     podms: Sequence[str] = ()
     port: int = 0
@@ -92,9 +92,9 @@ def url_of(port: int) -> str:
 
 
 def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
-    """Return sockets on ports from ``port`` on, for 0 on any free ones; UsageError or PodmError."""
+    """Return sockets on successive ports, for 0 on free ports; UsageError or PodmError."""
     if not 0 <= port <= 65535 or (port and port + count - 1 > 65535):
-        raise UsageError(f"--port {port}: {format_count(count, 'port')} from there: beyond 65535")
+        raise UsageError(f"--port {port}: {format_count(count, 'port')} from there exceed 65535")
     found: list[socket.socket] = []
     for number in range(count):
         sock = socket.socket()
@@ -106,7 +106,7 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
             for one in found:
                 one.close()
             reason = (error.strerror or "unknown error").lower()
-            text = f"{HOST}:{port + number}: {reason}: name another --port, or 0 for free ones"
+            text = f"{HOST}:{port + number}: {reason}: use another --port, or 0 for free ports"
             raise PodmError(text) from None
     return found
 
@@ -115,7 +115,7 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
 async def listen(
     apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]
 ) -> AsyncIterator[None]:
-    """Answer on these sockets while the context lasts, except on those that refuse by a rule."""
+    """Serve on these sockets until the context ends; by a fault rule a port refuses connections."""
     from aiohttp import web  # an extra, needed only to serve
 
     from valence_sched.simulator.server.app import deliver_events

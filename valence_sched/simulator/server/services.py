@@ -224,7 +224,7 @@ class Destination(NamedTuple):
 
 
 class Subscriptions:
-    """The subscriptions of one pod manager; its documents are theirs."""
+    """The subscriptions of one pod manager, stored in its documents."""
 
     def __init__(self, documents: DocumentTree) -> None:
         self._documents = documents
