@@ -125,7 +125,7 @@ class TestViolators(unittest.TestCase):
             score[:] = np.isfinite(view.number("year"))
             return score
 
-        self.refuses("make a new one each time", testing.check_weigher, thrifty)
+        self.refuses("return a new one each time", testing.check_weigher, thrifty)
 
     def test_one_that_writes_to_a_map_of_the_request(self):
         def scribbler(view, request):
