@@ -89,7 +89,7 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
         "policy-lists.svg",
         draw(
             "Cards that are not allocated, in percent",
-            "Requests for as many cards as exist, on a production trace and lists made from it",
+            "Requests for as many cards as exist: a production trace and lists derived from it",
             [Group(heading(name), _all_bars(compared[name])) for name in lists(compared)],
         ),
     )
@@ -97,8 +97,8 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
     yield (
         "policy-sites.svg",
         draw(
-            "Nodes of the optimum that are not placed, in percent",
-            "Generated sites of 20 pod managers with 30 blocks, filled one by one",
+            "Nodes fewer than the optimum, in percent",
+            "Generated sites of 20 pod managers with 30 blocks, filled node by node",
             [
                 Group("mean of the sites", _bars(compared[GENERATED], sites)),
                 Group("worst site", _bars(compared[f"{GENERATED}, worst"], sites)),
@@ -114,7 +114,7 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
             f"policy-{name}.svg",
             draw(
                 title,
-                "Policy fragmentation and plain rules, on a production trace and lists from it",
+                "Policy fragmentation and simple rules, on a production trace and derived lists",
                 [Group(heading(one), _all_bars(lost, POLICIES[:1]))
                  for one, lost in placed.items()],
             ),
@@ -124,7 +124,7 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
             f"policy-sensitivity{name}.svg",
             draw(
                 "Loss with half and twice the value of each constant, in percent",
-                "Cards on a part of the trace, and nodes of the optimum of generated sites",
+                "Cards on a part of the trace, and nodes compared with the optimum of generated sites",
                 [
                     Group(f"{policy}, {where}", _variants(figures["sensitivity"], policy, where))
                     for policy in policies for where in (MEAN, GENERATED)
@@ -231,7 +231,8 @@ def heading(name: str) -> str:
     for end in (" several cards", " two cards"):
         if name.endswith(end):
             rest = " as for one" if name.startswith("as many") else ""
-            return f"{name.removesuffix(end)} ask for{end}{rest}"
+            requests = " requests for" if rest else " request"
+            return f"{name.removesuffix(end)}{requests}{end}{rest}"
     share, by, weight = name.partition(" by ")
     if not by:
         return name

@@ -156,8 +156,8 @@ class TestChart(unittest.TestCase):
     def test_a_list_has_its_name(self):
         for name, expected in {
             "as recorded": "as recorded",
-            "as many several cards": "as many ask for several cards as for one",
-            "a third two cards": "a third ask for two cards",
+            "as many several cards": "as many requests for several cards as for one",
+            "a third two cards": "a third request two cards",
             "a fifth by nodes": "a fifth name a model, drawn by nodes",
             "half by models": "half name a model, with equal probability",
             "half several cards, a third by cards":
