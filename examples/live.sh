@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Serve four pod managers of examples/site.json, list them live and schedule against them.
+# Serves four pod managers of examples/site.json, lists them, and schedules a node on them.
 #   sh examples/live.sh FOLDER-OF-PROGRAMS
 
 set -eu
@@ -22,7 +22,7 @@ tries=0
 until [ "$(wc -l <"$urls")" -ge 4 ]; do
     tries=$((tries + 1))
     if [ "$tries" -gt 150 ] || ! kill -0 "$served" 2>/dev/null; then
-        echo 'the pod managers did not start: is one of the ports 8101 to 8104 taken?' >&2
+        echo 'the pod managers did not start: check that ports 8101 to 8104 are free' >&2
         exit 1
     fi
     sleep 0.1
