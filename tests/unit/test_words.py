@@ -21,6 +21,8 @@ INSTEAD = {
     r"the same again|come to terms|for a word": "the standard term",
     r"thereof|therein|hereof": "of it, in it",
     r"is (?:said|told) (?:by|in|with)": "is set by, is specified with",
+    r"but for|named alike": "except for, of the same name",
+    r"lands? again": "is re-placed",
 }
 #: A word that no string, docstring or comment has, and what to write.
 INSTEAD_IN_SOURCES = {
@@ -33,6 +35,8 @@ INSTEAD_IN_SOURCES = {
     r"no one|somebody's|others'|else's": "name the caller, the operator, the pod manager",
     r"lets? in": "authenticates, accepts",
     r"goes? by|bears?|for want of": "the standard term",
+    r"but for|named alike": "except for, of the same name",
+    r"lands? again": "is re-placed",
 }
 LITERAL = re.compile(r"``[^`]*``|`[^`]*`_?")
 BLOCK = re.compile(r"^(?:\.\. code-block::.*|(?!\.\.).*::)\n(?:\n|[ ]{3,}.*\n)+", re.MULTILINE)
