@@ -2,8 +2,8 @@
 """ZoneSelection: the nodes of a request over a tree of zones, chosen as in a flat zone.
 
 If nodes of one zone do not change costs in another zone, each zone is asked once for all nodes. If
-they do (a group that spreads over zones), or if nodes are drawn by lot, each node takes a round of
-queries.
+they do (a group that spreads over zones), or if nodes are drawn at random, each node takes a round
+of queries.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class ZoneSelection:
         known: dict[tuple[int, int], tuple[nouns.Offer, ...]] = {}
         found = []
         for number, node in enumerate(nodes):
-            # by lot, each node of an alternative is drawn separately
+            # in random order, each node of an alternative is drawn separately
             turn = sum(one.choice == node.choice for one in nodes[:number])
             key = node.choice, turn if query.order == "lot" else 0
             if key not in known:
