@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# Everything runs in .venv, which the first target that needs it makes. Another interpreter:
+# All targets run in .venv; the first one creates it. To use another interpreter:
 #   make demo PYTHON=python3.13
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# A change in one of these is a reason to install again.
+# A change of one of these files causes a new installation.
 PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_pbr.py
 TESTS ?=
 ARGS ?=
-# Two workers a processor: many tests wait for a deadline or a database.
+# Two workers per processor: many tests wait for a deadline or a database.
 WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 STESTR := $(BIN)/stestr run --concurrency $(WORKERS)
-# Services under load, deaths, cut links, trees of zones, and functional tests again through a service.
+# Tests of load, crashes, cut links and trees of zones, and functional tests through a service.
 PROOFS := tests\.(proofs|functional\.test_through)\.
-# How often each client of a load asks, in full size; with none, the proofs have the size of CI.
+# The number of requests of each client in a load test; if empty, the proofs have the size of CI.
 SOAK ?= 300
 ROOM ?= weighers
 MUTANTS = .mutants/$(subst /,-,$(ROOM))
@@ -23,20 +23,21 @@ MUTANTS = .mutants/$(subst /,-,$(ROOM))
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make install               all that the targets below need, at once; each also installs its own'
-	@echo 'make demo                  schedule a GPU node on examples/site.json and say why'
-	@echo 'make demo-live             the same against four live pod managers that it serves itself'
-	@echo 'make test                  all tests but the proofs; TESTS=regex chooses of all, ARGS=... goes to stestr run'
-	@echo 'make proofs                deaths, cut links and races in full size; SOAK= for the size of CI'
-	@echo 'make cover                 the tests, with the coverage of both packages'
-	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
-	@echo 'make mutants ROOM=weighers  changes of lines that the tests of a room do not notice'
-	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'
-	@echo 'make docs                  doc/build/html, warnings are errors'
-	@echo 'make notes                 reno lint of the release notes; needs git history'
-	@echo 'make clean                 remove what these have made'
+	@echo 'make install               install the packages of all targets; each target also installs its own'
+	@echo 'make demo                  schedule a GPU node on examples/site.json and explain the decision'
+	@echo 'make demo-live             the same with four simulated pod managers, which it starts'
+	@echo 'make test                  run the tests except the proofs; TESTS=regex selects from all tests,'
+	@echo '                           ARGS=... are arguments of stestr run'
+	@echo 'make proofs                test crashes, cut links and races in full size; SOAK= for the size of CI'
+	@echo 'make cover                 run the tests and report the coverage of both packages'
+	@echo 'make bench                 run the benchmarks, a JSON line each; ARGS=name runs one'
+	@echo 'make mutants ROOM=weighers  list changed lines of a folder that its tests do not detect'
+	@echo 'make lint                  run ruff check, ruff format --check and mypy --strict'
+	@echo 'make docs                  build doc/build/html; warnings are errors'
+	@echo 'make notes                 check the release notes with reno lint; needs the git history'
+	@echo 'make clean                 remove .venv and all generated files'
 
-# One run of pip is quicker than one for each target.
+# One run of pip is faster than one for each target.
 install: .venv/installed-together
 
 demo: .venv/installed
@@ -60,10 +61,10 @@ cover: .venv/installed-test
 bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
-# Not in CI: a room takes minutes. It goes on where it was ended.
+# Not in CI: a folder takes minutes. An interrupted run can be continued.
 mutants: .venv/installed-mutants
 	@test -d valence_sched/$(ROOM) -a -d tests/unit/$(ROOM) || \
-		{ echo 'no room $(ROOM): name a folder of both valence_sched and tests/unit' >&2; exit 2; }
+		{ echo 'ROOM=$(ROOM): not a folder of both valence_sched and tests/unit' >&2; exit 2; }
 	@mkdir -p $(MUTANTS)
 	@ln -sfn $(foreach name,valence_sched valence_sched_cli tests examples doc,$(CURDIR)/$(name)) $(MUTANTS)
 	@cp tests/mutants/conftest.py tests/mutants/reached.py $(MUTANTS)
@@ -105,6 +106,6 @@ clean:
 	@touch .venv/installed .venv/installed-test .venv/installed-lint .venv/installed-docs $@
 
 .venv/installed-%: .venv/installed
-	@echo 'Installing what "$*" needs into .venv ...' >&2
+	@echo 'Installing the packages of "$*" into .venv ...' >&2
 	$(PIP_INSTALL) --editable '.[$*]'
 	@touch $@

@@ -109,7 +109,7 @@ _MODULES = {
 __all__ = [*sorted(_MODULES)]  # noqa: PLE0604
 
 
-if not TYPE_CHECKING:  # or a type checker would take any other name for one, too
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         """Import a public name from its module and keep it."""

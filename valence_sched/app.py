@@ -116,7 +116,7 @@ class App:
     def record_changes(
         self, state: str | None, verb: str, outcomes: Iterable[tuple[str, str]]
     ) -> None:
-        """Record the changes of a command in the state, if it exists; errors as of a state."""
+        """Record the changes of a command in the state, if it exists; errors as for a state."""
         try:
             user = pwd.getpwuid(os.getuid()).pw_name
         except KeyError:  # of a user without a name
@@ -131,7 +131,7 @@ class App:
     def engine(
         self, selection: Selection = DEFAULT_SELECTION, *, effects: EffectLog | None = None
     ) -> Engine:
-        """Return the scheduler over a selection; ``effects`` as of an engine."""
+        """Return the scheduler over a selection; ``effects`` as for an engine."""
         return Engine(self.config, self.sources, self.loader, selection, effects=effects)
 
     def controller(self, settings: DispatchSettings) -> Callable[[Dispatch], Sequence[Receipt]]:
@@ -153,7 +153,7 @@ class App:
         *,
         sleep: Callable[[float], object] = time.sleep,
     ) -> DispatchSender:
-        """Return the sender of the decisions that wait in a store; errors as of the controller."""
+        """Return the sender of the decisions that wait in a store; errors as for the controller."""
         return DispatchSender(store.dispatches, self.controller(settings), settings, log, sleep)
 
     def watch(
@@ -274,7 +274,7 @@ class App:
     ) -> None:
         """Use the decisions, flavors and policies of a service; default: that of the environment.
 
-        ``token``, ``verify`` and errors as of a connection.
+        ``token``, ``verify`` and errors as for a connection.
         """
         scheduler = self._remote_scheduler(url, token=token, verify=verify, certificate=certificate)
         if scheduler is not None:
@@ -375,7 +375,7 @@ class App:
         )
 
     def zoned_site(self, selection: Selection, file: str) -> Site:
-        """Return the pod managers of all zones of a file as one site; errors as of a site."""
+        """Return the pod managers of all zones of a file as one site; errors as for a site."""
         return load_site(self.loader, self.config, _of_zones(selection, self.zone_file(file)))
 
     def zone_podms(self, selection: Selection, file: str, names: Sequence[str]) -> list[str]:

@@ -46,7 +46,7 @@ def connect(
 
     The default of ``url`` is ``VALENCE_SCHED_URL``, unless inventories or a state are given.
     ``near_maps`` locate external resources for a scheduler in this process; a service has its own.
-    Errors as of a connection. Several threads may connect at once.
+    Errors as for a connection. Several threads may connect at once.
     """
     variables = os.environ if environ is None else environ
     if not (inventories or state):

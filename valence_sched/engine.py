@@ -68,10 +68,10 @@ R = TypeVar("R", DecisionResult, DecisionResults)
 class Engine(scheduler.OwnScheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
-    The snapshot to decide on is read when a verb first needs it, and again after a verb changed it;
-    flavors once. For stored pod managers every verb applies the new part of the change log, and
-    reads no pod manager live. The progress of ``sources`` shows the reason of a wait. ``effects``
-    notes the changes of a verb, also while it runs.
+    The snapshot to decide on is read when a verb first needs it, and again after a verb changed the
+    state. Flavors are read once. For stored pod managers every verb applies the new part of the
+    change log, and reads no pod manager live. The progress of ``sources`` shows the reason of a
+    wait. ``effects`` notes the changes of a verb, also while it runs.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Engine(scheduler.OwnScheduler):
         return tuple(self._config.flavors(self._selection.flavor_files).values())
 
     def _call(self, verb: Callable[Concatenate[Any, P], T], *words: P.args, **named: P.kwargs) -> T:
-        # verbs of the state, of child zones, and those that a zone asks of its own pod managers
+        # a verb belongs to the state, to the child zones, or to the decider of a zone
         name = verb.__name__
         part: Any = self._state
         if verb.__qualname__.startswith("ZoneVerbs."):
@@ -324,7 +324,7 @@ class Engine(scheduler.OwnScheduler):
         content: str | None = None,
         generation: int | None = None,
     ) -> Claim:
-        """Hold exactly the candidates that were offered for a request; errors as of a claimer."""
+        """Hold exactly the candidates that were offered for a request; errors as for a claimer."""
         self._refuse_recordings("claimed")
         with self._changing_store() as store, self._claimer(store) as claimer:
             return claimer.claim_candidates(
@@ -552,10 +552,9 @@ class Engine(scheduler.OwnScheduler):
         """Refuse to act on a selection with inventories, which are recordings."""
         if self._sources.named_sources(self._selection):
             raise errors.UsageError(
-                f"a recording cannot be {what}: omit --inventory (and "
-                "VALENCE_SCHED_INVENTORY) and register the pod manager, which is then read live "
-                "(podm create NAME URL), or save a plan (podm schedule --plan FILE) and apply it "
-                "(podm apply FILE)"
+                f"a recorded inventory cannot be {what}: register the pod manager (podm create "
+                "NAME URL) and omit --inventory (and VALENCE_SCHED_INVENTORY), or save a plan "
+                "(podm schedule --plan FILE) and apply it (podm apply FILE)"
             )
 
     def _no_outage(self, requests: Sequence[Request], result: R) -> R:
@@ -580,7 +579,7 @@ class Engine(scheduler.OwnScheduler):
 
     @contextlib.contextmanager
     def _plan_claimer(self, store: Store, plan: Plan) -> Iterator[PlanClaimer]:
-        """Yield the claimer of a plan, once its pod managers were read; errors as of a planner."""
+        """Yield the claimer of a plan, once its pod managers were read; errors as for a planner."""
         stored = self._followed().claimer() if self.follows else contextlib.nullcontext()
         with stored as claimer:
             yield self._planner.claimer(store, plan, claimer)

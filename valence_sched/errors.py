@@ -5,7 +5,7 @@
 
     SchedulerError            scheduler_error       1  500
     ├── InputError            input_invalid         1  400   a document is invalid
-    │   ├── NewerSchema       schema_newer          1  400   its major version is newer than ours
+    │   ├── NewerSchema       schema_newer          1  400   a document has a newer major version
     │   └── DuplicateId       id_duplicate          1  400   two pod managers under one id
     ├── UsageError            usage                 2  400   the command line contradicts itself
     │   └── NoPodm            no_podm               2  400   no pod manager is known
@@ -22,14 +22,14 @@
     │   └── Undecodable       undecodable           1  500   a stored document cannot be decoded
     ├── Unauthenticated       unauthenticated       1  401   the credentials are missing or wrong
     ├── AccessDenied          access_denied         1  403   the role of the user does not allow it
-    ├── QuotaExceeded         quota_exceeded        1  403   it exceeds the quota of its owner
+    ├── QuotaExceeded         quota_exceeded        1  403   a claim exceeds the quota of its owner
     ├── RateLimited           rate_limited          1  429   too many requests of a user or project
     ├── IdentityUnavailable   identity_unavailable  1  503   the identity service does not answer
     ├── ServiceError          service_failed        1  502   the service fails to answer
     ├── ServiceBusy           service_busy          1  503   the service is busy
     ├── NameTaken             name_taken            1  409   the name or key is already in use
     ├── IdentityConflict      identity_conflict     1  409   another service, or another name of one
-    ├── InUse                 in_use                1  409   it still has claims or nodes
+    ├── InUse                 in_use                1  409   a pod manager has claims or nodes
     ├── StaleOffer            stale_offer           6  409   an offer of a zone is no longer valid
     ├── HardwareInUse         hardware_in_use       6  409   another system uses the hardware
     ├── ClaimState            claim_state           1  409   the claim is in the wrong state
@@ -37,11 +37,11 @@
     ├── ComposeFailed         compose_failed        1  502   a pod manager refused to compose a node
     ├── DispatchFailed        dispatch_failed       1  502   the composer refused a decision
     ├── Unverified            unverified            7  502   the effect of a write is unknown
-    │   └── StillComposing    still_composing       7  502   it still composes after the timeout
+    │   └── StillComposing    still_composing       7  502   a node still composes after the timeout
     ├── DecisionUndecided     undecided             5  503   the budget ended before the answer
     ├── BaremetalUnavailable  baremetal_unavailable 5  503   Ironic does not report its use
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
-        └── InventoryStale    inventory_stale       5  503   it is older than the maximum age
+        └── InventoryStale    inventory_stale       5  503   a reading is older than allowed
 """
 
 import itertools
@@ -225,8 +225,8 @@ class StoreError(SchedulerError):
 
     @property
     def public_text(self) -> str:
-        unsure = ", and whether this change was made is unknown" if self.uncertain else ""
-        return f"the state cannot be used{unsure}: try again later, the log has the reason"
+        unsure = "; this change may have been made" if self.uncertain else ""
+        return f"the state cannot be used{unsure}: try again later (the log has the reason)"
 
 
 class Undecodable(StoreError):
@@ -236,7 +236,7 @@ class Undecodable(StoreError):
 
     def __init__(self, kind: str, id_: str, owner: str | None = None) -> None:
         self.kind, self.id, self.owner = kind, id_, owner
-        hint = "an operator can look at it (valence-scheduler store check --deep)"
+        hint = "an operator can inspect it (valence-scheduler store check --deep)"
         super().__init__(f"{kind} {id_} cannot be decoded: {hint}")
 
     @property

@@ -90,7 +90,7 @@ def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO
                 yield raw
     except (EOFError, zlib.error, zstandard.ZstdError) as error:
         found = one_line(str(error))
-        raise InputError(file, "", found, "a whole file", "was it cut off?") from None
+        raise InputError(file, "", found, "a whole file", "it may be truncated") from None
     except OSError as error:
         raise _unreadable(file, error) from None
 
@@ -204,7 +204,7 @@ class AtomicFile:
 
     def __init__(self, file: str | Path, *, mode: int | None = None, sync: bool = True) -> None:
         self._path, self._mode, self._sync = Path(file), mode, sync
-        if str(file).endswith(os.sep):  # which a path leaves out
+        if str(file).endswith(os.sep):  # which Path would drop
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
         self._temporary = ""
         self.stream: IO[bytes]

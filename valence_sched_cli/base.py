@@ -71,13 +71,13 @@ class PodmCommand:
     _formatter_plugins: Any
     formatter_namespace: str
     exit_code = 0
-    through_service = True  # whether a service can run it as well as a local scheduler
+    through_service = True  # whether it can run on a service, too
     reads_files_only = False  # whether its answer is the same with and without a service
     effects: model.effect.EffectLog  # each change that outlives the command
     closing: list[str]  # lines on standard error after all output
     before: Sequence[str] = ()  # lines around a table for people
     after: Sequence[str] = ()
-    untold: SchedulerError | None = None  # why an output failed after an effect
+    untold: SchedulerError | None = None  # the error of an output that failed after an effect
     lists_remarks = False  # print each remark on the inventory, not only their number
     arguments = ""  # usage texts of its own options and arguments, for add_options
     option_settings: Mapping[str, parsing.Setting] = {}  # settings that the usage texts do not give
@@ -150,7 +150,7 @@ class PodmCommand:
                 error = raised
                 if isinstance(raised, MemoryError):  # most of its kind have no text
                     text = ": ".join(filter(None, ("out of memory", str(raised))))
-                    error = SchedulerError(f"{text}: name smaller files or fewer nodes")
+                    error = SchedulerError(f"{text}: use smaller files or fewer nodes")
                 if not (isinstance(error, SchedulerError) or self.effects):
                     raise
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
@@ -181,7 +181,7 @@ class PodmCommand:
         return self.exit_code or status
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
-        """Print; print no rows if only another outcome of the command has the named columns."""
+        """Print the rows; none of them if all named columns belong to another outcome."""
         column_names = list(column_names)
         known = self.column_names(args) or column_names
         name_columns(args, known)
@@ -231,7 +231,7 @@ class PodmCommand:
             yield write
 
     def column_names(self, args: Args) -> Sequence[str]:
-        """Return every column that the options allow; an empty list if known too late."""
+        """Return every column that the options allow; empty if only the run determines them."""
         return self.known_columns
 
     def _load_formatter_plugins(self) -> Any:
@@ -285,7 +285,7 @@ class PodmCommand:
             elif profile.output not in (known := _format_names()):  # for other commands
                 raise UnknownName("output format", profile.output, known, f"profile {name}")
         if getattr(args, "request_file", None):
-            return  # the file sets what its requests need
+            return  # a request file sets these for each request
         if profile.policy and getattr(args, "policy", "") in (None, []):
             args.policy = [profile.policy] if args.policy == [] else profile.policy
         if hasattr(args, "near"):  # the options of a request
@@ -359,7 +359,7 @@ class PodmCommand:
             app.use_service(self.profile[1].service, token=cloud.token_source(manager))
 
     def live(self, args: Args, only: Sequence[str] = ()) -> model.reading.ReadOptions:
-        """Return which live pod managers the options name, and how they are read."""
+        """Return the live pod managers that the options name, with the options of their reading."""
         if not hasattr(args, "podm_file"):  # the command reads no pod manager
             return model.reading.ReadOptions(state=getattr(args, "state", None))
         catalogue, every = None, args.all_regions
@@ -422,9 +422,9 @@ class PodmCommand:
         diagnostics = self._scheduler_app.diagnostics
         unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
-            skipped = unread = []  # the error is about that one
+            skipped = unread = []  # the error already names it
         warnings, remarks = diagnostics.lines("warning"), diagnostics.lines("remark")
-        self._log_lines("unread", unread, "pod managers")
+        self._log_lines("not read", unread, "pod managers")
         self._log_lines("skipped", skipped, "documents")
         self._log_lines("warning", list(dict.fromkeys(warnings)), "warnings")
         if self.lists_remarks:
@@ -455,7 +455,7 @@ class Lister(PodmCommand, lister.Lister):
 
     nouns = next_step = ""
     filters: Sequence[str] = ()
-    _lacks_zones = False  # if so, the list is incomplete and may not be empty
+    _lacks_zones = False  # a zone did not answer: an empty list may be incomplete
 
     def report_scheduler(
         self, args: Args, selection: model.reading.Selection | None = None, *, reads: bool = True

@@ -135,7 +135,7 @@ def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
     if connect is None:
         return None
     if not (_names_cloud(manager) or manager._cli_options.config.get("endpoint")):
-        return None  # the latter belongs to a standalone service, with the login "none"
+        return None  # an endpoint belongs to a standalone service, with the login "none"
     sdk, kind = connect(), "baremetal"
     region, endpoint = sdk.config.region_name or None, sdk.config.get_endpoint(kind)
     return model.baremetal.CloudLogin(sdk.session, _interface(sdk, kind), region, endpoint)

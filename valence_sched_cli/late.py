@@ -23,7 +23,7 @@ class Package:
             try:
                 importlib.import_module(module)
             except ModuleNotFoundError as error:
-                if error.name != module:  # a library that it needs
+                if error.name != module:  # the module exists, but a library is missing
                     raise
                 raise AttributeError(str(error)) from None
         found = self.__dict__[name] = getattr(package, name)

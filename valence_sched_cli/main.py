@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _ending_on_interrupt():
             from valence_sched_cli import shell
         code = shell.main(argv)
-    except KeyboardInterrupt:  # before a command runs: it ends the process itself
+    except KeyboardInterrupt:  # before the command, which handles its own interrupts
         code = INTERRUPTED
     finally:
         gc.freeze()  # the remaining objects end with the process: skip the search for cycles
@@ -38,7 +38,7 @@ def _ending_on_interrupt() -> Iterator[None]:
     usual = signal.getsignal(signal.SIGINT)
     is_main_thread = threading.current_thread() is threading.main_thread()
     if usual is not signal.default_int_handler or not is_main_thread:
-        yield  # it is ignored, as in the background, or a caller handles it
+        yield  # the signal is ignored, as in the background, or a caller handles it
         return
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:

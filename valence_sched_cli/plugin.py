@@ -30,7 +30,9 @@ def make_client(instance: Any) -> app.App:
     if implied and version and version not in VERSION_NAMES:
         hint = f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {', '.join(VERSION_NAMES)}"
         raise UsageError(hint)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # more threads take longer to start than they save
     return app.App(progress=terminal_progress(), cloud=sdk_connector(instance))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program ``valence-sched``: a cliff application over the commands that ``openstack`` has."""
+"""The program ``valence-sched``: a cliff application with the same commands as ``openstack``."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Commands(CommandManager):
 
 
 class Shell(app.App):
-    """valence-sched: which pod manager, which pool, which blocks."""
+    """The program ``valence-sched``."""
 
     def __init__(self, argv: Sequence[str] = ()) -> None:
         # looking it up is slow
         asks_version = any(len(it) > len("--") and "--version".startswith(it) for it in argv)
         super().__init__(
-            description="Decide which pod manager, which pool and which blocks make a node.",
+            description="Choose the pod manager, the pool and the blocks of a node.",
             version=importlib.metadata.version("valence-sched") if asks_version else "",
             command_manager=Commands(GROUP),
             deferred_help=True,
@@ -72,7 +72,7 @@ class Shell(app.App):
         self.client_manager = None  # there is no cloud behind this program
 
     def build_option_parser(self, *args: Any, **words: Any) -> argparse.ArgumentParser:
-        """Return the parser of the global options, with what ``-q`` suppresses."""
+        """Return the parser of the global options, with an exact help of ``-q``."""
         parser: argparse.ArgumentParser = super().build_option_parser(*args, **words)
         for action in parser._actions:
             if "--quiet" in action.option_strings:
@@ -96,7 +96,9 @@ class Shell(app.App):
         root = logging.getLogger("")
         verbose_level = 3 if self.options.debug else self.options.verbose_level
         root.handlers[-1].setLevel(LEVELS.get(verbose_level, logging.DEBUG))
-        root.setLevel(min(handler.level for handler in root.handlers))  # no record for no handler
+        root.setLevel(
+            min(handler.level for handler in root.handlers)
+        )  # skips records that every handler would drop
         escape_logs()
 
     def interact(self) -> None:

@@ -569,7 +569,7 @@ class TestFlavors(Bad):
 
     def test_a_flavor_that_asks_for_nothing_is_refused(self):
         self.assertEqual(
-            "$.properties: found nothing asked for, expected at least one need",
+            "$.properties: found no requirement, expected at least one",
             self.flavor("name: x\nproperties: {}\n"),
         )
 
@@ -577,7 +577,7 @@ class TestFlavors(Bad):
         self.assertIn(
             "expected field 'name'", self.flavor("properties: {memory: {capacity_mib: 1}}")
         )
-        self.assertIn("$.properties: found nothing asked for", self.flavor("name: x\n"))
+        self.assertIn("$.properties: found no requirement", self.flavor("name: x\n"))
 
     def test_capabilities_that_are_no_pairs_are_refused(self):
         text = TINY + "capabilities: fabric\n"
@@ -615,7 +615,7 @@ class TestFlavors(Bad):
     def test_a_flavor_named_twice_in_a_file_is_refused(self):
         one = "{name: x, properties: {memory: {capacity_mib: 1}}}"
         line = self.flavor(f"flavors:\n- {one}\n- {one}\n")
-        self.assertEqual("$.flavors[1].name: found 'x' again, expected a name of its own", line)
+        self.assertEqual("$.flavors[1].name: found 'x' again, expected a unique name", line)
 
     def test_a_file_that_is_not_there_is_refused(self):
         for option in ("--flavor-file", "--policy-file"):

@@ -137,7 +137,7 @@ class TestCanary(Case):
         entry.write_text(entry.read_text().replace("op", "nobody"))
         for program in PROGRAMS:
             done = self.run_and_look(program, "--debug", "podm", "list", "--podm-file", str(entry))
-            self.assertIn("unread: ", done.err)
+            self.assertIn("not read: ", done.err)
 
     def test_when_nobody_listens_or_speaks_tls(self):
         podm = self.serve()
@@ -145,7 +145,7 @@ class TestCanary(Case):
             for program in PROGRAMS:
                 words = ("podm", "list", "--podm-file", self.file(url), "--request-timeout", "3")
                 done = self.run_and_look(program, "--debug", *words)
-                self.assertIn("unread: ", done.err)
+                self.assertIn("not read: ", done.err)
 
     def test_when_a_command_fails_with_a_traceback(self):
         podm = self.serve()

@@ -115,7 +115,7 @@ class TestCatalog(Case):
             given = ("--os-endpoint", self.podm.url, "--os-token", "a-token", *more)
             done = run("openstack", *given, *words)
             self.assertEqual((0, "podm"), (done.code, done.data[0]["Podm"]), done.err)
-            self.assertIn("unread: podm: ", done.err)
+            self.assertIn("not read: podm: ", done.err)
             self.assertNotIn("a-token", done.out + done.err)
 
     def test_the_project_of_the_token_owns_what_is_asked_for(self):
@@ -144,7 +144,7 @@ class TestCatalog(Case):
         cloud = self.cloud(("west", self.podm.url))
         done = self.listed(cloud)
         self.assertEqual("Unknown", done.data[0]["Status"])
-        self.assertRegex(done.err, r"^unread: west-[0-9a-f]{12}: .*")
+        self.assertRegex(done.err, r"^not read: west-[0-9a-f]{12}: .*")
         internal = self.listed(cloud, OS_INTERFACE="internal")
         self.assertEqual(done.data, internal.data)  # the same service has the same name
         self.assertNotIn("POST", [seen.method for seen in self.podm.requests])

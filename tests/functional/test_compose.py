@@ -166,7 +166,7 @@ class TestCompose(Case):
         with self.there(f"status:500:{POST}@gpu-west", only=("gpu-east", "gpu-west")) as here:
             done = here.compose()
             self.assertEqual((0, "gpu-east"), (done.code, done.data[0]["Podm"]))
-            self.assertRegex(done.err, "tried elsewhere: gpu-west: HTTP 500.*: tried gpu-east inst")
+            self.assertRegex(done.err, "warning: gpu-west: HTTP 500.*: tried gpu-east inst")
 
     def test_a_pod_manager_is_asked_beforehand_and_nothing_is_held(self):
         with self.there() as here:

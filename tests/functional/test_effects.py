@@ -470,7 +470,7 @@ class TestPage(Effects):
                 file = here.folder / "p.html"
                 done = run(OURS, *here.schedule(deed, "--html", str(file)))
                 self.assertEqual(0, done.code, done)
-                self.assertEqual(1, done.err.count("unread: silent"), done.err)
+                self.assertEqual(1, done.err.count("not read: silent"), done.err)
                 self.assertIn("not read: silent", file.read_text())
 
 

@@ -86,7 +86,7 @@ class TestScreen(Explain):
                  "8 pod managers, 16 pools, 203 blocks", "| gpu-east |", "\nCandidates\n",
                  "gpu-north  hall-1", "weights: fragmentation 8, balance 2, tight 2, room 1",
                  "\nNot chosen: 6 of 8 ",
-                 "dark-1     status Offline, needs Online (filter alive); would fit otherwise",
+                 "dark-1     status Offline, needs Online; would fit otherwise",
                  "mem-1      drawer-1: 128 of 256 GiB memory",
                  "Filters:       16 pools, 15 after alive, 7 after capacity, 4 after devices",
                  "Nearest miss:  mem-1 lacks 128 GiB memory; removing node graph-2 frees it",

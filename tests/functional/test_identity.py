@@ -104,7 +104,7 @@ class TestCreate(Identities):
             file = self.write("two.yaml", yaml.safe_dump({"podms": {"c": {"url": url}}}))
             known, err = self.status("--podm-file", file, "--state", str(self.state))
             self.assertEqual({"a": "Online", "c": "Unknown"}, known)
-            self.assertRegex(err, "unread: c: 'c' is the same service as 'a'")
+            self.assertRegex(err, "not read: c: 'c' is the same service as 'a'")
 
     def test_one_address_is_refused_while_nobody_answers_there(self):
         self.podm("create", "a", "http://localhost:9", "--no-check")
@@ -140,7 +140,7 @@ class TestReading(Identities):
                 known, err = self.status()
                 self.assertEqual({"a": "Online", "b": "Unknown", "c": "Unknown"}, known)
                 for name in "bc":
-                    self.assertRegex(err, f"unread: {name}: '{name}' is the same service as 'a'")
+                    self.assertRegex(err, f"not read: {name}: '{name}' is the same service as 'a'")
                 self.podm(*SMALL, "--podm", "b", "--claim", code=5)
                 held = [self.podm(*SMALL, "--claim").data[0]["Blocks"] for _ in range(2)]
                 self.assertFalse(set(held[0]) & set(held[1]))
@@ -201,7 +201,7 @@ class TestChanged(Identities):
         known, err = self.status()
         self.assertEqual({"a": "Unknown"}, known)
         self.assertRegex(
-            err, "unread: a: 'a' is another service than before: .*podm unset a --ident"
+            err, "not read: a: 'a' is another service than before: .*podm unset a --ident"
         )
         self.podm(*SMALL, "--compose", code=5)
         self.assertIn("another service", self.podm("node", "delete", self.node, code=1).err)

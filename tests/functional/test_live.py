@@ -215,10 +215,10 @@ class TestSilent(Live):
             done = self.podm("schedule", "--flavor", "gpu-large", "--podm-file", file, "--report",
                              report, "-f", "json", program=program)  # fmt: skip
             self.assertNotEqual("gone", done.data[0]["Podm"])
-            (line,) = [line for line in done.err.splitlines() if line.startswith("unread: ")]
-            self.assertRegex(line, "^unread: gone: http://127.0.0.1:9: ")
+            (line,) = [line for line in done.err.splitlines() if line.startswith("not read: ")]
+            self.assertRegex(line, "^not read: gone: http://127.0.0.1:9: ")
             told = json.loads(Path(report).read_bytes())["inventory"]["skipped"]
-            self.assertEqual([line.removeprefix("unread: ")], told)
+            self.assertEqual([line.removeprefix("not read: ")], told)
             strict = self.podm("schedule", "--flavor", "gpu-large", "--podm-file", file, "--strict",
                                code=5, program=program)  # fmt: skip
             self.assertRegex(
@@ -250,7 +250,7 @@ class TestSilent(Live):
         found[names[0]].app.podm.faults = faults[names[0]]
         done = self.podm("schedule", *SMALL, "-f", "json")
         self.assertNotEqual(names[0], done.data[0]["Podm"])
-        line = f"unread: {names[0]}: .*{site.SERVICE}: found HTTP 500, .*; last read [0-9]+s ago"
+        line = f"not read: {names[0]}: .*{site.SERVICE}: found HTTP 500, .*; last read [0-9]+s ago"
         self.assertRegex(done.err, line)
         self.assertRegex(self.podm("schedule", "--flavor", huge, code=3).err, line)
         for flavor in (SMALL, ("--flavor", huge)):
@@ -312,7 +312,7 @@ class TestSilent(Live):
         file = self.write("podms.yaml", yaml.safe_dump(text))
         done = self.podm("list", "--podm-file", file, "-f", "json")
         self.assertEqual(["Unknown", "Online"], [row["Status"] for row in done.data])
-        self.assertIn("unread: locked: the environment variable NOT_SET, its password, is not set",
+        self.assertIn("not read: locked: environment variable NOT_SET of its password is not set",
                       done.err)  # fmt: skip
 
     def test_two_names_for_one_address_hand_out_what_is_there_once(self):
@@ -322,7 +322,7 @@ class TestSilent(Live):
         found = {row["Podm"]: (row["Status"], row["Total Blocks"]) for row in done.data}
         self.assertEqual({"a": ("Online", 2), "b": ("Unknown", None)}, found)
         self.assertIn(
-            f"unread: b: {url.removesuffix('/redfish/v1')}: is already read as 'a'", done.err
+            f"not read: b: {url.removesuffix('/redfish/v1')}: is already read as 'a'", done.err
         )
         self.podm("list", "--podm-file", file, "--strict", code=5)
 

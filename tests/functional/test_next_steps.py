@@ -125,7 +125,7 @@ class TestOutage(Site):
                 done = self.podm(*words, "--request-timeout", "2", code=5)
                 self.assertEqual("", done.out)
                 for name in self.found:
-                    self.assertRegex(done.err, f"(?m)^unread: {name}: http")
+                    self.assertRegex(done.err, f"(?m)^not read: {name}: http")
                 self.assertRegex(done.err, r"(?m)^none of 2 pod managers could be read: .*\n\Z")
                 self.assertNotIn("nothing fits", done.err)
         again = self.podm("schedule", *GPU, "--claim", "--key", "k", "-f", "json")

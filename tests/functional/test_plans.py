@@ -244,7 +244,7 @@ class TestRecordings(Plans):
                 with self.subTest(words, program=program):
                     done = self.podm(*words, program=program, code=2, **more)
                     self.assertEqual("", done.out)
-                    self.assertRegex(done.err, r"\Aa recording cannot be .*: .*podm create "
+                    self.assertRegex(done.err, r"\Aa recorded inventory cannot be .*: .*podm create "
                                      r"NAME URL.*--plan FILE.*podm apply FILE.*\n\Z")  # fmt: skip
         self.assertFalse(self.state.exists())
 

@@ -335,5 +335,5 @@ class TestTyped(Registry):
         done = self.podm("list", "--request-timeout", "2", "-f", "json")
         self.assertEqual(["a", "b"], [row["Podm"] for row in done.data])
         self.assertIn(
-            f"unread: a: {kept}: other users can read or change it: chmod 600 {kept}", done.err
+            f"not read: a: {kept}: other users can read or change it: chmod 600 {kept}", done.err
         )

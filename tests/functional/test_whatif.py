@@ -130,7 +130,7 @@ class TestRun(Replays):
 
     def test_mistakes_in_the_words_are_one_line(self):
         for words, text in (
-            ((), "no --rate: name a file with --workload, or draw"),
+            ((), "no --rate: use --workload FILE, or generate"),
             (("--workload", WORKLOAD, "--rate", "1/h"), "--rate: not with --workload"),
             ((*DRAWN, "--sort"), "--sort: only with --workload"),
             ((*DRAWN, "--tolerance", "5"), "--tolerance: only with --baseline"),
@@ -253,7 +253,9 @@ class TestWhatifRelocation(Case):
                 done = self.ask("fail", "gpu-east", program=program)
                 self.assertEqual(4, done.code)
                 self.assertIn("notebook-7", done.out)
-                self.assertIn("No place for 3 nodes\n  train-3, train-2 of gpu-east\n", done.err)
+                self.assertIn(
+                    "Nodes without a place: 3\n  train-3, train-2 of gpu-east\n", done.err
+                )
                 self.assertIn("1 of 4 nodes of gpu-east can be re-placed, 3 cannot\n", done.err)
                 self.assertLessEqual(max(map(len, [*done.out.splitlines(),
                                                    *done.err.splitlines()])), 80)  # fmt: skip

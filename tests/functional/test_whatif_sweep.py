@@ -132,7 +132,9 @@ class TestContinued(Sweeps):
             _, told = process.communicate(timeout=60)
         self.assertEqual(130, process.returncode, told)
         self.assertNotIn("Traceback", told)
-        self.assertRegex(told, r"\d+ of 500 runs are in .*interrupted\.jsonl: repeat to continue")
+        self.assertRegex(
+            told, r"\d+ of 500 runs are in .*interrupted\.jsonl: repeat the command to continue"
+        )
         self.assertTrue(file.read_bytes().splitlines())
 
     def test_another_question_or_no_run_at_all_is_one_line(self):

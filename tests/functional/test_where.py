@@ -84,7 +84,7 @@ class TestWhere(WhereCase):
         self.assertEqual({"mem-1", "total"}, {name for name, nodes in counts.items() if nodes})
 
     def test_what_is_wrong_is_one_line_with_the_place_in_it(self):
-        hint = '(in quotes for the shell, as in \'["=", "$zone", "east-1"]\')'
+        hint = '(quote it for the shell, as in \'["=", "$zone", "east-1"]\')'
         for text, line in (
             ("[", f"1 byte in: found the end of the text, expected JSON {hint}"),
             ("zone=x", f"found text, expected JSON {hint}"),

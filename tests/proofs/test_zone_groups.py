@@ -220,7 +220,7 @@ class TestNames(unittest.TestCase):
 
 
 class TestPlans(GroupCase):
-    """A plan is of one zone."""
+    """A plan covers one zone."""
 
     def test_rules_that_reach_over_zones_are_refused(self):
         scheduler = claiming(self.top)

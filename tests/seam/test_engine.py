@@ -83,7 +83,7 @@ class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):
             lambda engine: list(engine.preview(report)),
         ):
             with self.assertRaisesRegex(
-                UsageError, "recording cannot be .*: .*podm create.*podm apply"
+                UsageError, "recorded inventory cannot be .*: .*podm create.*podm apply"
             ):
                 act(self.new_scheduler())
         self.assertEqual((), self.scheduler.refresh(plan).changes)

@@ -59,7 +59,7 @@ class TestPublicText(unittest.TestCase):
             self.assertNotIn("/var/lib", problem_of(error).detail)
         self.assertRegex(problem_of(cause).detail, "^the state cannot be used: try again later")
         cause.uncertain = True
-        self.assertIn("whether this change was made is unknown", problem_of(cause).detail)
+        self.assertIn("this change may have been made", problem_of(cause).detail)
 
     def test_another_error_is_as_it_is(self):
         for error in (Undecodable("claim", "c1"), self.wrapped(PodmError("p: no"), "of p: no")):

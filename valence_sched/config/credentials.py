@@ -96,7 +96,7 @@ def read_password(
         if value := environ.get(reference.env):
             return value
         state = "is not set" if value is None else "is empty"
-        text = f"the environment variable {reference.env}, its password, {state}"
+        text = f"environment variable {reference.env} of its password {state}"
         raise CredentialError(text)
     if reference.file is not None:
         return _password_from_file(Path(os.path.expanduser(reference.file)))
@@ -112,20 +112,20 @@ def _password_from_file(path: Path) -> str:
     except UnicodeDecodeError:
         raise CredentialError(f"{path}: its password is not UTF-8 text") from None
     if not text:
-        raise CredentialError(f"{path}: the file of its password is empty")
+        raise CredentialError(f"{path}: the password file is empty")
     if not text.isprintable():
-        raise CredentialError(f"{path}: expected one line, the password")
+        raise CredentialError(f"{path}: the password is not one line of printable characters")
     return text
 
 
 def _read_private(path: Path, max_bytes: int) -> bytes:
     try:
-        # the checked file is the one that is read, and a pipe without a writer does not block
+        # checks the opened file itself; O_NONBLOCK: a pipe without a writer does not block
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as stream:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                raise CredentialError(f"{path}: no regular file, expected one with a password")
+                raise CredentialError(f"{path}: not a regular file, expected a password file")
             if status.st_uid not in (os.geteuid(), 0):
                 hint = f"chown it, and chmod 600 {path}"
                 raise CredentialError(f"{path} belongs to another user: {hint}")
@@ -136,9 +136,9 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise CredentialError(f"{path}, the file of its password: {reason}") from None
+        raise CredentialError(f"password file {path}: {reason}") from None
     if len(data) > max_bytes:
-        raise CredentialError(f"{path}: more than {max_bytes:,} bytes, and no password")
+        raise CredentialError(f"{path}: over {max_bytes:,} bytes, too large for a password file")
     return data
 
 

@@ -62,7 +62,7 @@ def check_flavors(flavors: list[tuple[str, Flavor]], file: str) -> list[Flavor]:
     for path, flavor in check_unique_names(flavors, file):
         check_syntax(flavor, file, path)
         if not all(alternative.needs for alternative in flavor.alternatives):
-            raise InputError(file, f"{path}.properties", "nothing asked for", "at least one need")
+            raise InputError(file, f"{path}.properties", "no requirement", "at least one")
         try:
             sealed(compile_request(RequestSpec(flavor=flavor.name), flavor))
         except RequestError as error:
@@ -82,7 +82,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
         if recognises(document):
             parsed = parse(document, cursor, known)
             if not parsed.flavor.needs:
-                raise cursor.error("nothing asked for", "at least one amount or device")
+                raise cursor.error("no requirement", "at least one amount or device")
             return parsed
     return valence.parse_flavor(document, cursor, known)
 
@@ -136,7 +136,7 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
     ids: set[str] = set()
     for number, spec in enumerate(specs):
         if spec.id and spec.id in ids:
-            raise InputError(file, f"$.requests[{number}].id", f"{spec.id!r} again", "its own id")
+            raise InputError(file, f"$.requests[{number}].id", f"{spec.id!r} again", "a unique id")
         ids.add(spec.id)
         check_syntax(spec, file, f"$.requests[{number}]")
     return [(f"$.requests[{number}]", spec) for number, spec in enumerate(specs)]
@@ -199,6 +199,6 @@ def check_unique_names(nouns: list[tuple[str, T]], file: str) -> list[tuple[str,
     for path, noun in nouns:
         name: str = noun.name  # type: ignore[attr-defined]
         if name in names:
-            raise InputError(file, f"{path}.name", f"{name!r} again", "a name of its own")
+            raise InputError(file, f"{path}.name", f"{name!r} again", "a unique name")
         names.add(name)
     return nouns

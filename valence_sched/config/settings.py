@@ -64,12 +64,12 @@ DATA = Path(__file__).parents[1] / "data"  # that ships with the package
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 #: The defaults of these variables below the home of a person, by the XDG Base Directory standard.
 USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
-#: The home of a user that has none, such as an arbitrary user ID of a container.
+#: The home of a user without one, such as an arbitrary user ID of a container.
 NO_HOME = "/nonexistent"
 
 
 class Homes:
-    """The folders of one person; variables of the environment given win over the platform's."""
+    """The folders of one person; environment variables override those of the platform."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -347,7 +347,7 @@ class Configuration:
         return self.input.read(codec.MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
 
     def read_document(self, path: str) -> bytes:
-        """Return the content of a file that a program wrote; errors as of a document."""
+        """Return the content of a file that a program wrote; errors as for a document."""
         return files.read_document(path, self.input)
 
     @property

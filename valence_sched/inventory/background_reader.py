@@ -226,9 +226,8 @@ class BackgroundReader:
         """Read every pod manager once; InUse if another process reads, else StoreError."""
         try:
             if not self._lead():
-                by = f"another process, {self._store.leases.holder(LEASE)}"
-                hint = "leave it to that, or end it"
-                raise errors.InUse(f"pod managers are read by {by}: {hint}")
+                by = f"another process ({self._store.leases.holder(LEASE)})"
+                raise errors.InUse(f"{by} already reads the pod managers: end it first")
             self._failures = {}  # so that each is logged
             self._update_members()
             while self._members.keys() - self._ended:

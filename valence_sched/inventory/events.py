@@ -62,7 +62,7 @@ class HintStream(Protocol):
     """The events of one pod manager."""
 
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
-        """Follow the events until the end; errors as of an event stream."""
+        """Follow the events until the end; errors as for an event stream."""
 
     def cut(self) -> None:
         """End the source, also for a thread that follows it."""
@@ -231,7 +231,7 @@ class ReceivedEvents:
         self._listener.follow(members)
 
     def take(self) -> dict[str, str]:
-        """Return the names of events since the last call; StoreError as of a store."""
+        """Return the names of events since the last call; StoreError as for a store."""
         found = self._listener.take()
         if self._clock() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock()

@@ -212,7 +212,7 @@ class InventoryLoader:
         old: OldReadings,
         trees: set[str] | None,
     ) -> Iterator[PlacedPodm]:
-        """Yield lean pod managers; ``texts`` as of a view, ``trees`` gets the files of trees."""
+        """Yield lean pod managers; ``texts`` as for a view, ``trees`` gets the files of trees."""
         decoder, services = msgspec.json.Decoder(LeanPodm), validation.Services()
         for record in self._sources.records(selection):
             json = record.json
@@ -234,7 +234,7 @@ class InventoryLoader:
     def _with_status(
         self, placed: Iterator[PlacedPodm], selection: Selection, *, requests: bool
     ) -> Iterator[PlacedPodm]:
-        """Yield pod managers with claims subtracted and status, as of :func:`_with_claims`.
+        """Yield pod managers with claims subtracted and status, as for :func:`_with_claims`.
 
         Recorded ones stay as they are, unless the selection also names a state or a liveness.
         """
@@ -298,7 +298,9 @@ class InventoryLoader:
         now = self._sources.now()
         old.note(podm.id, podm.read_at, now)
         limit = live.max_age_s
-        if limit is None or podm.id in self._sources.unread_ids:  # already noted, never chosen
+        if (
+            limit is None or podm.id in self._sources.unread_ids
+        ):  # unread pod managers are noted, and never chosen
             return
         age = age_s(podm.read_at, now)
         if age is None or age > limit:

@@ -69,7 +69,7 @@ class SourceReader:
         self.stored_names = frozenset()
 
     def records(self, selection: Selection) -> Iterator[recorded.Record]:
-        """Yield the podms of inventories, then live ones if any are named or no inventory is."""
+        """Yield the podms of inventories; then live ones, if named or if there is no inventory."""
         self.forget()
         sources = self.named_sources(selection)
         variable = None if selection.sources else self.config.origin(INVENTORY)

@@ -39,7 +39,7 @@ def decision_page(
         lead=sentences.lead(document),
         tone=TONES[document.outcome],
         facts=(
-            ("Asked for", request_phrase(request)),
+            ("Request", request_phrase(request)),
             *facts,
             ("Policy", document.policy.name),
             ("Seed", f"{document.seed}"),
@@ -50,7 +50,7 @@ def decision_page(
         sections=(
             *_sections(document),
             decision_map(hardware, [document]),
-            *([pages.Lines(title="What would change the choice", lines=flips)] if flips else []),
+            *([pages.Lines(title="Sensitivity", lines=flips)] if flips else []),
             *_warnings(document),
         ),
     )
@@ -179,13 +179,13 @@ def _not_chosen(report: Report, after: str) -> Iterator[pages.PageTable]:
         for reason, podms in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
             examples = ", ".join(podms[:3]) + (" and others" if len(podms) > 3 else "")
             grouped.append((reason, bar(len(podms), len(others)), examples))
-        columns = ("Why", "Pod managers", "Such as")
+        columns = ("Reason", "Pod managers", "Examples")
         yield table(f"Not chosen, by reason{after}", columns, grouped, columns[1:2], most=MOST_ROWS)
     text = f"{len(others):,} of {report.inventory.podms:,} pod managers."
     if len(others) > MOST_ROWS:
         text += f" The first {MOST_ROWS} are listed; podm schedule --report has all."
     rows = [row for one in others[:MOST_ROWS] for row in _why(one, words)]
-    yield table(f"Not chosen{after}", ("Podm", "Pool", "Why"), rows, text=text)
+    yield table(f"Not chosen{after}", ("Podm", "Pool", "Reason"), rows, text=text)
 
 
 def _why(verdict: PodmVerdict, words: ReasonPhrases) -> Iterator[tuple[str, str, str]]:

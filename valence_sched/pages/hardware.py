@@ -77,7 +77,7 @@ def read_hardware(
     podms: Sequence[PodmOverview] | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> HardwareListing:
-    """Return the hardware of a scheduler, or only the named pod managers; errors as of it."""
+    """Return the hardware of a scheduler, or only the named pod managers; errors as for it."""
     podms = scheduler.podms() if podms is None else podms
     return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()), old)
 
@@ -418,7 +418,9 @@ def podm_table(hardware: HardwareListing) -> pages.PageTable:
         state = (name, podm.unusable or podm.status, podm.zone or "")
         rows.append((*state, *_usable_cells(one), f"{len(podm.nodes):,}", read))
     columns = ("Podm", "Status", "Zone", *titles, "Nodes", "Read at")
-    return table("Pod managers", columns, rows, (*titles, "Nodes"), f"Usable of all. {_BARS}")
+    return table(
+        "Pod managers", columns, rows, (*titles, "Nodes"), f"Each cell is usable of total. {_BARS}"
+    )
 
 
 def _usable_cells(one: PodmOverview) -> Iterator[pages.TableCell]:

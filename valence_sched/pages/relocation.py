@@ -82,7 +82,7 @@ def rebalance_page(
         blocks = inventory.names_of(move.to_blocks)
         rows.append((*place, blocks, _hardware(move), *_measures(move.after).values()))
     columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", *before)
-    text = "In this order. The numbers are those after each move."
+    text = "In the order of the moves. The numbers are those after each move."
     moves = [table("Moves", columns, rows, before, text)] if rows else []
     changes = ((name, f"{text} before, {after[name]} after") for name, text in before.items())
     return Page(
@@ -197,8 +197,8 @@ def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
         (one.node, one.podm, one.owner or "", _hardware(one), _why(one)) for one in stuck
     ]
     if rows:
-        columns = ("Node", "Podm", "Owner", "Hardware", "Why")
-        yield table("No place", columns, rows, most=MOST_ROWS, noun="nodes")
+        columns = ("Node", "Podm", "Owner", "Hardware", "Reason")
+        yield table("Nodes without a place", columns, rows, most=MOST_ROWS, noun="nodes")
 
 
 def _why(one: StuckNode) -> str:
@@ -220,7 +220,7 @@ def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:
         rows.append((*place, blocks, _hardware(move), move.owner or ""))
     columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", "Owner")
     if rows:
-        text = "In this order. A node requests the hardware that it has."
+        text = "In the order of the moves. A node of unknown request gets its present hardware."
         yield table("Moves", columns, rows, text=text, most=MOST_ROWS, noun="moves")
 
 
@@ -232,7 +232,7 @@ def _by_podm(result: Relocation) -> Iterator[PageTable]:
     most = max((*landed.values(), *left.values()))
     order = sorted({*landed, *left}, key=lambda podm: (-landed[podm], podm))
     rows = ((podm, bar(landed[podm], most), bar(left[podm], most)) for podm in order)
-    numbers = ("Land here", "Leave")
+    numbers = ("Arrive", "Leave")
     yield table("Nodes by pod manager", ("Podm", *numbers), rows, numbers, most=MOST_ROWS)
 
 

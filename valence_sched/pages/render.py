@@ -32,7 +32,7 @@ _CLASSES = {"free": "f", "shared": "s", "idle": "d", "used": "u", "unusable": "x
 #: The words of the legend for uses, and for a block in use in a bad condition.
 _USE_WORDS = {
     "f": "free",
-    "s": "in use, and free for another node as well",
+    "s": "in use, and usable by more nodes",
     "u": "in use",
     "e": "in use, in a bad condition",
     "x": "unusable: reserved, disabled or in a bad condition",

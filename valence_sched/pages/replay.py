@@ -236,7 +236,7 @@ def _refusals(runs: Sequence[model.ReplayResult], alone: bool) -> Iterator[pages
     text += "has the blocks of the node."
     columns = ("Run", "Flavor", "Step", "Nodes")
     yield _run_table(alone, "Refused nodes", columns, steps, ("Nodes",), text)
-    text = "How many pools were left after each filter, of those that came in."
+    text = "Pools left after each filter, of the pools before it."
     for first in runs[0].first_refusals if alone else ():
         title = f"First refusal of {_flavor(first)}, after {format_age(first.time_s)}"
         yield pages.FunnelChart(title=title, steps=first.funnel, text=text)
@@ -256,10 +256,10 @@ def _reasons(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable
                 rows.append(
                     (*begin, words.of_reason(one.reason), tables.bar(one.podms, most), near)
                 )
-    columns = ("Run", "Flavor", "After", "Why", "Pod managers", "Nearest")
-    text = "The first refused request of each flavor, and the reasons of the pod managers "
-    text += "then. The nearest pod manager had most of it."
-    title = "Why the first nodes were refused"
+    columns = ("Run", "Flavor", "After", "Reason", "Pod managers", "Nearest")
+    text = "The first refused request of each flavor, and the reasons at that time. "
+    text += "The nearest pod manager had most of the requested amount."
+    title = "Reasons of the first refusals"
     return _run_table(alone, title, columns, rows, ("After", "Pod managers"), text)
 
 

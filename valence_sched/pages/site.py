@@ -82,7 +82,7 @@ def _pools(pools: dict[str, PodmSummary]) -> PageTable:
         pairs = (one.blocks, one.cores, one.gpus)
         rows.append((name, *(" of ".join(map(format_value, pair)) for pair in pairs)))
     columns = ("Pool", "Blocks", "Cores", "GPUs")
-    return table("Pools", columns, rows, columns[1:], "Free of all.", most=MOST_ROWS)
+    return table("Pools", columns, rows, columns[1:], "Each cell is free of total.", most=MOST_ROWS)
 
 
 def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
@@ -123,7 +123,7 @@ def block_page(
     claims: list[Row] = [(_claim_cell(held, links),)] if held else []
     facts = [
         ("Use", use),
-        ("More nodes may use it", "0" if why else f"{block.slots:,}"),
+        ("Usable by more nodes", "0" if why else f"{block.slots:,}"),
         ("Condition", block.condition or "no known fault"),
         ("Type", ", ".join(block.types) or "unknown"),
         ("Pools", ", ".join(block.pools) or inventory.NO_POOL),
@@ -250,7 +250,7 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
         lead=f"{state_text(status.state)}: {hardware}",
         facts=tuple(facts),
         sections=(
-            table("Where it is", ("Podm", "Pool", "Claim"), places),
+            table("Location", ("Podm", "Pool", "Claim"), places),
             table("Blocks", ("Block", "URI"), blocks, most=MOST_ROWS),
             _events(events),
         ),
@@ -273,7 +273,7 @@ def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Pag
             ("URI", node.uri),
         ),
         sections=(
-            table("Where it is", ("Podm",), [(_podm_cell(podm.podm.id, links),)]),
+            table("Location", ("Podm",), [(_podm_cell(podm.podm.id, links),)]),
             table("Blocks", ("Block", "URI"), blocks, most=MOST_ROWS),
         ),
     )

@@ -102,7 +102,7 @@ def purchase_line(result: PurchaseResult) -> str:
         return f"not enough for {nodes}: {bought}, then {'; '.join(reasons)}"
     if not result.lines:
         return f"{nodes} fit without a purchase"
-    bought = format_count(sum(line.number for line in result.lines), "block")
+    bought = format_count(sum(line.number for line in result.lines), "additional block")
     if result.priced:
         bought += f" for {result.total:,.2f}".removesuffix(".00")
     if result.is_smallest:
@@ -110,7 +110,7 @@ def purchase_line(result: PurchaseResult) -> str:
     else:
         least = f"{result.bound:,.2f}".removesuffix(".00")
         proof = f"the proven minimum is {least}"
-    return f"{nodes} fit after {bought}: {proof}"
+    return f"{nodes} fit with {bought}: {proof}"
 
 
 def expectations_line(results: Sequence[CheckResult]) -> str:

@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from msgspec import structs
+
 from valence_sched.model import decision
 from valence_sched.model.base import format_value, is_number
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import OTHERS
 from valence_sched.model.quantity import agree, format_bytes, format_count
 from valence_sched.model.request import Request
-from valence_sched.words.phrases import MIB, ReasonPhrases, share, thing, too_small
+from valence_sched.words.phrases import MIB, ReasonPhrases, is_amount, share, thing, too_small
 
 NEAREST_MISS = "Nearest miss"
 
@@ -39,13 +41,13 @@ def reason_group(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[s
         return "no reason is known", False, ""
     if reason.podm_have is not None:
         return "enough in total, but not for one node", True, ""
-    text = too_small(reason) if reason.is_amount else words.of_reason(reason)
+    text = too_small(reason) if is_amount(reason) else words.of_reason(reason)
     return text, False, reason.label
 
 
 def nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
     """Return the nearest pod manager of a group with amounts, or an example."""
-    amounts = [(one, one.reason) for one in members if one.reason and one.reason.is_amount]
+    amounts = [(one, one.reason) for one in members if one.reason and is_amount(one.reason)]
     best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
     if best is None or not best[1].have:
         return ""
@@ -97,7 +99,7 @@ def outcome_lines(
     choices = len(request.alternatives)
     for failed in result.details.failed_choices if result.details else ():
         funnel = funnel_text(report, failed.funnel)
-        yield f"choice {failed.choice} of {choices} fits nowhere: {funnel}"
+        yield f"choice {failed.choice} of {choices} fits nowhere (filters: {funnel})"
     if report.placements and choices > 1:
         counts = sorted(Counter(placement.choice for placement in report.placements).items())
         texts = (f"{format_count(count, 'node')} by choice {choice}" for choice, count in counts)
@@ -151,9 +153,9 @@ def shortfall_phrase(one: decision.Shortfall) -> str:
 def near_miss_line(miss: decision.NearMiss) -> str:
     """Return the lack of a pod manager for a node, and the removal that would be enough."""
     if miss.kind == "word":
-        values = [(one.label, *map(format_value, (one.need, one.have))) for one in miss.lacks]
-        but = " and ".join(f"{label}: needs {need}, has {have}" for label, need, have in values)
-        return f"{miss.podm} is blocked only by {but} (filter {miss.lacks[0].filter})"
+        reasons = [decision.Reason(**structs.asdict(one)) for one in miss.lacks]
+        texts = " and ".join(map(ReasonPhrases().of_reason, reasons))
+        return f"{miss.podm} is blocked only by policy: {texts}"
     if miss.freeing:
         where = f" (in {miss.freeing.pool})" if miss.freeing.pool != miss.pool else ""
         node = miss.freeing.node

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from valence_sched.model.base import format_value
+from valence_sched.model.base import format_value, is_number
 from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.need import Need
@@ -154,19 +154,22 @@ _OPTIONS = {
     "traits": ("trait", "exclude_trait", "required", "forbidden"),
     "attributes": ("attribute",),
     "json": ("where",),
-    "near": ("near",),
 }
 
 
 class ReasonPhrases:
-    """Words reasons for people; ``given`` are the options on the command line."""
+    """Words reasons for people, without names of filters.
 
-    def __init__(self, given: frozenset[str] = frozenset()) -> None:
-        self._given = given
+    ``given`` are the options on the command line. With ``names_free`` amounts say that they are
+    free: ``16 of 32 cores free``.
+    """
+
+    def __init__(self, given: frozenset[str] = frozenset(), *, names_free: bool = False) -> None:
+        self._given, self._names_free = given, names_free
 
     def of_pool(self, reasons: Sequence[Reason]) -> str:
         """Return all the reasons against a pool in one line."""
-        none = [one for one in reasons if one.is_amount and not one.have]
+        none = [one for one in reasons if is_amount(one) and not one.have]
         texts = [self.of_reason(one) for one in reasons if one not in none]
         if none:
             things = [thing(none[0]), *(thing(one).removeprefix("free ") for one in none[1:])]
@@ -180,7 +183,7 @@ class ReasonPhrases:
 
     def without_amounts(self, reasons: Sequence[Reason]) -> str:
         """Return the reasons against a pool without numbers."""
-        amounts = [one for one in reasons if one.is_amount]
+        amounts = [one for one in reasons if is_amount(one)]
         others = [self.of_reason(one) for one in reasons if one not in amounts]
         lacking = [one for one in amounts if not one.have]
         bare = [replace(one, instead={}, podm_have=None, uncounted=UNSET) for one in lacking]
@@ -193,25 +196,62 @@ class ReasonPhrases:
         if reason.filter == "target":
             excluded = str(reason.need).startswith("not ")
             return "excluded by --exclude-podm" if excluded else "not selected by --podm"
-        if reason.is_amount:
+        if is_amount(reason):
             if not reason.have:
                 return f"no {thing(reason)}{_elsewhere(reason)}"
             what = agree(float(str(reason.need)), thing(reason))
-            return f"{share(reason)} {what}{_elsewhere(reason)}"
+            free = " free" if self._names_free and reason.filter != "fit" else ""
+            return f"{share(reason)} {what}{free}{_elsewhere(reason)}"
         if reason.label == "this filter":
-            verb = "says no" if reason.have == "no" else "failed"
-            return f"filter {reason.filter} {verb}"
-        if reason.need is True or reason.need == "yes":
-            return f"not {reason.label} (filter {reason.filter})"
+            verb = "rejected by filter {}" if reason.have == "no" else "filter {} failed"
+            return verb.format(reason.filter)
+        if reason.filter == "spread":
+            return _group_phrase(reason)
         if reason.filter == "fit":
-            return f"{reason.label}: needs {reason.need}, has {reason.have}"
+            states = str(reason.have).partition(" ")[0]
+            return f"undecided: the search ended after {states} states (budget of the policy)"
+        if reason.need is True or reason.need == "yes":
+            return f"not {reason.label}"
+        return f"{_value_phrase(reason)}{self._by(reason)}"
+
+    def _by(self, reason: Reason) -> str:
+        """Return the options that set the need: `` (--zone)``."""
         given = [name for name in _OPTIONS.get(reason.filter, ()) if name in self._given]
-        by = " or ".join(f"--{name.replace('_', '-')}" for name in given)
-        have = format_value(reason.have)
-        found = f"{reason.label} {have}" if reason.label != reason.filter else have
-        if reason.filter == "capabilities" and not reason.have:
-            found = f"no {reason.label}"
-        return f"{found}, needs {format_value(reason.need)} ({by or f'filter {reason.filter}'})"
+        options = " or ".join(f"--{name.replace('_', '-')}" for name in given)
+        return f" ({options})" if options else ""
+
+
+def is_amount(reason: Reason) -> bool:
+    """Return whether a reason compares amounts of hardware, not numbers of nodes of a group."""
+    return reason.is_amount and reason.filter != "spread"
+
+
+def _value_phrase(reason: Reason) -> str:
+    """Return the value of a pod manager and the required one: ``zone west, needs east``."""
+    need, have = format_value(reason.need), format_value(reason.have)
+    if reason.filter == "json":
+        return f"needs {need}, but has {have}"
+    if reason.filter == "quarantine" and need == "no":
+        return f"in quarantine ({have})"
+    if reason.filter in ("aggregates", "traits") and need.startswith("not "):
+        return f"has the excluded {reason.label} {need.removeprefix('not ')}"
+    if reason.filter == "isolation":
+        return f"{reason.label} {have}"
+    if reason.filter == "near":
+        name, _, place = reason.label.partition(" of ")
+        return f"{name} {have}, needs {need} (near {place})"
+    if reason.filter == "capabilities" and not reason.have:
+        return f"no {reason.label}, needs {need}"
+    return f"{reason.label} {have}, needs {need}"
+
+
+def _group_phrase(reason: Reason) -> str:
+    """Return a broken rule of a group: ``group web has 1 node here (at most 1 per podm)``."""
+    group, _, rule = reason.label.rpartition(": ")
+    have: Any = reason.have
+    if not is_number(have):
+        return f"{group} cannot be counted here: unknown domain ({rule})"
+    return f"{group} has {format_count(have, 'node')} here ({rule})"
 
 
 def thing(reason: Reason) -> str:

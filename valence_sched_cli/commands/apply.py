@@ -29,9 +29,9 @@ class ApplyPodm(base.Lister):
 
     Nodes are made of exactly the blocks in the plan, or nothing is done.
 
-    Exit codes: 0 done; 1 error; 4 composed in part; 5 a pod manager could not be read; 6 something
-    changed since the plan, or is in use; 7 a composed node could not be verified, or output failed;
-    10 with --refresh and --detailed-exitcode if the decision differs now.
+    Exit codes: 0 done; 1 error; 4 composed in part; 5 a pod manager could not be read; 6
+    the plan is out of date, or its hardware is in use; 7 a composed node could not be verified, or
+    output failed; 10 with --refresh and --detailed-exitcode if the decision differs now.
     """
 
     examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
@@ -76,7 +76,7 @@ class ApplyPodm(base.Lister):
     def _refresh(self, args: base.Args, plan: model.plan.Plan) -> base.Table:
         refresh = self.scheduler(args).refresh(plan)
         changes = refresh.changes
-        self.closing += [f"moved: {change}" for change in changes[:MAX_LISTED_CHANGES]]
+        self.closing += [f"changed: {change}" for change in changes[:MAX_LISTED_CHANGES]]
         if len(changes) > MAX_LISTED_CHANGES:
             self.closing.append(f"changed: {format_count(len(changes), 'difference')} in all")
         planned, present = plan.decision.placements, refresh.report.placements

@@ -58,7 +58,7 @@ class _ValidateFiles(base.Lister):
     """A row for each file: whether it is valid, and its number of flavors or policies."""
 
     noun: str
-    invalid: tuple[type[SchedulerError], ...] = (SchedulerError,)  # what makes a file invalid
+    invalid: tuple[type[SchedulerError], ...] = (SchedulerError,)  # the errors of an invalid file
 
     def read_file(self, file: str, args: base.Args) -> Sequence[object]:
         raise NotImplementedError

@@ -37,7 +37,7 @@ def tie_cells(request: model.request.Request) -> dict[str, Any]:
 
 
 def claim_lines(command: base.PodmCommand, args: base.Args, claim: model.claim.Claim) -> list[str]:
-    """Return the lines about a claim: what it holds, until when, and the next commands."""
+    """Return the lines about a claim: its resources, its expiry, and the next commands."""
     program = str(getattr(command.app, "NAME", "")) or "valence-sched"
     where = _option_words(args, "state")
     if claim.state != "HELD":
@@ -121,7 +121,7 @@ def _describe(
 ) -> tuple[list[str], int]:
     """Return the lines about nodes that were not composed as decided, and the exit code."""
     going_on = len(result.still_composing)
-    lines = [f"tried elsewhere: {note}" for note in result.notes]
+    lines = [f"warning: {note}" for note in result.notes]
     lines += [f"not composed: {line}" for line in result.failures]
     for node in result.unverified:
         word = "still composing" if node.still_composing else "not verified"
@@ -140,10 +140,10 @@ def _describe(
 def dispatch(
     command: base.PodmCommand, args: base.Args, report: model.decision.Report
 ) -> list[dict[str, Any]]:
-    """Hand over the decision; return a row for each node, cells by DISPATCH_COLUMNS."""
+    """Send the decision; return a row for each node, cells by DISPATCH_COLUMNS."""
     name = args.dispatch.partition("=")[0]
     key, timeout_s = args.dispatch_key_env, args.request_timeout
-    with command.effects.change("order to", name, "may have been accepted", "was taken"):
+    with command.effects.change("order to", name, "may have been accepted", "was accepted"):
         engine = command.scheduler_app.engine()
         receipts = engine.dispatch(args.dispatch, report, key_variable=key, timeout_s=timeout_s)
     podms = {placement.node: placement.chosen.podm for placement in report.placements}
@@ -166,7 +166,7 @@ MAX_LISTED_CLAIMS = 3  # in the lines about claims that are skipped
 
 
 class ListClaim(base.PagedLister):
-    """List claims with their owner, blocks and end."""
+    """List claims with their owner, blocks and expiry."""
 
     marker_columns = ("ID",)
     nouns, next_step, filters = "claims", "podm schedule --claim makes one", ("podm", "owner")
@@ -190,7 +190,7 @@ class ListClaim(base.PagedLister):
 
 
 class ShowClaim(base.ShowOne):
-    """Show one claim, what it holds and its history."""
+    """Show one claim, its held resources and its history."""
 
     arguments = "<claim>: claim (ID)"
 
@@ -235,7 +235,7 @@ class ReleaseClaim(base.Command):
 
 
 class RenewClaim(base.ShowOne):
-    """Change when a held claim ends."""
+    """Change the expiry of a held claim."""
 
     arguments = """
         <claim>: claim (ID)
@@ -251,7 +251,7 @@ class RenewClaim(base.ShowOne):
 class ReapClaim(base.Lister):
     """Reconcile claims and nodes with the pod managers.
 
-    Expired claims are released. An interrupted claim becomes its node if the node exists, else it
+    Expired claims are released. An interrupted claim becomes COMPOSED if its node exists, else it
     is released. Nodes that are gone and claims that ended long ago are forgotten. Exit codes: 5 if
     it is unknown whether Ironic uses the hardware, 6 if it does.
     """

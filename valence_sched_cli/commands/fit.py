@@ -38,7 +38,7 @@ class FitPodm(base.Lister):
     """Count how many more nodes of each flavor fit.
 
     Nodes are placed one after another, as by podm schedule. A mix is placed together, up to the
-    first node that does not fit. --proven adds the most that any order reaches. Tables have a
+    first node that does not fit. --proven adds the maximum over all orders. Tables have a
     column for each pod manager; other formats have a row for each flavor and pod manager.
     """
 
@@ -50,8 +50,8 @@ class FitPodm(base.Lister):
     )
     arguments = """
         output --proven: also the proven maximum: over all orders of nodes and all policies
-        output --explain: also which resource runs out first, and how many nodes the sums of free
-            amounts suggest
+        output --explain: also the resource that runs out first, and the number of nodes that the
+            sums of free amounts suggest
         output --stranded: list free amounts that no flavor can use, with the reasons, instead of
             counts
         """

@@ -119,7 +119,7 @@ class ListDevice(base.PagedLister):
 
 
 class ListPool(base.PagedLister):
-    """List pools and what is free in each.
+    """List pools and their free resources.
 
     A pool holds the blocks that can form one node.
     """

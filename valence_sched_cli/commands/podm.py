@@ -54,7 +54,7 @@ class NodesCell(UriTails):
 
 
 class ListPodm(base.PagedLister):
-    """List pod managers and what is free on each.
+    """List pod managers and their free resources.
 
     ``224/432`` is 224 free of 432; a narrow terminal shows the free amount alone.
     """
@@ -164,7 +164,7 @@ def _unknown_words(podms: Sequence[model.inventory.LeanPodm], args: base.Args) -
 
 
 class ShowPodm(base.ShowOne):
-    """Show one pod manager, its pools and what is free."""
+    """Show one pod manager, its pools and its free resources."""
 
     examples = ("--inventory examples/site.json mem-1", "gpu-east -f json")
     arguments = "<podm>: pod manager (ID or name)"

@@ -132,7 +132,7 @@ PROBLEM_WIDTH = 35  # to leave room for the other columns
 class CheckPodm(base.Lister):
     """Check that registered pod managers can be read.
 
-    Logs in to each pod manager and reads it once. Exit codes: 0 all were read; 5 any could not be
+    Logs in to each pod manager and reads it once. Exit codes: 0 all were read; 5 some could not be
     read.
     """
 

@@ -53,7 +53,7 @@ class SchedulePodm(base.Lister):
     _hardware: pages.hardware.HardwareListing | None = None  # of the page, if any
     _claim: model.claim.Claim | None = None
     _document: model.decision.Report | None = None  # printed instead of the rows
-    _tied: model.request.Request | None = None  # that lose free hardware to a node
+    _tied: model.request.Request | None = None  # has the values of the tie columns
     _names_id = _has_zones = False
     option_settings = claim_options.SETTINGS
     option_groups = (
@@ -66,8 +66,8 @@ class SchedulePodm(base.Lister):
         what --count <n>: number of nodes (default: 1)
         what --min-count <m>: accept this many nodes if not all fit (default: all or nothing)
         decide --alternates <k>: also list the k next best pod managers for each node
-        output --explain: the candidates with their scores, why each other pod manager was not
-            chosen, near misses, and what would change the choice
+        output --explain: list the candidates with their scores, the reasons against the other pod
+            managers, near misses and sensitivity
         output --all-reasons: list every pod manager that was not chosen, without a limit
         output --long: list more columns
         output --report <file>: write the whole decision as JSON, or with - print it instead of the
@@ -92,7 +92,7 @@ class SchedulePodm(base.Lister):
         rows_alone = args.formatter in MACHINE and args.formatter not in explains
         if args.explain and rows_alone and not args.report:
             hint = "write --report FILE and read it with scheduler explain FILE"
-            raise UsageError(f"--explain: not with rows for programs: {hint}")
+            raise UsageError(f"--explain: not with machine-readable rows: {hint}")
         with contextlib.ExitStack() as stack:
             if args.report == "-":
                 self._report_writer = self._print_report

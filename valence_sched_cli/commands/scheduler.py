@@ -19,7 +19,7 @@ from valence_sched_cli.output.table import STRUCTURED, PreparedFormatter
 
 
 class ExplainScheduler(base.Lister):
-    """Explain a decision and what would change it.
+    """Explain a decision and its sensitivity.
 
     Reads a report of podm schedule --report; the decisions on a request file are shown in order.
     json and yaml have the whole structure. Other formats, and --column, have a row per pod manager.

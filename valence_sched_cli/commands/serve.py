@@ -17,7 +17,7 @@ class ServePodm(base.Command):
 
     Each pod manager keeps state and listens on its own port of 127.0.0.1. When all listen, a line
     with the ID and the URL of each is printed. Composed nodes last until SIGTERM or Ctrl-C ends the
-    service, which exits 0. Fault rules, listed below, make it answer wrongly on purpose.
+    service, which exits 0. Fault rules, listed below, inject faults.
     """
 
     arguments = """
@@ -33,7 +33,7 @@ class ServePodm(base.Command):
         --username <name>: require a login as this user (default: no login)
         | --password-env <variable>: environment variable with the password
         | --password-file <file>: file with the password, of mode 0600
-        --session-limit <n>=64: most concurrent sessions (default: 64)
+        --session-limit <n>=64: maximum number of concurrent sessions (default: 64)
         --session-timeout <s>=300: seconds until an unused session ends (default: 300)
         """
     through_service, option_groups = False, ()

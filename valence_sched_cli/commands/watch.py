@@ -16,8 +16,8 @@ class WatchPodm(base.Command):
 
     Reads each registered pod manager repeatedly into the state, until Ctrl-C or SIGTERM ends it,
     which exits 0. An event of a pod manager causes an earlier reading. Standard error gets a line
-    with the time when a pod manager becomes unreachable, becomes reachable again, or has changed,
-    with the event or the interval that caused the reading. If several watches share a state, one of
+    when a pod manager becomes unreachable, becomes reachable again, or has changed: the time, and
+    the event or interval that caused the reading. If several watches share a state, one of
     them reads; when it ends, another takes over. With --report the readings are also sent to
     schedulers of another state. Zones below are polled by the service of a zone.
     """
@@ -36,7 +36,8 @@ class WatchPodm(base.Command):
         what --event-pause <seconds>=5: shortest time between readings that events cause (default:
             5)
         what --no-events: ignore events; read only at the interval
-        what --full: read everything again, not only what may have changed since the last reading
+        what --full: read every resource again, not only those that may have changed since the last
+            reading
         then --messaging <file>: YAML file of a message broker that announces changes to other
             processes
         then --report <url>...: report the readings to the service at this URL, or with messaging to
@@ -50,10 +51,11 @@ class WatchPodm(base.Command):
     option_groups = (
         inventory.STATE,
         """
-        inventory --readers <n>=32: most pod managers to read at the same time (default: 32)
+        inventory --readers <n>=32: maximum number of concurrent readings (default: 32)
         inventory --request-timeout <seconds>=30: how long to wait for each pod manager (default:
             30)
-        inventory --parallel <requests>=4: most concurrent requests to each pod manager (default: 4)
+        inventory --parallel <requests>=4: maximum number of concurrent requests to each pod manager
+            (default: 4)
         """,
     )
 

@@ -19,7 +19,7 @@ from valence_sched_cli.output.cells import warning_lines
 TARGET_HELP = (
     "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
 )
-PAGE_HELP = "where each node goes, which nodes find no place, and a map of the site"
+PAGE_HELP = "the destination of each node, the nodes without a place, and a map of the site"
 NONE_PLACED, PLACED_IN_PART, UNDECIDED = 3, 4, 5
 MOST_MOVES = 3
 MOST_MOVES_TO_DEFRAGMENT = 20
@@ -67,7 +67,7 @@ class _MoveLister(base.Lister):
 
 
 class FailWhatif(_MoveLister):
-    """Show where nodes go if hardware fails.
+    """Show the destinations of nodes if hardware fails.
 
     The most expensive nodes are placed first, as podm schedule would place them on the remaining
     hardware. --survive N tests every combination of N failed pod managers; the rows are the nodes
@@ -157,8 +157,8 @@ class RebalanceWhatif(_MoveLister):
         what --imbalance-below <percent>: move until the imbalance of the pod managers is below this
         what --mix <flavor=share,...>: flavors and shares for the fragmentation measure (default:
             all, by their present shares)
-        what --most <n>: most moves to try (default: {MOST_MOVES}, or {MOST_MOVES_TO_DEFRAGMENT}
-            with --fragmentation-below or --imbalance-below)
+        what --most <n>: maximum number of moves (default: {MOST_MOVES}, or
+            {MOST_MOVES_TO_DEFRAGMENT} with --fragmentation-below or --imbalance-below)
         """
     option_settings = {"fragmentation_below": percentage, "imbalance_below": percentage}
     option_groups = (
@@ -200,8 +200,8 @@ class NeedWhatif(base.Lister):
 
     --buy names the blocks on offer and their pod managers or pools. With prices the cheapest
     purchase is found, else the fewest blocks. The purchase is proven to be the smallest, or a lower
-    bound is printed as well. Exits 3 if the offered blocks are not enough, 4 if placing one node
-    after another places fewer nodes than the purchase makes room for.
+    bound is printed as well. Exits 3 if the offered blocks are not enough, 4 if podm schedule would
+    place fewer nodes than fit after the purchase.
     """
 
     examples = (
@@ -247,9 +247,9 @@ class NeedWhatif(base.Lister):
             self.exit_code = NONE_PLACED
         elif result.placed < result.wanted:
             self.exit_code = PLACED_IN_PART
-            reached = f"{result.placed:,} of {result.wanted:,} with these blocks"
+            reached = f"{result.placed:,} of {result.wanted:,} nodes with these blocks"
             hint = "a better order or policy is needed"
-            self.closing.append(f"warning: placing one after another reaches {reached}: {hint}")
+            self.closing.append(f"warning: placed one after another, they fit {reached}: {hint}")
         rows = []
         for one in result.lines or ():
             cost = one.price and one.price * one.number

@@ -29,7 +29,7 @@ def _tolerance(text: str) -> tuple[str | None, float]:
     name, equals, number = text.rpartition("=")
     percent = number_of(number.strip().removesuffix("%"))
     if percent < 0:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is negative: name a percentage from 0 on")
+        raise argparse.ArgumentTypeError(f"must be a percentage of at least 0, got {text[:40]!r}")
     if not 0 <= percent < math.inf or (equals and not name.strip()):
         hint = "such as 5, 5% or placed=5"
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a percentage, {hint}")
@@ -256,7 +256,9 @@ class SweepWhatif(base.Lister):
             except BaseException:
                 if file:
                     done = len(finished) + made
-                    self.log_line(f"{done:,} of {total:,} runs are in {file}: repeat to continue")
+                    self.log_line(
+                        f"{done:,} of {total:,} runs are in {file}: repeat the command to continue"
+                    )
                 raise
             self.progress.finish("sweep")
             return runs

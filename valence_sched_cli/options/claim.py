@@ -12,9 +12,9 @@ from valence_sched_cli.options.parser import Setting, option_name
 
 #: The option that ignores Ironic.
 IRONIC = """\
-then --no-ironic: do not ask Ironic whether it uses the hardware; a server of Ironic on the hardware
-    is lost (default: if VALENCE_SCHED_IRONIC_URL, ironic.yaml or the cloud's catalogue names an
-    Ironic, its hardware is not changed)
+then --no-ironic: do not ask Ironic whether it uses the hardware; servers that Ironic runs on it are
+    lost (default: hardware of the Ironic of VALENCE_SCHED_IRONIC_URL, ironic.yaml or the cloud's
+    catalogue is not changed)
 """
 #: The options that limit the waiting time, and ignore Ironic.
 TIMEOUT = f"""\
@@ -39,8 +39,8 @@ then | --claim: hold the chosen blocks in the state, for --ttl
 then | --compose: hold the blocks, compose the nodes, and verify them
 then | --dry-run <where>: client (default): only decide; server: also ask pod managers that support
     it whether they would compose the nodes
-then | --dispatch <name=url>: hand the decision to another system, which composes: webhook=<url>
-    receives the report, valence=<url> is a Valence API; nothing is held or composed here
+then | --dispatch <name=url>: send the decision to another system, which composes: webhook=<url>
+    receives the report, valence=<url> is a Valence API; this scheduler holds and composes nothing
 then --dispatch-key-env <variable>: environment variable with the key that signs posts to a webhook
 then --plan <file>: write a plan for podm apply
 {CLAIM}\
@@ -98,4 +98,4 @@ def check_options(args: argparse.Namespace) -> None:
     plans = args.plan is not None or args.dry_run == "server"
     if args.request_file is not None and (acts or plans):
         hint = "leave --claim, --compose, --dispatch, --plan and --dry-run=server out"
-        raise UsageError(f"--request-file: several requests can only be decided: {hint}")
+        raise UsageError(f"--request-file: its requests are only decided: {hint}")

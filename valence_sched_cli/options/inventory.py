@@ -25,8 +25,10 @@ inventory --from-catalog: read the pod managers of the cloud's service catalogue
 inventory --all-regions: with --from-catalog: of every region, not only the configured one
 inventory --request-timeout <seconds>=30: how long to wait for each pod manager; all are read at the
     same time (default: 30)
-inventory --parallel <requests>=4: most concurrent requests to each pod manager (default: 4)
-inventory --full: read everything again, not only what may have changed since the last reading
+inventory --parallel <requests>=4: maximum number of concurrent requests to each pod manager
+    (default: 4)
+inventory --full: read every resource again, not only those that may have changed since the last
+    reading
 inventory --max-age <age>: exit 5 if a reading is older than this, such as 30s, 10m, 2h or 1d, or
     its time is unknown
 """
@@ -44,13 +46,13 @@ inventory --warn-age <age>: warn if a reading is older than this, such as 12h; 0
     the warning (default: VALENCE_SCHED_WARN_AGE, else 1d)
 {LIVE}\
 inventory --liveness <name[:argument]>: liveness check for pod managers that this run does not read:
-    read:<age> (last read), file:<folder> (age of a file each), store:<age> (last report), or a
-    plug-in (default: VALENCE_SCHED_LIVENESS, else their status)
+    read:<age> (age of the last reading), store:<age> (age of the last report), file:<folder> (age
+    of a file for each), or a plug-in (default: VALENCE_SCHED_LIVENESS, else their status)
 {RESOURCE_FILE}\
 inventory --no-cache: do not use or write cached views of large inventory files (or set
     VALENCE_SCHED_NO_CACHE)
-inventory --strict: exit 5 if a pod manager was unreadable, a zone gave no answer or a document was
-    skipped; fail if a plug-in fails
+inventory --strict: exit 5 if a pod manager could not be read, a zone did not answer or a document
+    was skipped; fail if a plug-in fails
 """
 #: A tree of zones with recorded inventories.
 ZONE_FILE = """\
@@ -77,7 +79,7 @@ add_inventory_options = functools.partial(add_options, text=INVENTORY)
 
 
 def check_zone_file(args: argparse.Namespace) -> None:
-    """Raise UsageError where pod managers are named besides a zone file, or a plan is wanted."""
+    """Raise UsageError for a zone file with other sources of pod managers, or with --plan."""
     if args.zone_file is None:
         return
     if getattr(args, "plan", None) is not None:
@@ -89,5 +91,5 @@ def check_zone_file(args: argparse.Namespace) -> None:
 
 
 def html_option(what: str) -> str:
-    """Return the usage of the option for the file of the page; ``what`` says what it is about."""
+    """Return the usage of the option for the file of the page; ``what`` is its content."""
     return f"output --html <file>: write {what} as one self-contained page for a browser"

@@ -151,7 +151,7 @@ class CommandHelp(argparse.HelpFormatter):
 def _needed(
     actions: list[argparse.Action], groups: list[argparse._MutuallyExclusiveGroup]
 ) -> tuple[list[argparse.Action], list[argparse._MutuallyExclusiveGroup]]:
-    """Return the required arguments and --help, a word for all other options, and the groups."""
+    """Return the required arguments, --help, a placeholder for other options, and the groups."""
     needed = [group for group in groups if group.required]
     either = [action for group in needed for action in group._group_actions]
 

@@ -30,8 +30,8 @@ class _RefusePassword(argparse.Action):
     """Refuses a password on the command line, which other users see; does not print it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        hint = "name --password-env, --password-file or --password-prompt"
-        parser.error(f"--password: every user of this machine sees a command line: {hint}")
+        hint = "use --password-env, --password-file or --password-prompt"
+        parser.error(f"--password: other users of this machine can read a command line: {hint}")
 
 
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         what | --insecure: do not verify its certificate
         what --cert <file>: certificate to present to it, in PEM
         what --key <file>: key of that certificate if --cert does not hold it, in PEM
-        where --zone <zone>: availability zone it is in
+        where --zone <zone>: its availability zone
         where --aggregate <aggregate>...: aggregate it belongs to (repeat for several)
         where --location <location>...: location, such as dc1/row-3/rack-7 (repeat for
             several)
@@ -60,9 +60,10 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         decide --capability <key=value;value>...: capability, with its values (repeat for several)
         decide --fact <key=value>...: fact about it: a number, a text, or a ;-separated list (repeat
             for several)
-        decide --max-blocks <n|type=n>...: most compute blocks in one node, or most blocks of a
-            type, unless it reports a stricter limit (repeat for several)
-        decide --parallel-composes <n>: most nodes of a request to compose at a time, 1 to 32
+        decide --max-blocks <n|type=n>...: maximum number of compute blocks in one node, or of
+            blocks of a type; a stricter limit that it reports still applies (repeat for several)
+        decide --parallel-composes <n>: maximum number of nodes of a request to compose at a time,
+            1 to 32
         decide | --enable: place nodes on it
         decide | --disable: place no nodes on it
         """,
@@ -77,8 +78,8 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
 def login_changes(args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
     """Return the fields about TLS and the password that options name; UsageError if invalid.
 
-    A certificate without a key file holds its key. File names are those of a service, unless the
-    pod manager is registered ``here``.
+    A certificate without a key file holds its key. File names are paths on the host of the
+    service, unless the pod manager is registered ``here``.
     """
     named = {name: getattr(args, name) for name in ("cacert", "cert", "key")}
     changes: dict[str, Any] = {name: _path(file, here) for name, file in named.items() if file}
@@ -138,14 +139,14 @@ def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -
     if not args.password_prompt:
         return None
     if not here:
-        hint = "name --password-env or --password-file, which the service reads"
+        hint = "use --password-env or --password-file, which the service reads"
         raise UsageError(f"--password-prompt: a typed password is not sent to a service: {hint}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)
             password = getpass.getpass(f"Password of {name}: ")
     except (EOFError, OSError, getpass.GetPassWarning):
-        hint = "no terminal: name --password-file or --password-env"
+        hint = "no terminal: use --password-file or --password-env"
         raise UsageError(f"--password-prompt: {hint}") from None
     if not password:
         raise UsageError("--password-prompt: the password is empty")
@@ -169,7 +170,7 @@ def connection_cells(registration: model.registration.Registration, file: str) -
 
 
 def column_names(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the columns of a registration; ``--max-blocks`` has one only if it is given."""
+    """Return the columns of a registration; that of ``--max-blocks`` only if it is given."""
     return (*COLUMNS, *(["Max Blocks"] if args.max_blocks else []), "Registered In")
 
 

@@ -48,18 +48,18 @@ where --podm <podm>...: only this pod manager, by ID or name (repeat for several
 where --exclude-podm <podm>...: not this pod manager, by ID or name (repeat for several)
 where --zone <zone>: only this availability zone
 where --aggregate <aggregate>...: only in this aggregate, or in any of a comma-separated list
-    (repeat: in each)
+    (repeat to require several)
 where --exclude-aggregate <aggregate>...: not in this aggregate, or not in any of a comma-separated
     list
-where --trait <trait>...: only with this trait, or with any of a comma-separated list (repeat: with
-    each)
+where --trait <trait>...: only with this trait, or with any of a comma-separated list (repeat to
+    require several)
 where --exclude-trait <trait>...: not with this trait, or not with any of a comma-separated list
 where --capability <key=value>...: only with this capability: os=linux, or one of several
     ;-separated values (repeat for several keys; overrides the key in the flavor)
-where --location <location>...: only at this location or below it (repeat: at any of them; overrides
-    the flavor)
+where --location <location>...: only at this location or below it (repeat to accept several;
+    overrides the flavor)
 where --where <expression>...: only where this JSON expression holds: '[">=", "$facts.year", 2022]'
-    (repeat: all must hold, the flavor's too)
+    (repeat for several; all must hold, also the flavor's)
 where --attribute <name=expression>...: only where this attribute of the pod manager matches:
     facts.year='>= 2022' (repeat for several; overrides the flavor)
 what --cores <n>: CPU cores, in addition to the flavor
@@ -91,17 +91,18 @@ together --spread <domain[=skew]>...: spread the group evenly over this domain; 
     by at most skew (default: 1; repeat for several)
 together --soft-spread <domain[=skew]>...: prefer to spread the group evenly over this domain,
     within skew (default: 1; repeat for several)
-where --near <kind=name>...: only near this thing, such as volume=db-1, whose place a map or, inside
-    openstack, the cloud gives (repeat for several)
-where --prefer-near <kind=name>...: prefer near this thing, whose place a map or, inside openstack,
-    the cloud gives (repeat for several)
-where --near-map <file>...: YAML map of the places of things, or RESOLVER:SOURCE (repeat for
+where --near <kind=name>...: only near this external resource, such as volume=db-1; its place is in
+    a --near-map or, inside openstack, in the cloud (repeat for several)
+where --prefer-near <kind=name>...: prefer pod managers near this external resource (repeat for
     several)
-decide --seed <n>: breaks ties (default: 0)
+where --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE (repeat
+    for several)
+decide --seed <n>: seed that breaks ties (default: 0)
 """
 _REQUEST_ID = """\
-decide --request-id <id>: also breaks ties; take it from a report to repeat a decision (default:
-    made of the request; random with --claim, --compose or --dispatch and without --seed)
+decide --request-id <id>: ID of the request, which also breaks ties; to repeat a decision, use the
+    ID in its report (default: derived from the request; random with --claim, --compose or
+    --dispatch and without --seed)
 """
 
 
@@ -154,7 +155,9 @@ def make_request(
         attributes=parsing.by_name("--attribute", attributes, "give it once"),
         policy=args.policy or default_policy,
         seed=args.seed,
-        capabilities=parsing.by_name("--capability", capabilities, "KEY=value;value is either"),
+        capabilities=parsing.by_name(
+            "--capability", capabilities, "write KEY=value;value to accept both"
+        ),
         locations=tuple(args.location),
         where=_conjunction(args.where),
         near=_by_kind(args.near),
@@ -170,7 +173,7 @@ def make_request(
 
 @contextlib.contextmanager
 def flavor_named(request: model.request.Request, args: argparse.Namespace) -> Iterator[None]:
-    """Name the flavor in the error about an unknown policy that a flavor names."""
+    """Add the flavor to the error about an unknown policy that it names."""
     try:
         yield
     except UnknownName as error:
@@ -310,7 +313,7 @@ def parse_aggregates(text: str) -> NameConstraints:
         options = _plain_names(text, word[3:])
         return NameConstraints((), options) if word != text else NameConstraints(any_of=(options,))
     if "," in word:
-        hint = "in:a,b is one of them, and the option twice is both"
+        hint = "use in:a,b to require one of them, or repeat the option to require each"
         raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
     name = _plain_names(text, word)
     return NameConstraints((), name) if word != text else NameConstraints(name)
@@ -396,7 +399,7 @@ def _conjunction(texts: Sequence[str]) -> Any:
         try:
             value = model.codec.decode(text.encode(errors="surrogateescape"), object, name)
         except InputError as error:
-            hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
+            hint = 'quote it for the shell, as in \'["=", "$zone", "east-1"]\''
             place = error.document_path
             raise InputError(name, place, error.found, error.expected, hint) from None
         model.expression.parse_expression(value, name)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, with names or patterns with
     *. It may also be conditions that must all hold, such as model=A100,zone=az2, on podm, pool,
-    block, type, kind, model, free, zone, aggregate, trait, status, enabled. Edits are applied in
-    the order in
- which they are given, after those of a scenario."""
+    block, type, kind, model, free, zone, aggregate, trait, status, enabled. Edits of a scenario are
+    applied first, then the edits of the command line in their order."""
 _WORDS = ("enabled", "reserved", "status", "health", "zone", "aggregates", "traits")
 _MAPS = ("facts", "capabilities")
 _KEY = rf"{'|'.join(_WORDS)}|(?:{'|'.join(_MAPS)})\.[^=]{{1,256}}"
@@ -44,16 +43,17 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
         """
         --scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them (repeat for
             several)
-        --fail <target>...: these fail: nodes cannot use them, and nodes on them are lost (repeat
-            for several, as all edits)
-        --drain <target>...: these take no new nodes; existing nodes stay
-        --remove <target>...: remove these and their nodes
-        --clone <podm[xN]>...: add N copies (default: 1) of these pod managers, working and free
+        --fail <target>...: fail this hardware: nodes cannot use it, and nodes on it are lost
+            (repeat for several, as all edits)
+        --drain <target>...: place no new nodes on this hardware; existing nodes stay
+        --remove <target>...: remove this hardware and its nodes
+        --clone <podm[xN]>...: add N copies (default: 1) of this pod manager, healthy and free
         --add <[Nx]block@podm[/pool]>...: add N copies (default: 1) of this block of the pod
-            manager, or of a template of a scenario file, working and free
-        --set <target:key=value>...: set enabled, status, zone, aggregates, traits, facts.NAME or
-            capabilities.NAME; of a pool traits; of a block enabled, health or reserved; several
-            values are a ;-separated list, and an empty value removes the property
+            manager, or of a template of a scenario file, healthy and free
+        --set <target:key=value>...: set a property: of a pod manager enabled, status, zone,
+            aggregates, traits, facts.NAME or capabilities.NAME; of a pool traits; of a block
+            enabled, health or reserved. Several values are a ;-separated list; an empty value
+            removes the property
         """,
         **{verb: {"dest": "edits", "type": parse} for verb, parse in edits.items()},
     )
@@ -157,17 +157,17 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
             ignored)
         what --map-file <file>...: YAML file with such a mapping under columns
         what --sort: sort the lines by arrival, in memory
-        what --near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat
-            for several)
-        what --rate <n/period>: draw requests with this average arrival rate, instead of a file:
-            10/h, 0.5/s
-        what --mix <flavor=share,...>: flavors to draw, with their shares
+        what --near-map <file>...: YAML map of the places of external resources, or
+            RESOLVER:SOURCE (repeat for several)
+        what --rate <n/period>: generate requests with this average arrival rate, instead of
+            reading a file: 10/h, 0.5/s
+        what --mix <flavor=share,...>: flavors of the generated requests, with their shares
         what --lifetime <duration>: average lifetime of a node, such as 90s, 2h or 3d (default:
             unlimited)
-        what --horizon <duration>: time until which requests arrive
+        what --horizon <duration>: duration in which requests arrive
         """
     if seed:
-        text += "what --seed <n>: seed of the random draws (default: 0)"
+        text += "what --seed <n>: seed of the generated requests (default: 0)"
     rate = parsing.parsed_by("workload:parse_rate")
     times = {"lifetime": _duration, "horizon": _duration}
     parsing.add_options(parser, text, map=_trace_column, rate=rate, seed=parsing.natural, **times)
@@ -185,7 +185,7 @@ def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
     if of_files := [name for name in _OF_FILES if getattr(args, name)]:
         raise UsageError(f"--{of_files[0].replace('_', '-')}: only with --workload FILE")
     if missing := [name for name in ("rate", "mix", "horizon") if getattr(args, name) is None]:
-        hint = "name a file with --workload, or draw requests with --rate, --mix and --horizon"
+        hint = "use --workload FILE, or generate requests with --rate, --mix and --horizon"
         raise UsageError(f"no --{missing[0]}: {hint}")
     spec = model.workload.SyntheticSpec(
         rate_per_s=args.rate,
@@ -206,7 +206,7 @@ def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
         ("Mix", ", ".join(f"{name}={share:g}" for name, share in args.mix.items())),
         (
             "Mean lifetime",
-            model.quantity.format_age(args.lifetime) if args.lifetime else "for ever",
+            model.quantity.format_age(args.lifetime) if args.lifetime else "unlimited",
         ),
     ]
     return facts if not hasattr(args, "seed") else [*facts, ("Seed", str(args.seed or 0))]

@@ -50,7 +50,7 @@ WIDTH = 79
 def not_chosen(
     report: Report, given: Iterable[str] = (), *, every_reason: bool = False
 ) -> Iterator[str]:
-    """Yield why pod managers were not chosen; a reason names the options ``given``."""
+    """Yield the reasons against pod managers that were not chosen; they name options ``given``."""
     rejected = words.not_chosen(report)
     if not rejected:
         return
@@ -176,7 +176,7 @@ def summary_lines(
     chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
     for podm in list(chosen)[:MAX_LISTED_PODMS]:
         if reason := reasons.get(podm):
-            yield f"no more on {podm}: {ReasonPhrases().of_reason(reason)}"
+            yield f"no more nodes on {podm}: {ReasonPhrases().of_reason(reason)}"
     *others, outcome = words.outcome_lines(result, names_id=names_id)
     yield from others
     yield outcome if explain or not report.placements else outcome + _others(report)
@@ -189,7 +189,7 @@ def _others(report: Report) -> str:
     fit = outcomes["fits"] + outcomes["alternate"]
     not_fit = outcomes["rejected"] + outcomes["undecided"]
     if not report.placements or outcomes["chosen"] + fit + not_fit < report.inventory.podms:
-        return "; the others: --explain" if report.inventory.podms > 1 else ""
+        return "; other pod managers: --explain" if report.inventory.podms > 1 else ""
     if not fit + not_fit:
         return ""
     others = format_count(fit, "other fits", "others fit")

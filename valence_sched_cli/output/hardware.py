@@ -59,7 +59,7 @@ class BarCell(Cell[tuple[float | None, float | None]]):
         words = ["unknown" if amount is None else self._shown(amount) for amount in self._value]
         text = f"{words[0]} of {words[1]} free"
         if self._unusable:
-            return f"{text}, none usable ({self._unusable})"
+            return f"{text}, 0 usable ({self._unusable})"
         if free is None or not total:
             return text
         return f"[{('#' * self._used).ljust(BAR_WIDTH, '-')}] {text}"

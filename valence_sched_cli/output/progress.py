@@ -90,7 +90,7 @@ class ProgressLine:
     ) -> None:
         self._stream, self._delay_s, self._clock = _HarmlessStream(stream), delay_s, clock
         self._awaited = Awaited()
-        self._lock = threading.RLock()  # never taken by the drawing thread
+        self._lock = threading.RLock()  # the drawing thread never acquires it
         self._started: float | None = None
         self._timer: threading.Timer | None = None
         self._live: rich.live.Live | None = None

@@ -60,10 +60,10 @@ def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
 
 
 def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:
-    """Yield why nodes find no place, grouped by pod manager and reasons."""
+    """Yield the nodes without a place with the reasons, grouped by pod manager and reasons."""
     if not stuck:
         return
-    yield f"No place for {format_count(len(stuck), 'node')}"
+    yield f"Nodes without a place: {len(stuck):,}"
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in stuck:
         groups.setdefault((one.podm, tuple(_why(one))), []).append(one.node)
@@ -81,5 +81,6 @@ def _why(one: StuckNode) -> Iterator[str]:
         yield f"      {NO_HARDWARE}"
     for group in one.reasons[:MOST_GROUPS]:
         if group.reason:
-            text = f"{group.podms:>6,}  {ReasonPhrases().of_reason(group.reason)}"
-            yield from hang(text, 10, "  ", WIDTH)
+            reason = ReasonPhrases(names_free=True).of_reason(group.reason)
+            text = f"on {format_count(group.podms, 'pod manager')}: {reason}"
+            yield from hang(text, 8, "      ", WIDTH)

@@ -31,6 +31,11 @@ SWEEP_LONG_COLUMNS = (
     ),
 )
 MOST_GROUPS = 4  # of reasons in the lines about a first refusal
+_REFUSALS = {  # by step
+    "capacity": "for lack of capacity",
+    "devices": "for lack of devices",
+    "fit": "without fitting blocks",
+}
 MOST_CHANGES = 20  # that are printed; the rest is only counted
 
 
@@ -164,13 +169,18 @@ def outcome_lines(replay: model.Replay) -> Iterator[str]:
             steps: Counter[str] = Counter()
             for refusal in run.refusals:
                 steps[refusal.step] += refusal.nodes
-            text = ", ".join(f"{nodes:,} after {step}" for step, nodes in steps.most_common())
+            text = ", ".join(f"{n:,} {refusal_phrase(step)}" for step, n in steps.most_common())
             yield f"{name}refused {format_count(run.refused, 'node')}: {text}"
         for first in run.first_refusals if alone else ():
             yield from _first_lines(first)
         undecided = f", {run.undecided:,} undecided" if run.undecided else ""
         nodes, of = format_count(run.requested, "node"), format_count(run.requests, "request")
         yield f"{name}placed {run.placed:,} of {nodes} of {of}{undecided}"
+
+
+def refusal_phrase(step: str) -> str:
+    """Return why nodes were refused at a step: the filter that rejected the last pools, or fit."""
+    return _REFUSALS.get(step, f"by filter {step}")
 
 
 def change_lines(changes: Sequence[model.MeasureChange], file: str) -> Iterator[str]:

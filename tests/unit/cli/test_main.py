@@ -241,7 +241,7 @@ class TestErrors(unittest.TestCase):
         return record.getMessage()
 
     def test_too_little_memory_is_said_for_most_such_errors_have_no_text(self):
-        hint = "name smaller files or fewer nodes"
+        hint = "use smaller files or fewer nodes"
         self.assertEqual(f"out of memory: {hint}", self.line_of(MemoryError()))
         line = self.line_of(MemoryError("Unable to allocate 7 GiB"))
         self.assertEqual(f"out of memory: Unable to allocate 7 GiB: {hint}", line)

@@ -47,8 +47,8 @@ class TestReferences(Case):
         )
 
     def test_a_variable_that_is_missing_or_empty_is_named(self):
-        self.refused(PasswordReference(env="V"), r"variable V, its password, is not set")
-        self.refused(PasswordReference(env="V"), r"variable V, its password, is empty", V="")
+        self.refused(PasswordReference(env="V"), r"variable V of its password is not set")
+        self.refused(PasswordReference(env="V"), r"variable V of its password is empty", V="")
 
     def test_a_file_holds_it_with_or_without_the_end_of_its_line(self):
         for data in (b"hunter2", b"hunter2\n", b"hunter2\r\n"):
@@ -65,9 +65,9 @@ class TestReferences(Case):
         reference = PasswordReference(file=str(self.folder / "password"))
         self.refused(reference, "no such file")
         for data, pattern in (
-            (b"", "is empty"), (b"\n", "is empty"), (b"hunter2\nmore\n", "expected one line"),
-            (b"\xffhunter2", "not UTF-8"), (b"hunter2\0", "expected one line"),
-            (b"hunter2" * 10_000, "more than"),
+            (b"", "is empty"), (b"\n", "is empty"), (b"hunter2\nmore\n", "not one line"),
+            (b"\xffhunter2", "not UTF-8"), (b"hunter2\0", "not one line"),
+            (b"hunter2" * 10_000, "over 65,536 bytes"),
         ):  # fmt: skip
             with self.subTest(data[:9]):
                 self.write(data)
@@ -86,9 +86,9 @@ class TestReferences(Case):
         self.refused(PasswordReference(file=str(path)), "belongs to another user")
 
     def test_a_folder_and_a_pipe_are_no_files(self):
-        self.refused(PasswordReference(file=str(self.folder)), "no regular file|is a directory")
+        self.refused(PasswordReference(file=str(self.folder)), "not a regular file|is a directory")
         os.mkfifo(self.folder / "pipe", 0o600)
-        self.refused(PasswordReference(file=str(self.folder / "pipe")), "no regular file")
+        self.refused(PasswordReference(file=str(self.folder / "pipe")), "not a regular file")
 
     def test_people_are_told_where_it_is(self):
         self.assertEqual("variable V", PasswordReference(env="V").text)

@@ -83,16 +83,16 @@ class TestFlavors(ParserCase):
              "f: $[1]: found unknown field 'propertis' (did you mean 'properties'?)"),
             (b"flavors: 5", "f: $.flavors: found nothing, expected a list of flavors"),
             (b"flavors: [{name: a}]",
-             "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
+             "f: $.flavors[0].properties: found no requirement, expected at least one"),
             (b"flavors: [{name: a, properties: {}}]",
-             "f: $.flavors[0].properties: found nothing asked for, expected at least one need"),
+             "f: $.flavors[0].properties: found no requirement, expected at least one"),
             (b"flavors: []\nflavour: 1", "f: $: found unknown field 'flavour', "
              "expected only 'flavors'"),
             (b"name: a\ncapabilities: nokey\n" + nic,
              "f: $.capabilities: found 'nokey' is not key=value or key=value;value, "
              "expected key=value"),
             (b"flavors: [{name: a, %s}, {name: a, %s}]" % (nic, nic),
-             "f: $.flavors[1].name: found 'a' again, expected a name of its own"),
+             "f: $.flavors[1].name: found 'a' again, expected a unique name"),
             (b"name: a\nproperties: {memory: {capacity_mib: -5}}",
              "f: $.properties.memory.capacity_mib: found -5, expected int >= 1"),
         ):  # fmt: skip

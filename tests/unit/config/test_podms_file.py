@@ -90,7 +90,10 @@ class TestPodms(unittest.TestCase):
             ("{url: 'https://h', username: u, password: [hunter2]}", "found a password"),
             ("{url: 'https://h', username: u, password: {value: hunter2}}", "field 'value'"),
             ("{url: 'https://h', username: u, password: {env: 'hunter2!'}}", "environment variab"),
-            ("{url: 'https://h', username: u, password: {env: [hunter2]}}", "something else"),
+            (
+                "{url: 'https://h', username: u, password: {env: [hunter2]}}",
+                "a value that is no text",
+            ),
             ("{url: 'https://h', username: u, password: {env: A, file: hunter2}}", "2 references"),
             ("{url: 'https://h', username: u, password: {}}", "0 references"),
             ("{url: 'https://u:hunter2@h'}", "user or password"),

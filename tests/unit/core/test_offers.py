@@ -360,7 +360,7 @@ class TestCandidates(unittest.TestCase):
         apart = {"name": "g", "anti_affinity": ["podm"]}
         one, other = [one for one in self.offered(*site()) if one.podm == "c"]
         self.verify(site(), [one], partial=False, group=apart)
-        with self.assertRaisesRegex(StaleOffer, "^c: pool 'all': .*filter spread"):
+        with self.assertRaisesRegex(StaleOffer, "^c: pool 'all': .*at most 1 per podm"):
             self.verify(site(), [one, other], partial=False, group=apart)
         self.verify(site(), [one, other], group=apart)  # the zone above keeps them
 

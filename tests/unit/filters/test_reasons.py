@@ -69,7 +69,7 @@ class TestReasons(unittest.TestCase):
         policy = Policy(name="mine", filters=(FilterUse("capabilities"),))
         decision = Decider(site, [policy]).select_destinations(wanted)
         (reason,) = Verdicts(decision).reasons(0)
-        self.assertEqual("no capability os, needs linux;bsd (filter capabilities)",
+        self.assertEqual("no capability os, needs linux;bsd",
                          ReasonPhrases().of_reason(reason))  # fmt: skip
         taken = {"capabilities": {"reserved_for": ["you", "him"]}}
         for owner, words in (("me", "for me"), (None, "unreserved")):

@@ -219,7 +219,7 @@ class TestFiles(unittest.TestCase):
     def test_what_is_wrong_is_named_with_its_place(self):
         self.refuses("f: $.requests[0]: found unknown field 'flavour' (did you mean 'flavor'?)",
                      "requests: [{flavour: web}]")  # fmt: skip
-        self.refuses("f: $.requests[1].id: found 'a' again, expected its own id",
+        self.refuses("f: $.requests[1].id: found 'a' again, expected a unique id",
                      "requests: [{id: a, flavor: x}, {id: a, flavor: x}]")  # fmt: skip
         self.refuses("f: $.requests[0].count: found 0, expected `int` >= 1".replace("`", ""),
                      "requests: [{flavor: web, count: 0}]")  # fmt: skip

@@ -46,9 +46,10 @@ class TestRelocation(unittest.TestCase):
                          (page.tone, page.lead))  # fmt: skip
         self.assertEqual("Failure: east", page.title)
         self.assertEqual(
-            ["No place", "Moves", "Nodes by pod manager", "Hardware", "Notes"], titles(page)
+            ["Nodes without a place", "Moves", "Nodes by pod manager", "Hardware", "Notes"],
+            titles(page),
         )
-        ((name, podm, owner, hardware, why),) = table(page, "No place")
+        ((name, podm, owner, hardware, why),) = table(page, "Nodes without a place")
         self.assertEqual(("n2", "east", "web", "64 cores"), (name, podm, owner, hardware))
         self.assertIn("of 64 cores", why)
         self.assertIn("(1 pod manager)", why)
@@ -102,7 +103,7 @@ class TestRelocation(unittest.TestCase):
     def test_notes_are_at_the_end_and_nodes_without_blocks_say_so(self):
         unknown = {**EAST, "nodes": [node("n3")]}
         page = failed(unknown, WEST)
-        self.assertIn("its hardware is unknown", table(page, "No place")[0][-1])
+        self.assertIn("its hardware is unknown", table(page, "Nodes without a place")[0][-1])
         self.assertIsInstance(page.sections[-1], Lines)
 
     def test_a_long_table_says_that_it_is_cut(self):
@@ -110,8 +111,8 @@ class TestRelocation(unittest.TestCase):
         result = app.whatif.fail(site, ["east"])
         many = Relocation(why="failed", target="east", nodes=5000, stuck=result.stuck * 5000)
         page = relocation_page(many, HardwareListing((), {}, {}))
-        self.assertEqual(MOST_ROWS, len(table(page, "No place")))
-        self.assertIn("2,000 of 5,000", section(page, "No place").text)
+        self.assertEqual(MOST_ROWS, len(table(page, "Nodes without a place")))
+        self.assertIn("2,000 of 5,000", section(page, "Nodes without a place").text)
 
     def test_hostile_names_of_everything_are_harmless(self):
         evil = EVIL + "<script>"
@@ -180,7 +181,7 @@ class TestSurvival(unittest.TestCase):
         facts = dict(page.facts)
         self.assertEqual(("east", "1 of 2 nodes"),
                          (facts["Worst set"], facts["Nodes without a place"]))  # fmt: skip
-        self.assertEqual("n2", table(page, "No place")[0][0])
+        self.assertEqual("n2", table(page, "Nodes without a place")[0][0])
         first = section(page, "Hardware").podms[0]
         self.assertEqual(("east", "source"), (first.name, first.role))
 

@@ -121,7 +121,7 @@ class TestOneRun(unittest.TestCase):
         self.assertEqual([("x", "capacity", "1")], table(found, "Refused nodes"))
         self.assertIsInstance(section(found, "First refusal of x, after 60m"), FunnelChart)
         self.assertEqual([("x", "60m", "12 of 32 cores", "2", "near")],
-                         table(found, "Why the first nodes were refused"))  # fmt: skip
+                         table(found, "Reasons of the first refusals"))  # fmt: skip
         self.assertEqual([("x", "4", "3", "1", "0")], table(found, "Flavors"))
 
     def test_without_refusals_there_is_no_word_of_them(self):

@@ -61,7 +61,7 @@ _GROUPED = re.compile(r"(resources|trait)[0-9_-][a-zA-Z0-9_-]*")
 
 
 class NovaFlavor(Noun, frozen=True, kw_only=True):
-    """A Nova flavor: vcpus, MiB of ram and swap, GiB of disks; null is what an old API lacks."""
+    """A Nova flavor: vcpus, MiB of ram and swap, GiB of disks; an old API has null fields."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     id: str | int | None = None
@@ -90,7 +90,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
         if alias in document and name in document:
-            raise cursor.at(alias).error(f"the same as {name!r} beside it", "one of them")
+            raise cursor.at(alias).error(f"the same field as {name!r}", "only one of them")
     if not KEYS[1].isdisjoint(document) and "Properties" not in document:
         hint = "openstack flavor list --long prints them"
         raise cursor.error("no 'Properties'", "the extra specs of each flavor", hint)
@@ -103,7 +103,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     template = cursor.convert(body, NovaFlavor)
     remarks: list[str] = []
     if template.swap not in (0, "", "0", None):
-        remark = "not used: swap space is a matter of the node"
+        remark = "not used: the node configures its own swap space"
         remarks.append(cursor.at("swap").remark(remark))
     specs = _ExtraSpecs(specs_cursor, remarks)
     for key, text in template.extra_specs.items():
@@ -163,8 +163,8 @@ def _compile_bare_metal(
     if ours := _flavor_of_class(bare_metal, known()):
         if amounts or specs.hardware.amounts:
             other = next(iter((*amounts, *specs.hardware.amounts)))
-            raise cursor.error(f"{other} beside it", f"only what flavor {ours.name!r} asks for")
-        specs.remarks.append(cursor.remark(f"taken as flavor {ours.name!r}"))
+            raise cursor.error(f"also {other}", f"only the resources of flavor {ours.name!r}")
+        specs.remarks.append(cursor.remark(f"read as flavor {ours.name!r}"))
         traits, attributes = ours.traits.plus(flavor.traits), ours.attributes | flavor.attributes
         ours = replace(ours, name=flavor.name, uuid=flavor.uuid, traits=traits)
         description = flavor.description or ours.description
@@ -172,8 +172,8 @@ def _compile_bare_metal(
     our_name = bare_metal.removeprefix(CUSTOM).lower().replace("_", "-")
     if not (template.vcpus or template.ram or template.disk or template.ephemeral):
         hint = "or vcpus, ram and disk of the flavor's own"
-        raise cursor.error("no flavor of that name", f"one such as {our_name!r}", hint)
-    asked = "the flavor's own vcpus, ram and disk are asked for"
+        raise cursor.error("no flavor of that name", f"a flavor such as {our_name!r}", hint)
+    asked = "the flavor's own vcpus, ram and disk are used"
     specs.remarks.append(cursor.remark(f"no flavor is named {our_name!r}: {asked}"))
     return replace(flavor, properties=_properties(template, specs.hardware, amounts))
 

@@ -43,7 +43,7 @@ def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
 
 
 _UNNAMED = re.compile(r"[-.]")
-PLACE_HINT = "in a flavor of your own devices may stand at one place: topology, same"
+PLACE_HINT = "a flavor of your own can require devices at one place (topology, same)"
 VALUES: Mapping[str, Mapping[str, Effect]] = {
     "hw:cpu_policy": {"shared": TUNES, "dedicated": CORES, "mixed": CORES},
     "hw:emulator_threads_policy": {"share": TUNES, "isolate": CORES},
@@ -126,17 +126,19 @@ class HardwareSpecs:
         elif key == PMEM:  # each namespace is an amount of 1 of its own class
             for label in map(str.strip, text.split(",")):
                 if not label:
-                    raise cursor.error(repr(text), "labels with commas between them")
+                    raise cursor.error(repr(text), "comma-separated labels")
                 self.amounts["CUSTOM_PMEM_NAMESPACE_" + class_word(label)] += 1
         elif key == NODES:
             self._read_nodes(text, cursor)
         elif PER_NODE.fullmatch(key):
-            raise cursor.error("a NUMA node of its own size", "none", IGNORE_HINT.format(key=key))
+            raise cursor.error(
+                "a NUMA node of its own size", "no such key", IGNORE_HINT.format(key=key)
+            )
         elif key in TUNING:
             self._remarks.append(cursor.remark(NOT_LOOKED_AT))
         else:
             hint = f"{suggest(key, KEYS, 0.75)}; {IGNORE_HINT.format(key=key)}"
-            raise cursor.error("an extra spec that Nova does not know", "one that it knows", hint)
+            raise cursor.error("an extra spec unknown to Nova", "a known extra spec", hint)
 
     def check(self, required: list[str], forbidden: list[str]) -> None:
         """Raise InputError for keys that contradict each other, or traits that the flavor names."""

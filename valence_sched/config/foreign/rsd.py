@@ -120,10 +120,10 @@ REFUSED_IN_DEVICE = {
     "Chassis": _BLOCKS,
     "SerialNumber": "devices are chosen by their properties: drop it, or use --podm",
     "Oem": _TRAIT,
-    "Connectivity": "drop it: which fabric a pod manager has is a capability or a trait",
+    "Connectivity": "drop it: the fabric of a pod manager is a capability or a trait",
     "Manufacturer": _TRAIT,
     "DataWidthBits": _TRAIT,
-    "FabricSwitch": "drop it: in a flavor of your own drives may stand at one place, same: switch",
+    "FabricSwitch": "drop it: a flavor of your own can require drives at one place, same: switch",
 }
 _STOCK = "not used for the choice: storage by amount has no protocol"
 NOTED_IN_DEVICE: dict[Any, dict[str, str]] = {
@@ -212,7 +212,7 @@ def _accelerator(spec: RsdProcessor, cursor: DocumentCursor) -> AcceleratorSpec:
         ("InstructionSet", spec.instruction_set),
     ):
         if value is not None:
-            found = f"a word of CPUs for a {spec.processor_type}"
+            found = f"a property of CPUs for a {spec.processor_type}"
             raise cursor.at(key).error(found, "only ProcessorType and Model")
     return AcceleratorSpec(kind=spec.processor_type, model=spec.model)
 

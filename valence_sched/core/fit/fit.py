@@ -194,7 +194,7 @@ class Fitter:
             shortfall = self._topology.shortfall(groups, pool, self.budget.pool_states)
             if shortfall:
                 return shortfall
-        return "one set of blocks for all of it", 1, 0
+        return "combination of free blocks for the whole node", 1, 0
 
     def _cover_question(
         self, view: View, row: int

@@ -87,7 +87,7 @@ class TestLines(unittest.TestCase):
         lines = list(outcome_lines(Replay(workload="w", runs=(self.REFUSED,))))
         self.assertEqual([
             "warning: the filter failed",
-            "refused 5 nodes: 4 after devices, 1 after zone",
+            "refused 5 nodes: 4 for lack of devices, 1 by filter zone",
             "first refusal of gpu, after 2h:",
             "      3  16 of 32 cores  best: p",
             "      1  no A100",
@@ -96,7 +96,7 @@ class TestLines(unittest.TestCase):
 
     def test_of_several_runs_each_is_named_and_none_has_its_first_refusals(self):
         lines = list(outcome_lines(Replay(workload="w", runs=(self.REFUSED, run_of(site="b")))))
-        self.assertEqual(["base: refused 5 nodes: 4 after devices, 1 after zone",
+        self.assertEqual(["base: refused 5 nodes: 4 for lack of devices, 1 by filter zone",
                           "base: placed 3 of 8 nodes of 8 requests",
                           "b: placed 1 of 1 node of 1 request"], lines[1:])  # fmt: skip
 

@@ -37,7 +37,7 @@ class TestAmounts(unittest.TestCase):
         self.assertEqual([100], drives(disk=100))
         self.assertEqual([100, 40], drives(disk=100, **{"OS-FLV-EXT-DATA:ephemeral": 40}))
         self.assertEqual([MEMORY], needs(vcpus=0))
-        self.assertIn("f: $: found nothing asked for", refusal(needs, vcpus=0, ram=0))
+        self.assertIn("f: $: found no requirement", refusal(needs, vcpus=0, ram=0))
 
     def test_resources_take_their_place_and_zero_takes_them_away(self):
         for specs, expected in (
@@ -183,7 +183,7 @@ class TestBareMetal(unittest.TestCase):
                 expected = {"facts.a": "1", "capabilities.b": "x"}
                 self.assertEqual(expected, form.flavor.attributes)
                 (remark,) = form.remarks
-                self.assertTrue(remark.endswith(f"taken as flavor {name!r}"), remark)
+                self.assertTrue(remark.endswith(f"read as flavor {name!r}"), remark)
 
     def test_without_one_it_stands_for_its_own_vcpus_ram_and_disk(self):
         form = read(GOLD, disk=100, known=self.ours("gold", "small"))
@@ -201,9 +201,9 @@ class TestBareMetal(unittest.TestCase):
 
     def test_it_never_stands_for_anything(self):
         for specs, more, words in (
-            (GOLD, {"vcpus": 0, "ram": 0}, "found no flavor of that name, expected one such as"),
+            (GOLD, {"vcpus": 0, "ram": 0}, "found no flavor of that name, expected a flavor"),
             (GOLD | {"resources:PGPU": "1"}, {"known": self.ours("baremetal-gold")},
-             "found PGPU beside it, expected only what flavor 'baremetal-gold' asks for"),
+             "found also PGPU, expected only the resources of flavor 'baremetal-gold'"),
         ):  # fmt: skip
             with self.subTest(words), self.assertRaises(InputError) as caught:
                 read(specs, **more)
@@ -254,9 +254,9 @@ class TestDocuments(unittest.TestCase):
             (SMALL | {"properties": {"x": "1"}}, "f: $.properties.x: "),
             (SMALL | {"properties": "x='1'"}, "f: $.properties: found \"x='1'\", expected object"),
             (SMALL | {"properties": {}, "extra_specs": {"trait:X": "required"}},
-             "f: $.properties: found the same as 'extra_specs' beside it, expected one of them"),
+             "f: $.properties: found the same field as 'extra_specs', expected only one of them"),
             ({"flavor": SMALL | {"ephemeral": 1, "OS-FLV-EXT-DATA:ephemeral": 0}},
-             "f: $.flavor['OS-FLV-EXT-DATA:ephemeral']: found the same as 'ephemeral' beside it"),
+             "f: $.flavor['OS-FLV-EXT-DATA:ephemeral']: found the same field as 'ephemeral'"),
             (SMALL | {"vcpus": -4}, "f: $.vcpus: found -4, expected int >= 0"),
             (SMALL | {"gpus": 1}, "f: $: found unknown field 'gpus'"),
         ):  # fmt: skip
@@ -368,10 +368,10 @@ class TestHardwareAmounts(unittest.TestCase):
             ({"hw__tpm_model": "tpm-crb", "hw__tpm_version": "1.2"}, "found 'tpm-crb' of TPM 1.2"),
             ({"hw__cpu_policy": "x"}, "found 'x', expected one of shared, dedicated, mixed"),
             ({"hw__mem_encryption": "maybe"}, "found 'maybe', expected true or false"),
-            ({"hw__pmem": "4GB,,"}, "expected labels with commas between them"),
+            ({"hw__pmem": "4GB,,"}, "expected comma-separated labels"),
             ({"hw__cpu_polcy": "shared"}, "(did you mean 'hw:cpu_policy'?; --ignore-extra-spec "
              "hw:cpu_polcy skips it)"),
-            ({"os__colour": "blue"}, "found an extra spec that Nova does not know"),
+            ({"os__colour": "blue"}, "found an extra spec unknown to Nova"),
         ):  # fmt: skip
             with self.subTest(words):
                 self.assertIn(words, refusal(read_hardware, **specs))

@@ -128,7 +128,7 @@ class TestWordsThatNobodyLooksAt(unittest.TestCase):
             ({"Processors": [{"Model": "", "TotalCores": 4}]},
              'f: $.Processors[0].Model: found "", expected str of length >= 1'),
             ({"Boot": {"Target": "Pxe"}},
-             "f: $: found nothing asked for, expected at least one amount or device"),
+             "f: $: found no requirement, expected at least one amount or device"),
             ({"Processors": [5]}, "f: $.Processors[0]: found 5, expected object"),
             ({"Memory": {"CapacityMiB": 4}},
              'f: $.Memory: found {"CapacityMiB":4}, expected array'),
@@ -136,7 +136,7 @@ class TestWordsThatNobodyLooksAt(unittest.TestCase):
              "f: $.Memory[0].MemoryType: found 'NVDIMM_N', expected 'DRAM' (persistent memory is "
              "a stock: stocks: [{resource: cxl_pmem_mib, amount: ...}])"),
             ({"Processors": [{"ProcessorType": "GPU", "TotalCores": 5}]},
-             "f: $.Processors[0].TotalCores: found a word of CPUs for a GPU, expected only "
+             "f: $.Processors[0].TotalCores: found a property of CPUs for a GPU, expected only "
              "ProcessorType and Model"),
             ({"Security": {"Tmp": 1}},
              "f: $.Security: found unknown field 'Tmp', expected one of ClearTPMOnDelete, "

@@ -292,9 +292,7 @@ class TestWords(unittest.TestCase):
     def test_another_zone(self):
         (found,) = near_misses_of(self.fit_pod(zone="b"), zone="a")
         self.assertEqual("word", found.kind)
-        self.assertEqual(
-            "pod-3 is blocked only by zone: needs a, has b (filter zone)", near_miss_line(found)
-        )
+        self.assertEqual("pod-3 is blocked only by policy: zone b, needs a", near_miss_line(found))
 
     def test_two_words_against_it_are_no_near_miss(self):
         self.assertEqual((), near_misses_of(self.fit_pod(zone="b", enabled=False), zone="a"))

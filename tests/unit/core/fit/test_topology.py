@@ -459,7 +459,9 @@ class TestShortfall(unittest.TestCase):
         blocks = gpus("x", "x", "y")
         for block, rack in zip(blocks, "112", strict=True):
             block["places"]["rack"] = rack
-        self.assertEqual(("one set of blocks for all of it", 1, 0), shortfall(both, *blocks))
+        self.assertEqual(
+            ("combination of free blocks for the whole node", 1, 0), shortfall(both, *blocks)
+        )
 
 
 class TestRefused(unittest.TestCase):
