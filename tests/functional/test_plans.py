@@ -244,8 +244,8 @@ class TestRecordings(Plans):
                 with self.subTest(words, program=program):
                     done = self.podm(*words, program=program, code=2, **more)
                     self.assertEqual("", done.out)
-                    self.assertRegex(done.err, r"\Aa recorded inventory cannot be .*: .*podm create "
-                                     r"NAME URL.*--plan FILE.*podm apply FILE.*\n\Z")  # fmt: skip
+                    self.assertRegex(done.err, r"\Aa recorded inventory cannot be .*: .*podm "
+                                     r"create NAME URL.*--plan FILE.*podm apply FILE.*\n\Z")  # fmt: skip
         self.assertFalse(self.state.exists())
 
     def test_a_plan_on_a_capture_is_done_where_everything_agrees(self):

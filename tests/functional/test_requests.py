@@ -371,7 +371,7 @@ class TestResources(Case):
         chosen = [row["Podm"] for row in done.data if row["Rank"] == 1]
         self.assertEqual(3, chosen.count("gpu-west"))
         self.assertEqual(counts["total"], len(chosen))
-        self.assertIn("no more on gpu-west: no licences at once", done.err)
+        self.assertIn("no more nodes on gpu-west: no licences at once", done.err)
 
     def test_a_new_kind_of_device_is_counted_and_depleted(self):
         """S25: in one file, devices that consist of parts."""

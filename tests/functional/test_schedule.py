@@ -110,7 +110,7 @@ class TestBothPrograms(Case):
         self.assertEqual([], done.data)
         first, *reasons, warning, last = done.err.splitlines()
         self.assertEqual("Not chosen: 8 of 8 pod managers", first)
-        self.assertIn("  gpu-east   east-1, needs nowhere (--zone)", reasons)
+        self.assertIn("  gpu-east   zone east-1, needs nowhere (--zone)", reasons)
         zones = "east-1, east-2, north-1, west-1"
         problem = f"no pod manager is in the zone 'nowhere' (known: {zones})"
         self.assertEqual(f"warning: {problem}", warning)
@@ -132,7 +132,7 @@ class TestBothPrograms(Case):
         *full, last = done.err.splitlines()
         others = "0 others fit, 6 do not: --explain"
         self.assertEqual(f"placed 4 of 9 (policy default, seed 0); {others}", last)
-        self.assertEqual(["no more on gpu-east", "no more on gpu-north"],
+        self.assertEqual(["no more nodes on gpu-east", "no more nodes on gpu-north"],
                          [line.partition(":")[0] for line in full])  # fmt: skip
         nodes = [row["Node"] for row in done.data if row["Rank"] == 1]
         self.assertEqual([1, 2, 3, 4], nodes)

@@ -164,7 +164,7 @@ def _unknown_words(podms: Sequence[model.inventory.LeanPodm], args: base.Args) -
 
 
 class ShowPodm(base.ShowOne):
-    """Show one pod manager, its pools and its free resources."""
+    """Show one pod manager, its pools and free resources."""
 
     examples = ("--inventory examples/site.json mem-1", "gpu-east -f json")
     arguments = "<podm>: pod manager (ID or name)"
