@@ -245,7 +245,7 @@ class TestRecordings(Plans):
                     done = self.podm(*words, program=program, code=2, **more)
                     self.assertEqual("", done.out)
                     self.assertRegex(done.err, r"\Aa recorded inventory cannot be .*: .*podm "
-                                     r"create NAME URL.*--plan FILE.*podm apply FILE.*\n\Z")  # fmt: skip
+                                     r"create NAME URL.*--plan FILE.*apply FILE.*\n\Z")  # fmt: skip
         self.assertFalse(self.state.exists())
 
     def test_a_plan_on_a_capture_is_done_where_everything_agrees(self):
