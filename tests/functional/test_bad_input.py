@@ -70,7 +70,7 @@ class TestInventory(Bad):
         file = self.write("cut.json", Path(SITE).read_bytes()[:-5])
         line = self.unread(file)
         self.assertTrue(line.startswith(f"{file}: "), line)
-        self.assertIn("expected JSON (is the file whole?)", line)
+        self.assertIn("expected JSON (is the file complete?)", line)
 
     def test_a_file_of_something_else_and_one_in_utf_16_are_told_so(self):
         file = self.write("flavor.json", TINY)
@@ -574,14 +574,12 @@ class TestFlavors(Bad):
         )
 
     def test_a_flavor_without_a_name_or_properties_is_refused(self):
-        self.assertIn(
-            "expected field 'name'", self.flavor("properties: {memory: {capacity_mib: 1}}")
-        )
+        self.assertIn("no field 'name'", self.flavor("properties: {memory: {capacity_mib: 1}}"))
         self.assertIn("$.properties: found no requirement", self.flavor("name: x\n"))
 
     def test_capabilities_that_are_no_pairs_are_refused(self):
         text = TINY + "capabilities: fabric\n"
-        self.assertIn("$.capabilities: found 'fabric' is not key=value", self.flavor(text))
+        self.assertIn("$.capabilities: found 'fabric', expected key=value", self.flavor(text))
 
     def test_an_alias_a_key_twice_and_a_tab_are_refused_with_their_line(self):
         for text, place, found in (

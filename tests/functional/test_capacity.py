@@ -76,7 +76,7 @@ class TestCapacity(Case):
             (("--mix", "gpu-large"), None),
             (("--mix", "gpu-large=0"), "'gpu-large=0' is not FLAVOR=SHARE"),
             (("--mix", "gpu-larg=1"), "no flavor named 'gpu-larg' (did you mean 'gpu-large'?)"),
-            (("--mix", "small=0.333333,large=0.666667"), "come to more than 10,000 parts"),
+            (("--mix", "small=0.333333,large=0.666667"), "add up to more than 10,000 parts"),
             ((*MIX, "--mix", "small=1"), "--mix: given twice"),
             ((*MIX, "--stranded", "--proven"), "--proven: not with --stranded"),
             ((*MIX, "--stranded", "--limit", "5"), "--limit: not with --stranded"),

@@ -99,10 +99,10 @@ class TestEdit(Case):
              f"{SCENARIOS}: no scenario named 'a try dies' (did you mean 'a tray dies'?)"),
             (("--add", "1000000000xGPU-01@gpu-east"), 2, "argument --add"),
             (("--clone", "gpu-east/row-a"), 2,
-             "'gpu-east/row-a', expected pod managers to clone, no pools or blocks"),
+             "'gpu-east/row-a', expected pod managers to clone, not pools or blocks"),
             (("--set", "gpu-east:zoen=a"), 2, "is not TARGET:KEY=VALUE (did you mean 'zone'?)"),
             (("--set", "GPU-01@gpu-east:zone=a"), 2,
-             "expected of blocks one or more of enabled, health, reserved"),
+             "expected for blocks one or more of enabled, health, reserved"),
             (("--fail", "free=perhaps"), 2, "argument --fail"),
             (("--add", "GPU-01"), 2, "is not NxBLOCK@PODM, as in 2xGPU-03@rack-1"),
         ):  # fmt: skip

@@ -150,7 +150,7 @@ class TestPlacement(Case):
              "trait in:A,B: each of them is forbidden\n"),
             ((*small, "--member-of", "in:a,b", "--member-of", "!in:b,a"),
              "aggregate in:a,b: each of them is forbidden\n"),
-            ((*small, "--resource", "CUSTOM_a=1"), "capitals, digits and underscores"),
+            ((*small, "--resource", "CUSTOM_a=1"), "upper-case letters, digits or _"),
         ):  # fmt: skip
             with self.subTest(words):
                 done = run("valence-sched", "podm", "schedule", *HERE, *words)

@@ -430,7 +430,7 @@ class TestAges(Live):
             self.assertEqual("", self.warned(*words, *off))
         self.assertEqual("", self.warned(*words, **never))
         bad = self.podm(*words, VALENCE_SCHED_WARN_AGE="soon", code=2).err
-        self.assertRegex(bad, "^VALENCE_SCHED_WARN_AGE: 'soon' is neither never nor an age such as")
+        self.assertRegex(bad, "^VALENCE_SCHED_WARN_AGE: must be never or an age such as")
         self.podm(*words, "--warn-age", "soon", code=2)
 
     def test_what_was_known_last_of_a_silent_one_is_warned_of_when_it_is_old(self):

@@ -132,7 +132,7 @@ class TestCloud(Case):
     def test_a_thing_that_is_not_there_or_nowhere_exits_1_in_one_line(self):
         for word, line in (
             ("volume=none", "looked in OpenStack (volume, port, network): no volume named 'none'"),
-            ("volum=db", "no kind of thing named 'volum' (did you mean 'volume'?)"),
+            ("volum=db", "no kind of resource named 'volum' (did you mean 'volume'?)"),
             ("dataset=db", "looked in OpenStack (volume, port, network): no dataset named 'db'"),
             ("volume=lost", "has volume lost without its place"),
         ):

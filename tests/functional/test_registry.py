@@ -211,7 +211,7 @@ class TestRefusals(Registry):
             (("a", URL, "--cacert", "x", "--insecure"), 2, "not allowed with"),
             (("a", URL, "--password-env", "V", "--password-file", "f"), 2, "not allowed with"),
             (("a", URL, "--fact", "x"), 2, "is not KEY=VALUE"),
-            (("a", URL, "--capability", "x=;"), 2, "is not key=value"),
+            (("a", URL, "--capability", "x=;"), 2, ", expected key=value"),
             (("a", URL, "--auth", "digest"), 2, "invalid choice"),
         ):
             with self.subTest(words=words):

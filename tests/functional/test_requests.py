@@ -68,9 +68,9 @@ class TestInline(Case):
             (("--gpu", "2x "), "'2x ' is not 2, A100 or 2xA100"),
             (("--gpu", ""), "'' is not 2, A100 or 2xA100"),
             (("--drive", "0x1TB"), "'0x1TB' is not 1TB or 2x1TB"),
-            (("--drive", "12"), "'12' is not a number with a unit, such as 256GiB, 1.5TB"),
+            (("--drive", "12"), "'12', expected a number with a unit, such as 256GiB, 1.5TB"),
             (("--drive", "0TB"), "must be above 0, got '0TB'"),
-            (("--memory", "2GHz"), "'2GHz' is in hertz, expected bytes"),
+            (("--memory", "2GHz"), "'2GHz' in hertz, expected bytes"),
             (("--cores", "0"), "must be 1 to 1,000,000, got '0'"),
             (("--cores", "8", "--cores", "9"), "argument --cores: given twice"),
         ):

@@ -134,7 +134,7 @@ class TestRun(Replays):
             (("--workload", WORKLOAD, "--rate", "1/h"), "--rate: not with --workload"),
             ((*DRAWN, "--sort"), "--sort: only with --workload"),
             ((*DRAWN, "--tolerance", "5"), "--tolerance: only with --baseline"),
-            (("--rate", "often"), "'often' is no rate such as 10/h"),
+            (("--rate", "often"), "must be a rate such as 10/h"),
             (("--mix", "small=0"), "'small=0' is not FLAVOR=SHARE"),
             (("--lifetime", "0s"), "'0s': must be above 0"),
             (("--map", "arrival"), "'arrival' is not FIELD=COLUMN"),

@@ -218,7 +218,7 @@ class TestFiles(Sweeps):
     def test_mistakes_are_one_line(self):
         for words, code, text in (
             (("--seeds", "3..1"), 2, "'3..1' has no seed: write the lower seed first"),
-            (("--seeds", "one"), 2, "'one' is no seed such as 7, nor a range such as 1..20"),
+            (("--seeds", "one"), 2, "must be a seed such as 7 or a range such as 1..20, got 'one'"),
             (("--backend", "spark"), 2, "'spark' is not dask:ADDRESS"),
             (("--backend", "dask:tcp://127.0.0.1:1", "--jobs", "2"), 2, "not with --backend"),
             (("-o", "sweep.xls"), 2, "'sweep.xls' does not end in .jsonl, .csv or .parquet"),

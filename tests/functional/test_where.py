@@ -91,10 +91,10 @@ class TestWhere(WhereCase):
             ('["=", "$zone", NaN]',
              f"line 1 column 16: found invalid character (byte 15), expected JSON {hint}"),
             ("[" * 100_000,
-             f"$: found nesting without end, expected JSON of modest depth {hint}"),
-            ('["not"]', "$: found 'not' of 0, expected one expression"),
+             f"$: found too many nested lists and objects, expected JSON of modest depth {hint}"),
+            ('["not"]', "$: found 'not' with 0, expected one expression"),
             ('["and", ["=", "$zne", "x"]]',
-             "$[1][1]: found no path \"$zne\" (did you mean '$zone'?)"),
+             "$[1][1]: found unknown path \"$zne\" (did you mean '$zone'?)"),
             ('["=", "zone", "x"]',
              "$: found no path, expected a text that begins with $ (did you mean '$zone'?)"),
         ):  # fmt: skip
@@ -105,7 +105,7 @@ class TestWhere(WhereCase):
 
     def test_the_second_of_several_is_named(self):
         good, bad = '["=", "$zone", "x"]', '["==", "$zone", "x"]'
-        line = "--where 2: $[0]: found no operator \"==\" (did you mean '='?)"
+        line = "--where 2: $[0]: found unknown operator \"==\" (did you mean '='?)"
         self.refuses(1, line, *SMALL, "--where", good, "--where", bad)
 
     def test_bytes_that_are_no_text_are_refused(self):
@@ -122,7 +122,7 @@ class TestWhere(WhereCase):
         done = run("valence-sched", "podm", "flavor", "list", "--flavor-file", flavor)
         place = f"{flavor}: $.flavors[0].where[1][1][1]"
         self.assertEqual(1, done.code)
-        line = f"{place}: found no path \"$fact.year\" (did you mean '$facts'?)\n"
+        line = f"{place}: found unknown path \"$fact.year\" (did you mean '$facts'?)\n"
         self.assertEqual(line, done.err)
 
     def test_a_policy_without_the_filter_refuses_them(self):

@@ -175,7 +175,7 @@ class TestCommands(Zones):
 
     def test_settings_that_are_wrong_are_named_with_their_file(self):
         for text, message in (
-            ("capabilities: linux\n", "$.capabilities: found 'linux' is not key=value"),
+            ("capabilities: linux\n", "$.capabilities: found 'linux', expected key=value"),
             ("nme: x\n", "nme"),
             ("secrets: [{}]\n", "$.secrets[0]: found no reference, expected exactly one of env"),
             ("most_hops: 0\n", "most_hops"),

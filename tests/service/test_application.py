@@ -77,7 +77,7 @@ class TestBodies(ApplicationCase):
             ({"request": {**request, "colour": 1}}, "$.request: found unknown field 'colour'"),
             ({"request": {**request, "count": 0}}, "$.request.count: found 0, expected int >= 1"),
             ({"request": {**request, "capabilities": "fast"}}, "$.capabilities: found 'fast'"),
-            ({"request": {**request, "where": ["near", 1]}}, "$.where[0]: found no operator"),
+            ({"request": {**request, "where": ["near", 1]}}, "$.where[0]: found unknown operator"),
             ({"request": {**request, "attributes": {"a": "<is> 1"}}}, "$.attributes['a']: found"),
             ({"reqest": request}, "did you mean 'request'?"),
             ({}, "exactly one of request, compiled"),

@@ -145,7 +145,7 @@ class TestSettings(EventsCase):
     def test_a_wrong_address_is_a_problem_of_the_configuration(self):
         settings = ServiceSettings(state=self.state, reader=reader("ftp://somewhere"))
         (problem,) = configuration_problems(settings, self.environ)
-        self.assertRegex(str(problem), "reader: receiver: url: found no such URL")
+        self.assertRegex(str(problem), "reader: receiver: url: found an invalid URL")
         with self.assertRaises(InputError):
             self.new_process(reader=reader("ftp://somewhere"))
 

@@ -146,7 +146,7 @@ class TestRegistry(ZonesCase):
         for words, text in (
             ({"url": "ftp://x"}, "which is not http://HOST or https://HOST"),
             ({"url": "http://u:hunter2@x"}, "a URL with a user or password in it"),
-            ({"url": "http://x:99999"}, "no URL"),
+            ({"url": "http://x:99999"}, "an invalid URL"),
             ({"url": "http://x y"}, "invalid characters"),
             ({"name": "7"}, "a name that is not a number"),
             ({"name": "a/b"}, "printable characters without /"),

@@ -93,7 +93,7 @@ def check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
         try:
             inventory.parse_capabilities(noun.capabilities)
         except ValueError as error:
-            raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
+            raise InputError(file, f"{path}.capabilities", str(error)) from None
     for attribute, condition in noun.attributes.items():
         if problem := extra_specs.condition_problem(attribute, condition):
             raise InputError(file, f"{path}.attributes[{attribute!r}]", problem)

@@ -130,7 +130,7 @@ def _registration(name: str, spec: PodmSpec, file: str) -> nouns.Registration:
         try:
             fields["capabilities"] = parse_capabilities(spec.capabilities)
         except ValueError as error:
-            raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
+            raise InputError(file, f"{path}.capabilities", str(error)) from None
     else:
         named = spec.capabilities.items()
         fields["capabilities"] = {key: (it,) if isinstance(it, str) else it for key, it in named}

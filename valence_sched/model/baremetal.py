@@ -17,8 +17,8 @@ from valence_sched.model.registration import PasswordReference
 #: The hint for an Ironic that does not answer.
 WITHOUT = "--no-ironic, or ironic: false in the settings of a service, skips this check"
 
-#: The provision states without a use. Every other state is a use, also a new state of a later
-#: Ironic.
+#: The provision states in which Ironic does not use the node. Any other state is a use, even one
+#: that a later Ironic adds.
 IDLE_STATES = frozenset({"enroll", "manageable", "available"})
 #: States that end by themselves, and states that only ``manage`` ends.
 _PASSING_STATES = frozenset({"verifying", "inspecting", "inspect wait", "cleaning", "clean wait"})
@@ -62,7 +62,7 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
             return "delete the allocation there first"
         if state in IDLE_STATES and self.instance_uuid:
             return "delete the instance first"
-        return "wait until Ironic is done with it"
+        return "wait until Ironic has finished"
 
     @property
     def text(self) -> str:
@@ -72,13 +72,13 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
 
 
 class Baremetal(Protocol):
-    """An Ironic; every method raises BaremetalUnavailable if it fails to answer."""
+    """An Ironic service; every method raises BaremetalUnavailable if Ironic does not answer."""
 
     def nodes(self) -> Sequence[BaremetalNode]:
         """Return all nodes with their ``driver_info``."""
 
     def node(self, uuid: str) -> BaremetalNode | None:
-        """Return the present node with its uses, None if it does not exist."""
+        """Read a node and its present uses; None if the node does not exist."""
 
     def owners(self, mac_addresses: Iterable[str]) -> set[str]:
         """Return the UUIDs of the nodes that have ports with these addresses."""
@@ -103,8 +103,8 @@ class CloudLogin(NamedTuple):
 class IronicSettings(Noun, frozen=True, kw_only=True):
     """The connection to Ironic, by default at the endpoint of the service catalogue.
 
-    ``username`` and ``password`` are for HTTP basic, ``cafile`` has the trusted authorities,
-    ``timeout_s`` is for each answer.
+    ``username`` and ``password`` are for HTTP basic, ``cafile`` is the file of the trusted
+    authorities, ``timeout_s`` the longest wait for an answer.
     """
 
     url: str | None = None

@@ -77,7 +77,7 @@ def format_value(value: Value) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a number, which true and false are not."""
+    """Return whether a value is a number; true and false are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -17,11 +17,11 @@ NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded
 
 
 class PodmCapacity(Noun, frozen=True, kw_only=True):
-    """The nodes that fit on a pod manager one after another, and the lacks of the next node.
+    """The nodes that fit on a pod manager one after another, and the reasons against one more.
 
-    ``sums`` is the bound by its free amounts, ``bound`` a proven bound, None if unknown.
-    ``reasons`` are those of the nearest pool, the scarcest amount first, empty at the limit of the
-    count.
+    ``sums`` is an upper bound from the sums of its free amounts, ``bound`` a proven upper bound,
+    None if unknown. ``reasons`` are those of the nearest pool, the scarcest amount first. They are
+    empty if the count stopped at its limit.
     """
 
     podm: str
@@ -38,7 +38,7 @@ class PodmCapacity(Noun, frozen=True, kw_only=True):
 
 
 class ProvenMost(Noun, frozen=True, kw_only=True):
-    """A proven bound of nodes, and the number that the optimiser placed (``found``)."""
+    """A proven upper bound of nodes, and the number that the optimiser placed (``found``)."""
 
     bound: int
     found: int
@@ -54,10 +54,10 @@ class Exhaustion(Noun, frozen=True, kw_only=True):
 class Capacity(Noun, frozen=True, kw_only=True):
     """The number of nodes of one flavor, or of one mix, that still fit.
 
-    ``podm_sums`` is the bound by the free amounts of each pod manager, ``site_sums`` by those of
-    the site. ``exhausted`` are the resources that run out first, those of most nodes first. A mix
-    has its nodes ``by_flavor``, and ``refused``, the flavor of the first node without a place.
-    ``silent`` zones are not counted.
+    ``podm_sums`` is an upper bound from the free amounts of each pod manager, ``site_sums`` from
+    those of the whole site. ``exhausted`` are the resources that run out first, sorted by the nodes
+    on their pod managers. For a mix ``by_flavor`` counts its nodes, and ``refused`` is the flavor
+    of the first node that does not fit. ``silent`` zones are not counted.
     """
 
     name: str
@@ -87,7 +87,7 @@ class StrandedAmount(Noun, frozen=True, kw_only=True):
     """Free devices of one kind and model on a pod manager, or an amount of a resource.
 
     ``usable`` is the amount that nodes take until no flavor fits, ``stranded`` the rest; ``why``
-    has the reason of each part of it, the largest first. ``unit`` is empty for a count.
+    has the reason for each part of the rest, the largest part first. ``unit`` is empty for a count.
     """
 
     podm: str
@@ -104,13 +104,13 @@ class StrandedAmount(Noun, frozen=True, kw_only=True):
 
 
 def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
-    """Return the resources that run out first, those of the podms with most nodes first."""
+    """Return the resources that run out first, sorted by the nodes on their podms."""
     ending = [one for one in podms if one.runs_out is not None]
     taking = [one for one in ending if one.nodes] or ending
     nodes: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
     for one in sorted(taking, key=lambda one: -one.nodes):
-        assert one.runs_out is not None, "it is ending"
+        assert one.runs_out is not None, "only podms with such a resource are counted"
         nodes[one.runs_out] += max(1, one.nodes)
         names.setdefault(one.runs_out, []).append(one.podm)
     order = sorted(nodes, key=lambda resource: (-nodes[resource], resource))
@@ -125,7 +125,7 @@ def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
     common = math.gcd(*whole)
     if sum(whole) > MOST_PARTS * common:
         raise UsageError(
-            f"--mix: the shares come to more than {MOST_PARTS:,} parts: use small whole numbers, "
+            f"--mix: the shares add up to more than {MOST_PARTS:,} parts: use small whole numbers, "
             "as in gpu-large=1,small=4"
         )
     return tuple(part // common for part in whole)
@@ -147,7 +147,7 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
     ``total`` is its price, or its number of blocks without prices; ``bound`` is the least total of
     any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the policy. If no
     purchase is enough, ``placed`` nodes fit with ``tried`` of each block, and ``shortages`` are the
-    reasons against one more node.
+    reasons why the next node does not fit.
     """
 
     flavor: str

@@ -29,7 +29,7 @@ class _PlacedNodes(Noun, frozen=True, kw_only=True):
 
 
 class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
-    """The number of nodes of a flavor expected to fit ``in`` pod managers or pools, else in all."""
+    """The number of nodes of a flavor expected to fit ``in`` pod managers or pools."""
 
     at_least: FitCount | None = None
     at_most: FitCount | None = None
@@ -39,7 +39,7 @@ class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
         if self.at_least is None and self.at_most is None:
             raise ValueError("Expected at_least, at_most, or both")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            raise ValueError(f"Expected at_most to be {self.at_least} or more, as at_least is")
+            raise ValueError(f"Expected at_most of at least {self.at_least}, the value of at_least")
         check_place(self.place)
 
 
@@ -90,7 +90,7 @@ class GoldenDecision(_PlacedNodes, frozen=True, kw_only=True):
 
 
 class _Expectation(Noun, frozen=True, kw_only=True):
-    """An expectation after the edits of a scenario (``FILE`` or ``FILE#NAME``) and its own."""
+    """An expectation on the site after a scenario (``FILE`` or ``FILE#NAME``) and ``edits``."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     scenario: Name | None = None
@@ -104,7 +104,7 @@ class Fits(_Expectation, frozen=True, kw_only=True):
 
 
 class Lands(_Expectation, frozen=True, kw_only=True):
-    """Nodes of a flavor are placed there."""
+    """Nodes of a flavor are placed in the given pod managers or pools."""
 
     lands: Landing
 

@@ -16,7 +16,8 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Count, Devices, FullPodm, LeanBlock, LeanPodm, Name, Node
 from valence_sched.model.need import NodeRequest
 
-#: PREPARED holds parts on several pod managers, not yet one claim; the last three are final.
+#: PREPARED: parts are held on several pod managers, but not yet joined to a claim. The last three
+#: states are final.
 State = Literal[
     "PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED", "RELEASED", "EXPIRED", "FAILED"
 ]
@@ -31,7 +32,7 @@ TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
 
 
 class Grant(Noun, frozen=True):
-    """An amount of a stock in its unit, with the names that a decision has for both."""
+    """An amount of a stock, with the names of the resource and of the unit in the decision."""
 
     uri: Name
     amount: inventory.Amount
@@ -43,7 +44,8 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
     """The blocks and amounts that one node of a claim is made of.
 
     ``places`` are the topology domains that the request constrains. ``flavor`` and ``score`` are
-    those of the decision. ``charges`` counts against the quota of an owner, by resource.
+    those of the decision. ``charges`` are the amounts, by resource, that count against the quota of
+    the owner.
     """
 
     node: Count
@@ -111,7 +113,7 @@ class Claim(Noun, frozen=True, kw_only=True):
 
 
 def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
-    """Return the error about a held claim on a pod manager of a zone that was disabled since."""
+    """Return the error for a held claim whose pod manager was disabled later."""
     where = f" of zone {zone}" if zone else ""
     enable, release = f"podm set {podm} --enable", f"podm claim release {claim_id}"
     text = f"claim {claim_id}: pod manager {podm!r}{where} is disabled"
@@ -144,7 +146,7 @@ NO_USAGE = Usage()
 
 
 def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
-    """Return the podm after the usage: blocks and amounts are in use, its nodes are listed."""
+    """Return the podm with a usage: its blocks and amounts are in use, its nodes are listed."""
     if not usage:
         return podm
     encoded: dict[tuple[bytes, int], Raw] = {}  # equal statuses are encoded once
@@ -214,8 +216,8 @@ def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
 def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
     """Return the nodes that were read and those of the usage, each once.
 
-    Pod managers report neither owner nor group. A composed node that was not read certainly has
-    only the blocks that its claim still holds.
+    Pod managers report neither owner nor group. If a composed node was not read, only the blocks
+    that its claim still holds are certain.
     """
     known = {node.uri: node for node in usage.nodes}
     nodes = []
@@ -231,9 +233,10 @@ def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
 
 #: The state that is read back after a write, independent of the answer to it.
 #:
-#: composed  the node exists, with all its blocks absent    the node does not exist, and none of its
-#: blocks is in use by this program left      a part of the node exists: it must be removed unknown
-#: the pod manager could not be read back
+#: composed  the node exists, with all its blocks
+#: absent    the node does not exist, and none of its blocks is in use by this program
+#: left      a part of the node exists: it must be removed
+#: unknown   the pod manager could not be read back
 NodeState = Literal["composed", "absent", "left", "unknown"]
 
 
@@ -241,8 +244,8 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
     """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
 
     ``devices`` are those of all blocks, for pod managers that choose the blocks themselves.
-    ``substitutes`` are, for each block, the blocks that fulfil the request equally. ``amounts``
-    are the memory chunks and volumes that exist already for its ``grants``, with their sizes.
+    ``substitutes`` are, for each block, the blocks that can replace it. ``amounts`` are the memory
+    chunks and volumes that exist already for its ``grants``, with their sizes.
     """
 
     name: str
@@ -280,9 +283,9 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
     """The state of a node on its pod manager after a write, as it was read back.
 
     ``node`` is the URI of the node, ``blocks`` are its actual blocks, ``amounts`` its memory chunks
-    and volumes. ``reason`` names the refusal or the remains, or explains an unknown state. With
-    ``works`` the pod manager still composes the node. ``freed`` are the blocks that its removal
-    freed.
+    and volumes. ``reason`` is the refusal, the remaining part, or the reason why the state is
+    unknown. ``works``: the pod manager is still composing the node. ``freed`` are the blocks that
+    its removal freed.
     """
 
     state: NodeState

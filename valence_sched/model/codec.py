@@ -16,14 +16,14 @@ from valence_sched.model.quantity import format_count
 
 T = TypeVar("T")
 GIB, MIB = "capacity_gib", "capacity_mib"
-#: The field of flavors and requests with topology constraints, and another word for it in files.
+#: The field of flavors and requests with topology constraints, and its alias in files.
 TOPOLOGY, BONDS = "topology", "bonds"
-#: Most bytes of a file that a person writes, such as flavors, policies or requests.
+#: The size limit of a file that a person writes, such as flavors, policies or requests.
 MAX_HUMAN_BYTES = 1 << 20
 MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its first bytes
-_ENDLESS = "nesting without end"
-#: Most levels of nested lists and objects; documents of programs have about fifteen.
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # the byte order marks
+_ENDLESS = "too many nested lists and objects"
+#: The limit of nested lists and objects; documents that programs write have about fifteen levels.
 MAX_DEPTH = 64
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # down 1, up -1, as signed bytes
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
@@ -48,7 +48,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
             hint = "save it as UTF-8"
             raise InputError(file, document_path, "text in UTF-16", "JSON in UTF-8", hint) from None
         if bytes(data[:HEAD_BYTES]).lstrip()[:1] in b'{["':
-            raise InputError(file, position, problem, "JSON", "is the file whole?") from None
+            raise InputError(file, position, problem, "JSON", "is the file complete?") from None
         noun, hint = decode_error.text_kind(bytes(data)) if document_path == "$" else ("", "")
         where, found = ("", noun) if noun else (position, problem)
         raise InputError(file, where, found, "JSON", hint or WRONG_FILE) from None
@@ -72,13 +72,13 @@ def check_depth(data: bytes, file: str) -> None:
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
     """Convert lists and maps to ``type_``, numbers also from texts with a unit (``256GiB``).
 
-    Errors as for decoding.
+    It raises the errors of :func:`decode`.
     """
     try:
         amounts = _convert_amounts(value, type_, file, document_path)
         return msgspec.convert(amounts, type_, strict=False)
     except msgspec.ValidationError as error:
-        if value is None and document_path == "$":  # YAML of comments alone
+        if value is None and document_path == "$":  # YAML with only comments
             raise InputError(file, document_path, "an empty document", "object") from None
         raise input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
@@ -90,7 +90,7 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
 
     def read(item: Any, path: str, name: str) -> Any:
         if isinstance(item, dict):
-            # A stock's amount has the unit of the resource beside it.
+            # The amount of a stock has the unit of the resource in the same object.
             names = {"amount": item.get("resource")} if "resource" in item else {}
             named = ((key, str(names.get(key, key)), below) for key, below in item.items())
             found = {key: read(below, f"{path}.{key}", name) for key, name, below in named}
@@ -116,14 +116,14 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
 
 
 def _with_topology(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:
-    """Rename the bonds of an object to topology if its type has that, and the object has not."""
+    """Rename ``bonds`` of an object to ``topology``, if its type has only the latter."""
     if TOPOLOGY in item or not types_at(type_, f"{path}.{TOPOLOGY}"):
         return item
     return {TOPOLOGY if key == BONDS else key: value for key, value in item.items()}
 
 
 def _in_mib(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:
-    """Return an object with its capacity in MiB, if its type has that and none in GiB."""
+    """Convert ``capacity_gib`` of an object to MiB, if its type has only ``capacity_mib``."""
     gib = item[GIB]
     if MIB in item or types_at(type_, f"{path}.{GIB}") or not types_at(type_, f"{path}.{MIB}"):
         return item
@@ -252,7 +252,7 @@ def decode_known_fields(
     names = ", ".join(unknown[:MAX_NAMED_FIELDS])
     if len(unknown) > MAX_NAMED_FIELDS:
         names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"
-    text = f"{file}: version {version}, ours is {ours}: unknown and left out: {names}"
+    text = f"{file}: version {version} is newer than {ours}: ignored unknown fields: {names}"
     return decode(msgspec.json.encode(known), kind, file), [text] if unknown else []
 
 
@@ -279,7 +279,8 @@ def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -
     return [_drop_unknown_fields(it, kind.item_type, f"{path}[{n}]", unknown) for n, it in items]
 
 
-#: Most bytes on one line that are checked: longer lines take a second, and come from programs.
+#: The size limit of a single line that is searched for duplicate keys: a longer line takes a
+#: second, and only programs write one.
 MOST_COMPACT_BYTES = 32 << 20
 
 
@@ -300,7 +301,7 @@ def refuse_duplicate_keys(
     Invalid JSON passes, as does a single line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
     ``bytes_before`` is the position of the text in its file.
     """
-    has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0  # but a final one
+    has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0  # not only at the end
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
         return
     try:

@@ -14,7 +14,7 @@ from valence_sched.model.request import Request
 
 
 class ScorePart(Struct, frozen=True, kw_only=True):
-    """The part of a score of one weigher: ``weight × score / sum of all weights``."""
+    """The contribution of one weigher to a score: ``weight × score / sum of all weights``."""
 
     weigher: str
     weight: float
@@ -23,7 +23,7 @@ class ScorePart(Struct, frozen=True, kw_only=True):
 
 
 class Contender(Struct, frozen=True, kw_only=True):
-    """A pool that fits the first node, with the parts of its score, largest first.
+    """A pool in which the first node fits, with the parts of its score, largest first.
 
     ``excess`` are the cores, MiB of memory and devices of its blocks beyond the request.
     """
@@ -37,7 +37,7 @@ class Contender(Struct, frozen=True, kw_only=True):
 
 
 class ScoreDifference(Struct, frozen=True, kw_only=True):
-    """The preference of one weigher for the chosen pool; below 0 for the runner-up."""
+    """The preference of one weigher for the chosen pool; negative if it prefers the runner-up."""
 
     weigher: str
     difference: float
@@ -75,8 +75,8 @@ class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that could almost take the node.
 
     ``hardware``: it lacks free hardware only; ``freeing`` is the node whose removal would be
-    enough, None if removing any single one of the ``tried`` nodes is not. ``word``: exactly one
-    filter rejects it, for another reason than free hardware.
+    enough, None if no single one of the ``tried`` nodes is. ``word``: exactly one filter rejects
+    it, for another reason than free hardware.
     """
 
     podm: str
@@ -111,8 +111,8 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 class Explanation(Struct, frozen=True, kw_only=True):
     """The explanation of a decision for its first node, from the decision's own matrices.
 
-    ``nearest_misses`` are those of the next node that was not placed. ``flips`` are sorted by the
-    relative size of the change; ``notes`` name omitted parts.
+    ``nearest_misses`` are the near misses of the first node that was not placed. ``flips`` are
+    sorted by the relative size of the change; ``notes`` name omitted parts.
     """
 
     candidates: tuple[Contender, ...] = ()
@@ -140,9 +140,9 @@ class PlacementZone(Struct, frozen=True, kw_only=True):
 class DecisionZones(Struct, frozen=True, kw_only=True):
     """The zones of a decision.
 
-    ``answered`` counts the zones that answered and the asked zone. Children were asked for offers
-    in ``rounds``. ``silent`` zones did not answer; ``excluded`` ones were not asked, because their
-    capabilities do not match the request.
+    ``answered`` counts the zones that answered and the asked zone. The child zones were asked for
+    offers in this number of ``rounds``. ``silent`` zones did not answer; ``excluded`` ones were not
+    asked, because their capabilities do not match the request.
     """
 
     answered: int
@@ -197,7 +197,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 class Placement(Struct, frozen=True, kw_only=True):
     """One node: the chosen candidate and its alternates.
 
-    ``choice`` is the number of the used alternative of the request, from 1.
+    ``choice`` is the number of the used alternative of the request, counted from 1.
     """
 
     node: Positive
@@ -393,7 +393,7 @@ def _in_zone(candidate: Candidate, zone: str) -> Candidate:
 #: The level of detail of a decision; more takes longer.
 #:
 #: placements   the nodes, their alternates and the warnings
-#: summary      also the verdicts, where nothing fits or at most MAX_LISTED_PODMS are listed
+#: summary also the verdicts: all if nothing fits or the site is small, else the chosen ones
 #: report       the whole report: every verdict, the funnel, the explanation, the digests
 Detail = Literal["placements", "summary", "report"]
 
@@ -441,7 +441,8 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 class FitCounts(Struct, frozen=True, kw_only=True):
     """The number of nodes of one request that fit, by pod manager.
 
-    ``undecided`` pod managers may make more: the budget ended. ``silent`` zones are not counted.
+    On ``undecided`` pod managers more may fit: the budget of their search ended. ``silent`` zones
+    are not counted.
     """
 
     podms: tuple[tuple[str, int], ...]

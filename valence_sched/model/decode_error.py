@@ -14,7 +14,7 @@ from valence_sched.errors import InputError, suggest
 
 SCHEMA = "valence-sched/"
 WRONG_FILE = "is this the right file?"
-HEAD_BYTES = 4096  # of a file that is not JSON, in which its kind is searched
+HEAD_BYTES = 4096  # at the beginning of a text, in which its kind is searched
 
 
 class FileKind(NamedTuple):
@@ -112,11 +112,11 @@ def input_error(
         found = f"unknown field {unknown[1]!r}"
         return InputError(file, where, found, hint=suggest(unknown[1], fields))
     if missing := re.match(r"Object missing required field `(.+)`", text):
-        return InputError(file, where, "no such field", f"field {missing[1]!r}")
+        return InputError(file, where, f"no field {missing[1]!r}, which is required")
     if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
         kinds = [kind for kind in types_at(type_, inner) if isinstance(kind, inspect.LiteralType)]
         hint = suggest(enum[1], {str(word) for kind in kinds for word in kind.values})
-        return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
+        return InputError(file, where, repr(enum[1]), "one of the values of the schema", hint)
     if expected := re.match(r"Expected ((?:(?!, got `).)+)(?:, got `(.+)`)?$", text):
         shown = found or expected[2] or "something else"
         return InputError(file, where, shown, expected[1].replace("`", ""))
@@ -125,7 +125,7 @@ def input_error(
 
 def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tuple[str, str]:
     """Return msgspec's ``path`` with keys of maps in place of ``[...]``, and the value at it."""
-    if value is None:  # not even JSON
+    if value is None:  # not JSON
         return path, ""
     steps = _STEP.findall(path)
     if "[...]" in path:
@@ -167,7 +167,7 @@ def _find(
 
 
 def _items_at(value: Any, key: str, index: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values of one step with their paths; without key and index all of a map."""
+    """Yield the values of one step with their paths; without key and index all values of a map."""
     if key or index:
         with contextlib.suppress(KeyError, IndexError, TypeError):
             yield (f".{key}", value[key]) if key else (f"[{index}]", value[int(index)])

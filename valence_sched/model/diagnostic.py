@@ -41,7 +41,7 @@ class Diagnostics(list[Diagnostic]):
         return [one.text for one in self if not kinds or one.kind in kinds]
 
 
-#: Most names of awaited pod managers in the progress; the others are counted.
+#: The limit of pod managers that the progress names as awaited; the others are counted.
 MAX_AWAITED = 3
 
 
@@ -88,7 +88,7 @@ class NoProgress:
 
 @contextlib.contextmanager
 def awaiting(progress: Progress, subject: str, activity: str) -> Iterator[None]:
-    """Report an activity of a subject while a block runs."""
+    """Report an activity of a subject while the ``with`` block runs."""
     progress.begin(subject, activity)
     try:
         yield

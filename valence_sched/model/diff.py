@@ -55,7 +55,7 @@ class _Identity(msgspec.Struct):
 
 
 def differences(old: Iterable[PodmDocument], new: Iterable[PodmDocument]) -> Iterator[Difference]:
-    """Yield every difference, those of ``new`` in its order, then removed pod managers.
+    """Yield every difference: first in the order of ``new``, then removed pod managers.
 
     ``old`` is held in memory, ``new`` is not. InputError for invalid or repeated pod managers.
     """
@@ -99,7 +99,7 @@ def _by_id(texts: Iterable[PodmDocument]) -> Iterator[tuple[str, PodmDocument]]:
             id_ = _decode_podm(text).id  # raises an InputError with the reason
         if id_ in ids:
             path = f"{text.document_path}.id"
-            raise DuplicateId(text.file, path, f"{id_!r} again", "an id of its own")
+            raise DuplicateId(text.file, path, f"{id_!r} again", "a unique id")
         ids.add(id_)
         yield id_, text
 

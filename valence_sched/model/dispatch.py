@@ -20,10 +20,10 @@ from valence_sched.model.registration import VARIABLE, PasswordReference
 class Order:
     """A decision to dispatch: its document as bytes, and its nodes.
 
-    ``alternatives`` are the alternatives of the request by which the nodes are made. ``key`` signs
-    the document; it is never printed. ``recording`` names the pod managers that were not read live;
-    a dispatcher must send it even without the document. An order with an ``id`` is sent ``again``
-    if no answer came. Its ``claim`` holds its hardware. ``login`` is a user name and a password.
+    ``alternatives`` are the alternatives of the request that the nodes fulfil. ``key`` signs the
+    document; it is never printed. ``recording`` names the pod managers that were not read live; a
+    dispatcher must send it even without the document. An order with an ``id`` is sent ``again`` if
+    no answer came. Its ``claim`` holds its hardware. ``login`` is a user name and a password.
     """
 
     report: bytes
@@ -92,8 +92,8 @@ class DispatchSettings(Noun, frozen=True, kw_only=True):
     """The controller that decisions are posted to, as ``webhook=https://host/path``.
 
     Each stored or claimed decision is posted at least once, those of one request in their order.
-    ``key`` refers to the key that signs, ``password`` to that of ``username``. The controller has
-    ``timeout_s`` to answer. The pause after a failure doubles, up to ``max_interval_s``.
+    ``key`` refers to the signing key, ``password`` to the password of ``username``. The controller
+    must answer within ``timeout_s``. The pause after a failure doubles, up to ``max_interval_s``.
     """
 
     target: str
@@ -108,7 +108,7 @@ class Dispatcher(Protocol):
     """A function of the entry point group ``valence_sched.dispatchers``."""
 
     def __call__(self, url: str, order: Order) -> Sequence[Receipt]:
-        """Send an order once; DispatchFailed, with the nodes that may be accepted, else."""
+        """Send an order once; DispatchFailed names the nodes that may be accepted anyway."""
 
 
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")]

@@ -13,7 +13,7 @@ from msgspec import Meta
 from valence_sched.errors import SchedulerError, StoreError, Unverified, one_line
 from valence_sched.model.base import MAX_WHOLE, Noun
 
-AUDIT_LINES = 100_000  # stored in a state
+AUDIT_LINES = 100_000  # that a state stores
 AUDIT_PAGE = 100
 #: The path of a stored object in the API, by kind.
 _STORED = {"claim": "claims/{}", "node": "nodes/{}", "pod manager": "podms/{}"}
@@ -23,9 +23,9 @@ _STORED |= {"quota": "quotas/{}", "stats": "podms/{}/stats", "zone": "zones/{}"}
 class AuditLine(Noun, frozen=True, kw_only=True):
     """A change of one object, made or refused.
 
-    ``verb`` is the access rule of the change, or a local command, whose ``request_id`` is host and
-    process. ``owner`` is the project of the user. ``outcome`` is ``accepted``, ``done`` or the code
-    of an error.
+    ``verb`` is the access rule of the change, or the name of a local command. The ``request_id`` of
+    a local command is its host and process. ``owner`` is the project of the user. ``outcome`` is
+    ``accepted``, ``done`` or the code of an error.
     """
 
     number: int = 0
@@ -59,7 +59,7 @@ def held_state(claim_id: str) -> str:
 
 def unsure_state(state: str, claim_id: str) -> str:
     """Return an unverified state of a claim, and how to check it."""
-    return f"may be {state}: podm claim show {claim_id} has its state"
+    return f"may be {state}: check it with podm claim show {claim_id}"
 
 
 class EffectLog:
@@ -92,7 +92,7 @@ class EffectLog:
 
     @contextlib.contextmanager
     def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
-        """Note the change of a block; a SchedulerError with a known outcome removes the note."""
+        """Note the change of a ``with`` block; a SchedulerError of known outcome removes it."""
         before = self._states.get((kind, id_))
         self.note(kind, id_, begun)
         try:

@@ -118,7 +118,7 @@ MAX_INTEGER = 1 << 63
 PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
 NAMESPACES = ("capabilities", "facts", "free", "total")
 
-_VARIADIC = ("=", "in")  # of arguments, from two on; the other comparisons take two
+_VARIADIC = ("=", "in")  # of two or more arguments; the other comparisons take two
 _OPERATOR_ALIASES = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">="}
 _OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"}
 
@@ -155,7 +155,7 @@ class _Parser:
         if operator in LOGICAL_OPERATORS:
             if not arguments or (operator == "not" and len(arguments) > 1):
                 expected = "one expression" if operator == "not" else "at least one expression"
-                raise self._wrong(path, f"{operator!r} of {len(arguments)}", expected)
+                raise self._wrong(path, f"{operator!r} with {len(arguments)}", expected)
             parts = enumerate(arguments, 1)
             parsed = (self.expression(part, f"{path}[{n}]", depth + 1) for n, part in parts)
             return LogicalOperation(operator, tuple(parsed))
@@ -164,13 +164,13 @@ class _Parser:
         word = operator.lower()
         meant = word if word in LOGICAL_OPERATORS else _OPERATOR_ALIASES.get(word)
         hint = f"did you mean {meant!r}?" if meant else suggest(word, OPERATORS)
-        raise self._wrong(f"{path}[0]", f"no operator {_format_found(operator)}", hint=hint)
+        raise self._wrong(f"{path}[0]", f"unknown operator {_format_found(operator)}", hint=hint)
 
     def _comparison(self, operator: str, items: Sequence[Any], path: str) -> Comparison:
         variadic = operator in _VARIADIC
         if len(items) < 2 or (len(items) > 2 and not variadic):
             expected = "two or more arguments" if variadic else "two arguments"
-            raise self._wrong(path, f"{operator!r} of {len(items)}", expected)
+            raise self._wrong(path, f"{operator!r} with {len(items)}", expected)
         arguments = tuple(self._argument(item, f"{path}[{n}]") for n, item in enumerate(items, 1))
         if not any(isinstance(argument, AttributePath) for argument in arguments):
             hint = _missing_dollar_hint(arguments)
@@ -220,7 +220,8 @@ class _Parser:
                 raise self._wrong(path, _format_found(text), f"${root}.NAME")
             return AttributePath(root, name)
         if root not in PLAIN_PATHS:
-            raise self._wrong(path, f"no path {_format_found(text)}", hint=_path_hint(root, dot))
+            hint = _path_hint(root, dot)
+            raise self._wrong(path, f"unknown path {_format_found(text)}", hint=hint)
         if dot:
             raise self._wrong(path, _format_found(text), f"${root}, which has no attributes")
         return AttributePath(root)
@@ -239,14 +240,14 @@ def _path_hint(root: str, dot: str) -> str:
     hint = suggest(root, (*PLAIN_PATHS, *NAMESPACES))
     if hint.startswith("did you mean") or dot or not root:
         return hint.replace("'", "'$", 1)
-    return f"a fact is $facts.{one_line(root, 40)}; {hint}"
+    return f"write a fact as $facts.{one_line(root, 40)}; {hint}"
 
 
 def _missing_dollar_hint(arguments: Sequence[Argument]) -> str:
     for text in arguments:
         if isinstance(text, str) and text.partition(".")[0] in (*PLAIN_PATHS, *NAMESPACES):
             return f"did you mean '${one_line(text, 60)}'?"
-    return "without a path it is the same for all pod managers"
+    return "without a path the result is the same for all pod managers"
 
 
 def _format_found(value: object) -> str:

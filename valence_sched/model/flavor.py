@@ -100,7 +100,7 @@ class StockSpec(Noun, frozen=True):
 
 
 class PciDevice(Noun, frozen=True):
-    """Valence's devices: a list of types, repeated for more than one."""
+    """Valence's devices: a list of types, in which each device is one item."""
 
     type: tuple[Word, ...] = ()
 
@@ -112,7 +112,7 @@ class RemoteStorage(Noun, frozen=True):
 
 
 class TopologyConstraintSpec(Noun, frozen=True, kw_only=True):
-    """Groups ``of`` devices, by name, in one value of a topology domain (``same``) or ``apart``.
+    """Named groups ``of`` devices with the ``same`` value of a topology domain, or ``apart``.
 
     ``processor`` and ``memory`` are names, too.
     """
@@ -151,7 +151,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     ``first_of`` are alternatives in the order in which they are tried, each with ``properties``
     added. All names of a plain list of ``aggregates`` are required. ``uuid`` is its id in another
-    project. ``share`` is how often it is requested relative to other flavors; the weigher
+    project. ``share`` is its frequency in requests relative to other flavors; the weigher
     ``fragmentation`` leaves room for this mix of flavors.
     """
 
@@ -280,7 +280,7 @@ def _tests(spec: Noun) -> tuple[need.Test, ...]:
     return tuple(tests)
 
 
-# Placement resource classes; CUSTOM_STORAGE_GIB, or in small letters storage_gib, is a stock.
+# Placement resource classes; CUSTOM_STORAGE_GIB, or in lower case storage_gib, is a stock.
 CORES = ("VCPU", "PCPU", "NUMA_CORE")
 SOCKETS = "NUMA_SOCKET"
 MEMORY = "MEMORY_MB"
@@ -315,7 +315,7 @@ def resource_class_problem(name: str) -> str | None:
         return None
     capitals = name.upper()
     if capitals.startswith(CUSTOM):
-        expected = f"{CUSTOM} and capitals, digits and underscores, at most {_MAX_CLASS} characters"
+        expected = f"{CUSTOM} and upper-case letters, digits or _, at most {_MAX_CLASS} characters"
         return one_line(f"no resource class named {name!r} ({expected})")
     if _STOCK.fullmatch(name) and name != capitals and capitals not in (*STANDARD, *REFUSED):
         return None
@@ -349,7 +349,7 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
 def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
     """Return an alternative with more needs: totals are added up, others are appended.
 
-    A total with tests stays beside the sum, which is required of all devices.
+    A total with tests is a separate need; the sum is required of all devices together.
     """
     before = alternative.needs
     totals = {

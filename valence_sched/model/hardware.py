@@ -67,7 +67,7 @@ class StatsReport(Struct, frozen=True, kw_only=True):
 def block_usage(
     podm: str, stored: FullPodm | None, claims: Iterable[Claim], nodes: Iterable[ComposedNode]
 ) -> BlockUsage:
-    """Return the blocks in use on a pod manager, last read as ``stored``, None for never."""
+    """Return the blocks in use on a pod manager; ``stored`` is its last reading, if any."""
     holders: dict[str, list[str]] = {}
     for claim in claims:
         for part in claim.parts:
@@ -86,7 +86,7 @@ BlockUse = Literal["free", "shared", "used", "unusable"]
 
 
 class BlockFilter(Noun, frozen=True, kw_only=True):
-    """Which blocks to list; every field that is set must hold.
+    """A selection of blocks: a listed block matches every field that is set.
 
     ``model`` are words of the model of a device, in this order. ``free``: at least one more node
     may use the block.
@@ -103,7 +103,7 @@ class BlockOverview(Struct, frozen=True, kw_only=True):
     """A block: place, devices, use, and the number of nodes that may still use it (``slots``).
 
     ``nodes`` are the names of its nodes, ``topology`` its place by domain, ``condition`` its state
-    or health unless it is well. A block of a claim is in use.
+    or health if that is not Enabled or OK. A block of a claim is in use.
     """
 
     podm: str
@@ -129,7 +129,7 @@ class PoolOverview(Struct, frozen=True, kw_only=True):
 
 
 class DeviceCount(Struct, frozen=True, kw_only=True):
-    """The numbers of devices of one kind and model, of free ones and of their podms.
+    """The numbers of devices of one kind and model, of free devices, and of their pod managers.
 
     A device is free if its block is and its state and health allow it. Unknown numbers are None.
     """

@@ -48,9 +48,7 @@ def parse_route(text: str | None) -> tuple[str, ...]:
     if not text:
         return ()
     if not _ROUTE.fullmatch(text):
-        raise ValueError(
-            f"{ROUTE_HEADER}: expected up to 32 ids of zones, with commas between them"
-        )
+        raise ValueError(f"{ROUTE_HEADER}: expected up to 32 ids of zones, comma-separated")
     return tuple(text.split(","))
 
 

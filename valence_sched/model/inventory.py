@@ -59,7 +59,7 @@ PodmStatus = Literal["Online", "Offline", "Unknown"]
 class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
     """Any device: its ``state`` unless ``Enabled``, its ``health`` unless OK, as in Redfish.
 
-    A device in another state, or of Critical health, is listed and never counted.
+    A device in another state, or of Critical health, is listed but never counted.
     """
 
     state: Name | None = None
@@ -67,7 +67,7 @@ class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The state or health of a device that is not well, else None."""
+        """The state unless Enabled, or the health unless OK; Critical health comes first."""
         return condition_word(self.state, self.health)
 
 
@@ -150,7 +150,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The state or health of a block that is not well, else None."""
+        """The state unless Enabled, or the health unless OK; Critical health comes first."""
         if self.state in BROKEN_STATES:
             return self.state
         state = self.resource_state or "Disabled" if self.enabled is False else None
@@ -210,7 +210,7 @@ class Block(Noun, Generic[D, S], frozen=True, kw_only=True, gc=False):
 
 
 class Limit(Noun, frozen=True, gc=False):
-    """The least and the largest number of blocks of one type in one node."""
+    """The smallest and the largest number of blocks of one type in one node."""
 
     min: Count = 0
     max: Count | None = None
@@ -287,7 +287,7 @@ class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
 
     @property
     def unusable(self) -> str:
-        """The state that prevents the default policy from placing nodes here, empty if it may."""
+        """The state in which the default policy places no nodes here, else empty."""
         if not self.enabled:
             return "disabled"
         return {"Online": "", "Unknown": "unreachable"}.get(self.status, self.status)
@@ -340,7 +340,7 @@ def parse_capabilities(text: str) -> Capabilities:
         key, equals, values = item.partition("=")
         options = tuple(value.strip() for value in values.split(";"))
         if not equals or not key.strip() or not all(options):
-            raise ValueError(f"{item!r} is not key=value or key=value;value")
+            raise ValueError(f"{item!r}, expected key=value or key=value;value")
         capabilities[key.strip()] = capabilities.get(key.strip(), ()) + options
     return capabilities
 
@@ -409,7 +409,7 @@ def hidden_uri(uri: str) -> str:
 
 
 def visible_podm(podm: PodmT, owner: str) -> PodmT:
-    """Return a pod manager with only the blocks of the nodes of other owners."""
+    """Return a pod manager in which nodes of other owners are reduced to their blocks."""
     nodes = tuple(
         node if node.owner == owner else Node(uri=hidden_uri(node.uri), blocks=node.blocks)
         for node in podm.nodes

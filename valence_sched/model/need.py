@@ -221,7 +221,7 @@ def _contradiction(constraints: Sequence[TopologyConstraint], by_name: _NeedsByN
             alone = shared and len(set(apart.of)) == 1
             if len(shared) > 1 or (alone and _several(by_name[shared[0]])):
                 where = f"topology constraints same and apart {apart.place} of {', '.join(shared)}"
-                return f"{where}: devices cannot be together and apart: leave one out"
+                return f"{where}: devices cannot be together and apart: remove one constraint"
     return None
 
 

@@ -46,8 +46,9 @@ class PageTable(Struct, frozen=True, kw_only=True):
 class MapBlock(Struct, frozen=True, gc=False):
     """A block: the last part of its URI, its use, and its role in a decision or a move.
 
-    ``takers`` are its numbers among the takers of the map, from 1. ``condition`` is its state or
-    health unless it is well, ``nodes`` are the names of its nodes, ``href`` is its page.
+    ``takers`` are the numbers, from 1, of the takers of the map that take it. ``condition`` is its
+    state or health if that is not Enabled or OK, ``nodes`` are the names of its nodes, ``href`` is
+    its page.
     """
 
     name: str
@@ -60,7 +61,7 @@ class MapBlock(Struct, frozen=True, gc=False):
 
 
 class MapGroup(Struct, frozen=True, kw_only=True):
-    """The blocks of a pool that hold the same devices; the label says which."""
+    """The blocks of a pool that hold the same devices; the label names these devices."""
 
     label: str
     blocks: tuple[MapBlock, ...]
@@ -143,7 +144,7 @@ class ChartGrid(Struct, frozen=True, kw_only=True):
 
 
 class Measure(Struct, frozen=True, kw_only=True):
-    """One number of each thing that is compared; None is unknown.
+    """One number for each compared thing, such as a scenario; None is unknown.
 
     ``better`` is the preferred direction, ``errors`` are the standard errors of means, and ``best``
     is the index of the value that is clearly the best.
@@ -197,7 +198,7 @@ class PageLink(Struct, frozen=True, kw_only=True):
 class SearchField(Struct, frozen=True, kw_only=True):
     """A field of the form of a page: its name in the query, its label and its value.
 
-    With ``choices`` it is one of these.
+    With ``choices`` the value is one of them.
     """
 
     name: str

@@ -92,7 +92,7 @@ class PlainLoader(yaml.SafeLoader):
         read: Any = getattr(self, f"construct_yaml_{node.tag.removeprefix(_TAG)}")
         try:
             number: float = read(node)
-        except ValueError:  # of an int of many digits
+        except ValueError:  # an int of too many digits
             number = math.inf
         if math.isinf(number) and "inf" not in node.value.lower():
             raise _refusal("a number that is out of range", node)

@@ -37,8 +37,8 @@ class Plan(Noun, frozen=True, kw_only=True):
     """A decision to apply later, and the pod managers that it was based on.
 
     ``podms`` are those that take a node, ``zone`` is the path of the zone that has them. ``digest``
-    covers all fields before it, ``signature`` all others, in the form of the zone that made the
-    plan; a scheduler without a key does not sign.
+    covers all fields before it. ``signature`` covers all other fields as the zone that made the
+    plan wrote them; a scheduler without a key does not sign.
     """
 
     schema: str
@@ -86,8 +86,9 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a decision, with the pod managers that take a node.
 
-    Pod managers of ``recorded`` were read from an inventory. The plan has no explanation, and only
-    the blocks of nodes of other owners. The digests cover the pod managers as they were read.
+    Pod managers of ``recorded`` were read from an inventory. The plan has no explanation, and nodes
+    of other owners are reduced to their blocks. The digests cover the pod managers as they were
+    read.
     """
     podm_ids = {placement.chosen.podm for placement in decision.placements}
     chosen = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
@@ -109,7 +110,7 @@ def make_plan(
 
 
 def plan_in(plan: Plan, zone: str) -> Plan:
-    """Return a plan with the path of its zone, empty for the plan as it was made."""
+    """Return a plan with another path of its zone; ``zone`` is empty in the zone that made it."""
     if zone == plan.zone:
         return plan
     placed = replace(plan, zone=zone, digest="", signature="")
@@ -131,12 +132,13 @@ def signed_content(plan: Plan) -> bytes:
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
     """Parse a plan, with warnings about unknown fields.
 
-    InputError if it is no plan or was changed, NewerSchema if its major version is newer than ours.
+    InputError if it is not a plan or was changed, NewerSchema if its major version is newer than
+    ours.
     """
     head = codec.decode_head(data, SCHEMA, VERSION, file)
     if head.digest != _plan_digest(data):
-        found, hint = "that of another document", "it was changed: make the plan again"
-        raise InputError(file, "$.digest", found, "the plan as it was made", hint)
+        found, hint = "the digest of other content", "the plan was changed: make it again"
+        raise InputError(file, "$.digest", found, "the digest of this plan", hint)
     return codec.decode_known_fields(data, Plan, file, head.version, VERSION)
 
 
@@ -145,7 +147,7 @@ def plan_drift(
     podms: Mapping[str, FullPodm],
     seen: Callable[[FullPodm], FullPodm] = lambda podm: podm,
 ) -> Iterator[Difference]:
-    """Yield the present differences of a plan's pod managers, of the parts that are ``seen``."""
+    """Yield the changes of a plan's pod managers since it was made, in the ``seen`` parts."""
     for basis in plan.podms:
         current = podms.get(basis.podm.id)
         if current is None:

@@ -50,7 +50,7 @@ def service_url_problem(url: str) -> str | None:
     except ValueError:
         ipv6 = url.count(":") > 2 and "[" not in url
         hint = ": an IPv6 address has brackets, as in https://[fd00::7]:8443" if ipv6 else ""
-        return f"{shown}, which is no URL{hint}"
+        return f"{shown}, an invalid URL{hint}"
     if no_port:
         return f"{shown}, a URL with a colon and no port"
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -131,8 +131,8 @@ def has_other_blocks(known: Collection[str], found: Collection[str]) -> bool:
 def conflict_text(name: str, identity: str, other: str) -> str:
     """Return the line about a service that already has another name."""
     return (
-        f"{name!r} is the same service as {other!r} (identity {identity}): keep one name, and take "
-        "the other out (podm delete); a clone needs a UUID of its own"
+        f"{name!r} is the same service as {other!r} (identity {identity}): keep one name, and "
+        "delete the other (podm delete); a clone needs a UUID of its own"
     )
 
 
@@ -140,7 +140,7 @@ def change_text(name: str, known: str, found: str) -> str:
     """Return the line about a name whose service has changed."""
     now = "it has no block of its last reading" if known == found else f"is now {found}"
     return (
-        f"{name!r} is another service than before: its identity was {known} and {now}: look at its "
+        f"{name!r} is another service than before: its identity was {known} and {now}: check its "
         f"URL, or accept it (podm unset {name} --identity)"
     )
 
@@ -164,10 +164,10 @@ class EventAddress:
     def __init__(self, url: str, secret: str) -> None:
         if not _EVENTS_URL.fullmatch(url):
             expected = "the http or https URL at which pod managers reach the service"
-            raise InputError("reader: receiver: url", "", "no such URL", expected)
+            raise InputError("reader: receiver: url", "", "an invalid URL", expected)
         if len(secret) < LEAST_SECRET:
             expected = f"at least {LEAST_SECRET} characters"
-            raise InputError("reader: receiver: secret", "", "a short one", expected)
+            raise InputError("reader: receiver: secret", "", "fewer characters", expected)
         self._prefix = url.rstrip("/") + EVENTS_PATH
         self._secret = secret.encode()
 
@@ -189,7 +189,7 @@ class EventAddress:
             return None
 
     def owns(self, destination: str) -> bool:
-        """Return whether a URL is one of these, of any pod manager."""
+        """Return whether a URL is the destination of any pod manager."""
         return destination.startswith(self._prefix)
 
     def _digest(self, name: str) -> str:

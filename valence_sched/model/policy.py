@@ -59,8 +59,8 @@ class Budget(Noun, frozen=True, kw_only=True):
     """The limits of the searches of a decision; pools beyond the limits are undecided.
 
     ``pool_states`` limits the search for the blocks of a node in one pool, ``decision_states`` all
-    such searches of a decision together. ``batch_fits`` limits the fits that several requests
-    decided together try, ``solver_nodes`` the branch and bound of scheduler ``joint``.
+    such searches of a decision together. ``batch_fits`` limits the tried fits of several requests
+    that are decided together. ``solver_nodes`` limits the branch and bound of scheduler ``joint``.
     """
 
     pool_states: Annotated[int, Meta(ge=1, le=10_000_000)] = 200_000
@@ -120,10 +120,10 @@ class PolicyText(Noun, frozen=True, kw_only=True):
 
 
 class PodmReads(Noun, frozen=True, kw_only=True):
-    """The fields of pod managers that decisions of a policy read; other fields need no report.
+    """The fields of pod managers that decisions of a policy read; no others must be reported.
 
-    ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts. They are
-    those of all requests, or with ``flavor`` of a request for that flavor alone.
+    ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts. With
+    ``flavor`` they are the fields for requests of that flavor, else for any request.
     """
 
     policy: str

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Problems: errors as documents of RFC 9457, and texts of other services in messages.
 
-Operators read texts of other services; they are hidden from tenants.
+Operators see texts of other services, tenants do not.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def error_of(problem: Problem) -> SchedulerError:
 
 
 def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
-    """Return the error of an answer; ServiceError if it is no such document."""
+    """Return the error of an answer; ServiceError if the answer is not an error document."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

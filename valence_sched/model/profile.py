@@ -66,7 +66,7 @@ def check_profiles(file: ProfileFile, path: str) -> None:
     for name, profile in file.profiles.items():
         if profile.service and (profile.inventory or profile.state):
             found = "a service beside an inventory or a state"
-            hint = "a service has its own: leave one of them out"
+            hint = "a service has its own inventory and state: remove one of them"
             raise InputError(path, f"$.profiles.{name}", found, "one of them", hint)
         hints = {
             "state": f"put the URL into {VARIABLES['state']}",

@@ -21,7 +21,7 @@ UNITS |= {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
 for _unit in ("bps", "b/s", "bit/s", "bit"):
     UNITS |= {f"{prefix}{_unit}": ("bits a second", size) for prefix, size in _DECIMAL.items()}
 
-#: The end of a name, in small letters, to the unit of its numbers.
+#: The end of a name, in lower case, to the unit of its numbers.
 _SUFFIXES = {"bytes": "B", "mib": "MiB", "mb": "MiB", "gib": "GiB", "gb": "GiB", "mhz": "MHz"}
 _SUFFIXES |= {"mbps": "Mbps", "kilobit_per_sec": "kbps"}
 _SUFFIX = re.compile(rf"(?:.*_)?({'|'.join(_SUFFIXES)})", re.IGNORECASE)
@@ -44,7 +44,7 @@ def resource_title(name: str) -> str:
 
 
 def is_quantity(text: str) -> bool:
-    """Return whether a text is a number with a word behind it."""
+    """Return whether a text is a number followed by a word."""
     return _QUANTITY.fullmatch(text.strip()) is not None
 
 
@@ -57,15 +57,15 @@ def quantity_in(text: str, unit: str) -> float:
     expected = f"such as {_EXAMPLES[dimension]}"
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:40]!r} is not a number with a unit, {expected}")
+        raise ValueError(f"{text[:40]!r}, expected a number with a unit, {expected}")
     found, word = UNITS.get(match[2]), match[2]
     if found is None and (word.islower() or word.isupper()):
         alike = {UNITS[one] for one in UNITS if one.lower() == word.lower()}
         found = alike.pop() if len(alike) == 1 else None
     if found is None:
-        raise ValueError(f"{text[:40]!r} has no known unit, {expected}")
+        raise ValueError(f"{text[:40]!r}, expected a known unit, {expected}")
     if found[0] != dimension:
-        raise ValueError(f"{text[:40]!r} is in {found[0]}, expected {dimension}, {expected}")
+        raise ValueError(f"{text[:40]!r} in {found[0]}, expected {dimension}, {expected}")
     from fractions import Fraction  # most commands read no quantity
 
     amount = Fraction(match[1]) * found[1] / size
@@ -118,13 +118,13 @@ def format_mbps(number: float) -> str:
 
 
 def format_count(number: float, noun: str, plural: str = "") -> str:
-    """Return a number of things: ``1 node``, ``1,000 nodes``; ``plural`` where it is irregular."""
+    """Return a number of things: ``1 node``, ``1,000 nodes``; ``plural`` if it is irregular."""
     whole = int(number) if number == int(number) else number
     return f"{whole:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def agree(number: float, label: str) -> str:
-    """Return a label in the number of its amount: ``cores EPYC``, ``core EPYC`` after 1."""
+    """Return a label in singular for an amount of 1 (``core EPYC``), else in plural."""
     return _PLURAL.sub(r"\1", label, count=1) if number == 1 else label
 
 
@@ -155,7 +155,7 @@ def parse_age_limit(text: str) -> float:
         return math.inf if text.strip().casefold() == "never" else parse_age(text) or math.inf
     except ValueError:
         example = "an age such as 30s, 10m, 2h or 1d"
-        raise ValueError(f"{text[:40]!r} is neither never nor {example}") from None
+        raise ValueError(f"must be never or {example}, got {text[:40]!r}") from None
 
 
 def format_age(seconds: float) -> str:

@@ -3,11 +3,13 @@
 
 =============================  ==================================================================
 ``claims``                     claims that have not ended; all nodes of a request are one claim
-``nodes``                      nodes that are claimed or composed ``cores``, ``processors`` cores
-and processors ``memory_mib``                 memory ``accelerators`` accelerators of every kind
+``nodes``                      nodes that are claimed or composed
+``cores``, ``processors``      cores and processors
+``memory_mib``                 memory
+``accelerators``               accelerators of every kind
 ``accelerators:NAME``          accelerators of this kind, or with this word in the model or request
-``drives``, ``nics``           drives and network interfaces ``stock:NAME``                 an
-amount of a stock, as of storage
+``drives``, ``nics``           drives and network interfaces
+``stock:NAME``                 an amount of a stock, as of storage
 =============================  ==================================================================
 
 A node is charged for all devices of its blocks, which no other node can use. Nodes that share a
@@ -55,7 +57,7 @@ class QuotaLimits(Noun, frozen=True, kw_only=True):
 
 
 class QuotaChange(Noun, frozen=True, kw_only=True):
-    """Changed limits by resource, null for the default; others stay."""
+    """Changed limits by resource, null for the default; other limits stay unchanged."""
 
     limits: dict[str, Limit | None]
 
@@ -74,7 +76,7 @@ def check_limits(limits: Mapping[str, float | None], place: str) -> None:
             raise InputError(place, name, f"{most:g}", f"0 to {MAX_LIMIT:g}")
         if name not in PLAIN and not _NAMED.fullmatch(name):
             hint = suggest(name, (*PLAIN, "accelerators:NAME", "stock:NAME"))
-            raise InputError(place, name, "no resource of a quota", hint=hint)
+            raise InputError(place, name, "an unknown resource", hint=hint)
 
 
 def claim_charges(parts: Iterable[ClaimPart]) -> dict[str, float]:

@@ -109,9 +109,9 @@ class ReadPace(Struct, frozen=True, kw_only=True):
 class ReadFailure(Noun, frozen=True, kw_only=True):
     """Why the last reading of a pod manager failed; ``reason`` is one line without its name.
 
-    ``status`` is Offline if it did not answer, Unknown if its answer is invalid. Readings fail
-    since ``since``, in seconds since 1970 by the clock of the store. ``refused``: another service
-    answers, so that stored readings must not be used.
+    ``status`` is Offline if it did not answer, Unknown if its answer is invalid. Readings have
+    failed since ``since``, in seconds since 1970 by the clock of the store. ``refused``: another
+    service answers, so that stored readings must not be used.
     """
 
     reason: str

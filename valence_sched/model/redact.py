@@ -14,7 +14,7 @@ import msgspec
 from valence_sched.model.inventory import FullPodm
 
 REDACTION = "***"
-#: A known secret is searched for in texts if it has at least so many characters.
+#: The smallest number of characters of a known secret that is searched for in texts.
 MIN_SECRET_LENGTH = 4
 
 _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "secret", "credential")
@@ -43,7 +43,7 @@ _BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
 #: Texts without a match are not searched for credentials: most are names.
 _MAYBE_SECRET = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^\s/?#\"'<>]*@")
-#: Text before a host that may end in ``user:password``, and the start of that.
+#: Text before a host, which may end in ``user:password``, and the start of ``user``.
 _BEFORE_HOST = re.compile(r"(?<![^\s/@\"'])[^\s/@\"']++@(?=[\w\[])")
 _USER = re.compile(r"(?<![\w/@:.-])[^:]")
 _PEM = re.compile(
@@ -69,7 +69,7 @@ def redact_documents(documents: Mapping[str, Any], secrets: Collection[str] = ()
 
 
 def redact_podm(podm: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
-    """Return a pod manager without credentials, also in its facts."""
+    """Return a pod manager without credentials, including those in its facts."""
     return msgspec.convert(redact(msgspec.to_builtins(podm), secrets), FullPodm)
 
 

@@ -54,10 +54,11 @@ class Registration(Noun, frozen=True, kw_only=True):
     """One pod manager of the registry; ``name`` is its id in every inventory.
 
     ``identity`` is that of the service, None before the first reading. ``driver`` is a dialect, or
-    ``auto``: it is detected. ``zone`` to ``facts`` are added to the reported properties.
-    ``max_blocks`` is the most blocks of a type in one node, unless the pod manager reports less. At
-    most ``parallel_composes`` nodes of a request are composed at a time. ``cacert``, ``cert`` and
-    ``key`` are the files of trusted authorities and of the client certificate.
+    ``auto``: it is detected. The fields from ``zone`` to ``facts`` are added to the reported
+    properties. ``max_blocks`` is the largest number of blocks of a type in one node, unless the pod
+    manager reports fewer. At most ``parallel_composes`` nodes of a request are composed at a time.
+    ``cacert``, ``cert`` and ``key`` are the files of trusted authorities and of the client
+    certificate.
     """
 
     name: Name
@@ -82,7 +83,7 @@ class Registration(Noun, frozen=True, kw_only=True):
 
 
 class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
-    """New values of some fields of a registration; others stay."""
+    """New values of some fields of a registration; other fields stay unchanged."""
 
     url: Name | UnsetType = UNSET
     identity: Name | UnsetType | None = UNSET
@@ -142,8 +143,8 @@ def reregistered(
     """Return the reading of a pod manager under an old registration, adapted to a new one.
 
     Properties that are no longer registered are removed, and maxima of blocks replaced. A reported
-    maximum that the old one hid is unknown until the next reading. Without a new maximum a node
-    then has one whole compute unit and any number of other blocks.
+    maximum that the old registration hid is unknown until the next reading. Without a new maximum a
+    node then has one whole compute unit and any number of other blocks.
     """
     kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())
     changed = [kind for kind in kinds if old.max_blocks.get(kind) != new.max_blocks.get(kind)]
@@ -186,5 +187,5 @@ def _without(names: Iterable[str], old: Container[str], new: Container[str]) -> 
 
 
 def max_blocks_of(number: int) -> dict[BlockType, Positive]:
-    """Return the maxima for one number: that of each kind of whole compute unit."""
+    """Return a maximum number of blocks for each type of whole compute unit."""
     return dict.fromkeys(inventory.SINGLE_PER_NODE, number)

@@ -64,7 +64,7 @@ class Survival(Noun, frozen=True, kw_only=True):
     """Whether every node can be placed again after any ``failures`` pod managers fail at once.
 
     ``tried`` of all ``sets`` of pod managers were tried; ``bad_sets`` leave nodes unplaced.
-    ``worst`` leaves the most, with its ``stuck`` nodes.
+    ``worst`` is the set that leaves the most, ``stuck`` are these nodes.
     """
 
     failures: int

@@ -78,7 +78,7 @@ class Imbalance(Struct, frozen=True, kw_only=True):
 
 
 class NodeSpread(Struct, frozen=True, kw_only=True):
-    """Nodes per pod manager in use: the mean over time, the most, and the total ``placed``."""
+    """Nodes per pod manager in use: the mean over time, the maximum, and the total ``placed``."""
 
     mean: float
     most: int
@@ -160,7 +160,7 @@ def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
 
 Better = Literal["higher", "lower"]
 
-#: Measures with a better direction on the same workload; the others have no better direction.
+#: Measures with a better direction on the same workload; other measures have none.
 _BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
 _BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
 #: A run that placed fewer nodes is never better by these measures.
@@ -233,8 +233,9 @@ def changes(
 ) -> list[MeasureChange]:
     """Return the measures that differ from a baseline by more than a share of the old value.
 
-    ``tolerances`` are by measure, or by the part of its name before the dot, else ``tolerance``.
-    Worked example: 0.05 tolerates 95 to 105 for 100, and only 0 for 0.
+    ``tolerances`` are shares by measure, or by the part of its name before the dot; ``tolerance``
+    is that of all other measures. Worked example: 0.05 tolerates 95 to 105 for 100, and only 0 for
+    0.
     """
     before = {run.name: run for run in baseline.runs}
     after = {run.name: run for run in replay.runs}
@@ -412,12 +413,14 @@ def sweep_run_of(result: ReplayResult, question: str, seed: int) -> SweepRun:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Parse ``7``, ``1..20`` or ``1..3,8``, sorted; ValueError for others and over a million."""
+    """Parse ``7``, ``1..20`` or ``1..3,8``, sorted; ValueError for other texts and too many."""
     seeds: set[int] = set()
     for part in text.split(","):
         match = _SEEDS.fullmatch(part.strip())
         if match is None:
-            raise ValueError(f"{part[:40]!r} is no seed such as 7, nor a range such as 1..20")
+            raise ValueError(
+                f"must be a seed such as 7 or a range such as 1..20, got {part[:40]!r}"
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f"{part[:40]!r} has no seed: write the lower seed first")

@@ -115,7 +115,7 @@ def check_domain(domain: str) -> None:
     """Raise RequestError for an unknown domain."""
     if domain not in DOMAINS and not (domain.startswith(FACT_PREFIX) and domain != FACT_PREFIX):
         domains = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
-        raise RequestError(f"no domain {domain!r}: name {domains}")
+        raise RequestError(f"unknown domain {domain!r}: use {domains}")
 
 
 SCHEMA = "valence-sched/request"
@@ -135,25 +135,25 @@ Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
 
 
 class FlavorShare(Noun, frozen=True):
-    """The share of one flavor in a mix: how often its nodes are requested relative to others."""
+    """The share of one flavor in a mix: the frequency of its nodes relative to other flavors."""
 
     needs: tuple[Need, ...]
     traits: NameRequirements = NameRequirements()
     weight: Annotated[float, Meta(gt=0)] = 1.0
 
 
-#: For each share of a mix the free amount of pools, then for each share the total; each amount is
-#: the exact sum of floats.
+#: The free amounts of pools for each share of a mix, followed by the total amounts for each share.
+#: The floats of an amount add up to it exactly.
 MixSupplies = tuple[tuple[float, ...], ...]
 
-SCARCITY_PART = 40  # the scarcity of a mix is renewed after changes to this part of the pools
+SCARCITY_PART = 40  # the scarcity of a mix is renewed after changes to 1/40 of the pools
 
 
 class Mix(Noun, frozen=True, dict=True):
     """The workload over time, as shares of flavors: a decision should leave room for it.
 
     ``scarcity`` weighs the supply of each share against that of the most plentiful one. It is
-    computed from all pools, for plug-ins that see one row each. Empty: all supplies count alike.
+    computed from all pools, because a plug-in sees only one row. Empty: all supplies count equally.
     """
 
     shares: tuple[FlavorShare, ...] = ()
@@ -300,7 +300,7 @@ def with_content_id(request: Request) -> Request:
 
 
 def with_own_id(request: Request, key: str | None = None) -> Request:
-    """Return a request with its id, else with a random one, or one of its owner and ``key``."""
+    """Return a request with its id, else one made from owner and ``key``, else a random one."""
     if request.id:
         return request
     if key is None:
@@ -351,7 +351,7 @@ def _check_requirements(request: Request) -> None:
             raise RequestError(f"{kind} {problem}")
     shares, scarcity = len(request.mix.shares), len(request.mix.scarcity)
     if scarcity not in (0, shares):
-        text = f"a mix of {format_count(shares, 'share')} with {scarcity} of scarcity"
+        text = f"a mix of {format_count(shares, 'share')} with {scarcity} values of scarcity"
         raise RequestError(f"{text}: expected one for each share, or an empty list")
     if request.group is not None and not request.group.name:
         raise RequestError("a group without a name and without a flavor: name it")
@@ -387,7 +387,7 @@ def _check_alternative(alternative: Alternative) -> None:
 
 
 def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> Request:
-    """Return a request with those capabilities stated by a zone that it refers to."""
+    """Return a request with the capabilities that a zone states, if the request names them."""
     if not stated:
         return request
     names = {*request.capabilities}

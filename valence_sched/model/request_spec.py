@@ -101,7 +101,7 @@ def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) 
     sources = ", ".join(resolver.where for resolver in resolvers)
     kinds = {kind for resolver in resolvers for kind in resolver.kinds()}
     if resource.kind not in kinds and closest(resource.kind, kinds) is not None:
-        raise UnknownName("kind of thing", resource.kind, kinds, f"looked in {sources}")
+        raise UnknownName("kind of resource", resource.kind, kinds, f"looked in {sources}")
     names = {name for resolver in resolvers for name in resolver.known(resource.kind)}
     raise UnknownName(resource.kind, resource.name, names, f"looked in {sources}")
 

@@ -27,12 +27,12 @@ _BLOCK_FIELDS = ("block", "type", "kind", "model", "free")
 class Target(Noun, frozen=True, kw_only=True):
     """All pod managers, pools or blocks that meet each condition.
 
-    With ``block``, ``type``, ``kind``, ``model`` or ``free`` these are blocks, else with ``pool``
-    pools, else pod managers. ``podm`` is an id or a name, ``block`` a URI, the last part of one or
-    a name. These, ``pool``, ``zone``, ``aggregate`` and ``trait`` may be patterns with ``*``, ``?``
-    and ``[…]``. ``model`` are adjacent words of the model of a device, ``kind`` is that of an
-    accelerator. A ``free`` block can be used by at least one more node. A ``trait`` is one of the
-    pod manager or of the pool.
+    With ``block``, ``type``, ``kind``, ``model`` or ``free`` the targets are blocks, else with
+    ``pool`` pools, else pod managers. ``podm`` is an id or a name, ``block`` a URI, the last part
+    of one or a name. These, ``pool``, ``zone``, ``aggregate`` and ``trait`` may be patterns with
+    ``*``, ``?`` and ``[…]``. ``model`` are adjacent words of the model of a device, ``kind`` is
+    that of an accelerator. A ``free`` block can be used by at least one more node. A ``trait`` is
+    one of the pod manager or of the pool.
     """
 
     podm: Name | None = None
@@ -148,7 +148,7 @@ class Clone(_TargetedEdit, frozen=True):
 
     def __post_init__(self) -> None:
         if self.target.selects_blocks or self.target.selects_pools:
-            raise ValueError("Expected pod managers to clone, no pools or blocks")
+            raise ValueError("Expected pod managers to clone, not pools or blocks")
 
 
 class AddBlocks(Noun, frozen=True):
@@ -163,7 +163,7 @@ class AddBlocks(Noun, frozen=True):
 
     def __post_init__(self) -> None:
         if self.target.selects_blocks:
-            raise ValueError("Expected pod managers or pools to add blocks to, no blocks")
+            raise ValueError("Expected pod managers or pools to add blocks to, not blocks")
 
     @property
     def target(self) -> Target:
@@ -197,7 +197,7 @@ class SetAttributes(_TargetedEdit, frozen=True):
             words, known = "pools", _POOL_ATTRIBUTES
         changes = self.changes
         if not changes or not known.issuperset(changes):
-            raise ValueError(f"Expected of {words} one or more of {', '.join(sorted(known))}")
+            raise ValueError(f"Expected for {words} one or more of {', '.join(sorted(known))}")
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def edit_text(edit: Edit) -> str:
 
 
 class EditEffect(Struct, frozen=True, kw_only=True):
-    """The numbers of what one edit changed, added or removed, and of lost nodes."""
+    """The numbers of objects that one edit changed, added or removed, and of lost nodes."""
 
     edit: str
     podms: int = 0

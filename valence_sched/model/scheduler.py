@@ -66,7 +66,7 @@ class DecidingVerbs(Verbs, Protocol):
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
     ) -> DecisionResult:
-        """Choose pool and blocks for every node of a request; with reasons if nothing fits.
+        """Choose pool and blocks for every node of a request; the reasons if nothing fits.
 
         RequestError if it is invalid, or its policy ignores a requirement; UnknownName for its
         policy, a pod manager or an amount.
@@ -90,9 +90,9 @@ class DecidingVerbs(Verbs, Protocol):
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        """Count as ``count_fits``, with ``explain`` also what runs out and the bound of sums.
+        """Count as ``count_fits``; ``explain`` adds the exhausted resources and the bound of sums.
 
-        With ``proven`` also a proven bound; SchedulerError if the solver is not installed.
+        ``proven`` adds a proven bound; SchedulerError if the solver is not installed.
         """
         return self._call(DecidingVerbs.capacity, request, most, explain=explain, proven=proven)
 
@@ -194,7 +194,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.set_quota, owner, limits)
 
     def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        """Change single limits, None unsets one; else as ``set_quota``."""
+        """Change some limits (None: unset), otherwise as ``set_quota``."""
         return self._call(ClaimingVerbs.change_quota, owner, limits)
 
 
@@ -330,7 +330,7 @@ class RegistryVerbs(Verbs, Protocol):
         check: bool = True,
         timeout_s: float = 30.0,
     ) -> RegisteredPodm:
-        """Register a pod manager; with ``check`` it is read once, within ``timeout_s``, before.
+        """Register a pod manager; with ``check`` it is first read once, within ``timeout_s``.
 
         A scheduler in this process stores the ``password`` beside the state.
 
@@ -414,7 +414,7 @@ class ZoneVerbs(Verbs, Protocol):
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> Sequence[zone_registry.ZoneNode]:
-        """Return the trees of the zones directly below, as ``zone_tree`` has them."""
+        """Return the trees of the zones directly below, in the form of ``zone_tree``."""
         return self._call(ZoneVerbs.zone_branches, hops=hops, deadline_s=deadline_s, route=route)
 
 
@@ -427,8 +427,8 @@ class Scheduler(
 class OwnPodms(Verbs, Protocol):
     """The pod managers directly below a zone.
 
-    ``earlier`` are their candidates that the tokens of a query name, ``others`` are candidates of
-    other requests.
+    In all verbs ``earlier`` are the candidates that the tokens of a query name, ``others`` are the
+    candidates of other requests.
     """
 
     def seal(self, request: Request) -> zone.SealedRequest:

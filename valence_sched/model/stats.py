@@ -20,7 +20,7 @@ Stats = dict[str, Any]
 _OWN = ("name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities")
 _LISTS = ("traits", "pools", "blocks", "stocks", "nodes")
 FIELDS = {name: name for name in (*_OWN, *_LISTS)} | {"availability_zone": "zone"}
-STRUCTURE = ("pools", "blocks", "stocks", "amounts")  # what nodes are made of
+STRUCTURE = ("pools", "blocks", "stocks", "amounts")  # the hardware of nodes
 MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separately
 
 
@@ -93,7 +93,7 @@ def _wanted_facts(values: Mapping[str, Any], prefix: str, wanted: set[str]) -> S
 
 
 def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
-    """Return a podm with reported values in place of those read; InputError if one is invalid."""
+    """Return a podm with the reported values instead of the read ones; InputError if invalid."""
     file = f"stats of {podm.id!r}"
     plain = msgspec.to_builtins(podm)
     facts = dict(plain.get("facts", {}))
@@ -102,7 +102,7 @@ def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
             try:
                 plain[key] = parse_capabilities(value)
             except ValueError as error:
-                raise InputError(file, "$.capabilities", str(error), "key=value") from None
+                raise InputError(file, "$.capabilities", str(error)) from None
         elif key in FIELDS:
             plain[FIELDS[key]] = value
         elif key not in MERGED_BY_KEY:

@@ -13,7 +13,7 @@ from valence_sched.errors import UsageError
 
 #: The environment variables of trusted authorities, in order of precedence.
 AUTHORITY_VARIABLES = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
-_AUTHORITY = "name its authority with {cacert}"
+_AUTHORITY = "give the file of its authority with {cacert}"
 _HOST = "use a host in the URL that the certificate names"
 _WEAK = "its certificate is too weak: use RSA with 2048 bits or more, and SHA-256"
 #: The hint for a certificate, by the error code of OpenSSL; else its authority is unknown.
@@ -28,9 +28,9 @@ _CERTIFICATE_HINTS = {
     67: _WEAK,
     68: _WEAK,
 }
-_CLIENT = "it demands a client certificate: name one with {cert}"
+_CLIENT = "it demands a client certificate: give one with {cert}"
 _REFUSED = "it refuses the client certificate: check which authorities it accepts, and {cert}"
-_VERSION = "it speaks no version of TLS from 1.2 on: update its firmware"
+_VERSION = "it does not support TLS 1.2 or later: update its firmware"
 _PLAIN = "is it HTTP without TLS?"
 #: The hint for a failed handshake, by words of OpenSSL, in order of precedence.
 _FAILURE_HINTS = {
@@ -99,7 +99,7 @@ def default_authorities(environ: Mapping[str, str]) -> str | None:
     for name in AUTHORITY_VARIABLES:
         if value := environ.get(name):
             if not os.path.exists(value):
-                hint = "name the file of the authorities to trust, or unset it"
+                hint = "set it to the file of the trusted authorities, or unset it"
                 raise UsageError(f"{name}: {value!r}: no such file: {hint}")
             return value
     paths = ssl.get_default_verify_paths()

@@ -141,13 +141,13 @@ class NodesBody(RequestBody, frozen=True, kw_only=True):
 
 
 class RenewBody(Noun, frozen=True, kw_only=True):
-    """How long a claim is held from now on."""
+    """The time for which a claim is held from now on."""
 
     ttl_s: TtlSeconds = TTL_S
 
 
 class ReconcileBody(Noun, frozen=True, kw_only=True):
-    """How to reconcile; ``keep_s`` is the age at which ended claims are deleted."""
+    """The options of reconciling; ``keep_s`` is the age at which ended claims are deleted."""
 
     dry_run: bool = False
     keep_s: Annotated[float, Meta(ge=0)] = KEEP_S
@@ -156,7 +156,7 @@ class ReconcileBody(Noun, frozen=True, kw_only=True):
 class RegisterBody(Noun, frozen=True, kw_only=True):
     """A pod manager to register; with ``check`` it is read once within ``timeout_s``.
 
-    Its variables and files are those of the service.
+    The service reads the variables and files that it names.
     """
 
     registration: Registration
@@ -180,7 +180,7 @@ class Operation(Noun, frozen=True, kw_only=True):
     """A long-running operation: poll it by its id until its state is not ``running``.
 
     ``interrupted``: its process ended; claims and nodes show its progress. ``content`` is a digest
-    of the request. ``result`` is that of the verb of this ``kind``, ``problem`` its error.
+    of the request. ``result`` is the result of the verb that ``kind`` names, ``problem`` its error.
     """
 
     id: str
@@ -199,8 +199,8 @@ class Route(NamedTuple):
     access rule, ``role`` the least role with that rule by default. Without a rule the route is
     public, or for a single pod manager if its path has a ``{token}``. ``query`` has the names of
     the query parameters, or their noun. ``reads``: the route changes nothing, for any role.
-    ``reading``: the scheduler only reads, and tenants take turns. ``decides``: ties are broken by a
-    new id. A long-running operation ends with a ``result``.
+    ``reading``: the scheduler only reads, and waiting tenants take turns. ``decides``: ties are
+    broken by a new id. A long-running operation ends with a ``result``.
     """
 
     verb: str
@@ -306,7 +306,7 @@ VERBS = {route.verb: route for route in (
 
 
 class WaitQuery(Noun, frozen=True, kw_only=True):
-    """The query of an operation; ``name`` is one that a path cannot contain."""
+    """The query of an operation; ``name`` is for a name that a path cannot contain."""
 
     name: str = ""
     wait_s: WaitSeconds = WAIT_S

@@ -20,7 +20,7 @@ Duration = (
     Annotated[float, Meta(ge=0, le=10**15)]
     | Annotated[str, Meta(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*[smhd]?\s*$")]
 )
-#: Seconds since any moment, the same for all lines; or a duration, or a date and time.
+#: Seconds since one moment, which all lines share; or a duration, or a date and time.
 Moment = Annotated[float, Meta(ge=0, le=10**15)] | Annotated[str, Meta(min_length=1)]
 
 TIMES = ("arrival", "departure", "duration")
@@ -75,10 +75,12 @@ def parse_trace_column(text: str) -> TraceColumn:
     """
     match = _SOURCE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:60]!r} is no column, such as creation_time or cpu_milli/1000")
+        raise ValueError(
+            f"{text[:60]!r}, expected a column such as creation_time or cpu_milli/1000"
+        )
     number = float(match["number"] or 1)
     if not number:
-        raise ValueError(f"{text[:60]!r}: a factor of 0")
+        raise ValueError(f"{text[:60]!r}, expected a factor above 0")
     factor = 1.0 / number if match["operator"] == "/" else number
     return TraceColumn(column=match["column"], factor=factor)
 
@@ -86,18 +88,19 @@ def parse_trace_column(text: str) -> TraceColumn:
 def parse_duration(value: float | str) -> float:
     """Return the seconds of ``90``, ``30s``, ``2h`` or ``3d``; ValueError for other texts."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{str(value)[:40]!r} is no number of seconds")
+        raise ValueError(f"{str(value)[:40]!r}, expected a number of seconds")
     try:
         seconds = float(value)
     except ValueError:
         try:
             return parse_age(str(value))
         except ValueError:
-            raise ValueError(f"{str(value)[:40]!r} is no duration such as 90s, 2h or 3d") from None
+            shown = f"{str(value)[:40]!r}"
+            raise ValueError(f"{shown}, expected a duration such as 90s, 2h or 3d") from None
     if not 0.0 <= seconds <= MOST_SECONDS:
         if seconds < 0.0:
-            raise ValueError(f"{seconds:g} is negative, expected seconds from 0 on")
-        raise ValueError(f"{'nan' if math.isnan(seconds) else f'{seconds:g}'} is no time")
+            raise ValueError(f"{seconds:g}, expected seconds from 0 on")
+        raise ValueError(f"{'nan' if math.isnan(seconds) else f'{seconds:g}'}, expected a time")
     return seconds
 
 
@@ -112,7 +115,7 @@ def parse_moment(value: float | str) -> float:
         moment = datetime.datetime.fromisoformat(value.strip())
     except ValueError:
         example = "2026-01-05T08:00:00Z"
-        raise ValueError(f"{value[:40]!r} is no time such as 90s, 3d or {example}") from None
+        raise ValueError(f"{value[:40]!r}, expected a time such as 90s, 3d or {example}") from None
     zone = moment.tzinfo or datetime.UTC
     return moment.replace(tzinfo=zone).timestamp()
 
@@ -132,7 +135,7 @@ class SyntheticSpec(Noun, frozen=True, kw_only=True):
 
 
 def parse_rate(text: str) -> float:
-    """Parse ``10/h``, ``0.5/s`` or ``200/2d`` into a number a second above 0; else ValueError."""
+    """Parse ``10/h``, ``0.5/s`` or ``200/2d`` into requests per second above 0; else ValueError."""
     number, slash, period = text.strip().partition("/")
     try:
         seconds = parse_duration(period if period[:1].isdigit() else f"1{period}")
@@ -140,5 +143,5 @@ def parse_rate(text: str) -> float:
     except (ValueError, ZeroDivisionError):
         rate = 0.0
     if not slash or not period or not 0.0 < rate <= MOST_RATE:
-        raise ValueError(f"{text[:40]!r} is no rate such as 10/h or 0.5/s")
+        raise ValueError(f"must be a rate such as 10/h or 0.5/s, got {text[:40]!r}")
     return rate

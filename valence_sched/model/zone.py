@@ -81,7 +81,7 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     ``request`` has one alternative. A zone offers up to ``count`` nodes one after another. It ranks
     ``limit`` candidates for the first node, with ``per_podm`` one of each pod manager, in the
     ``order`` of cost or of lots. ``taken`` are the tokens of its offers that the decision took
-    before, ``others`` those of other requests; ``turn`` nodes are placed in all zones.
+    before, ``others`` those of other requests; ``turn`` nodes are already placed in all zones.
     ``group_state`` is that of all zones, with the ``generations`` of the group in each. The first
     node avoids the ``closed`` places. No candidate costs more than ``most_cost``.
 
@@ -123,7 +123,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 class ZoneSupplies(Struct, frozen=True, kw_only=True):
     """The supplies of pools to the mix of a request, by weigher, empty for a complete mix.
 
-    ``most_nodes`` bounds the nodes of the request that the pools make, by each need alone.
+    ``most_nodes`` is an upper bound of the nodes that the pools make, each need considered alone.
     """
 
     pools: int = 0
@@ -139,7 +139,8 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     answer has. ``silent`` zones did not answer; ``excluded`` ones cannot fulfil the request and
     were not asked. ``answered`` counts the zones of this answer. ``supplies`` are those to the
     complete mix of the request, if every zone reports them. ``overtakings`` of the rival are unset
-    if weights differ by pool or zone; ``most_free`` is then the most of each need in one pool.
+    if weights differ by pool or zone. For a rival ``most_free`` is the largest free amount of each
+    need in one pool.
     """
 
     nodes: tuple[Offer, ...] = ()
@@ -200,11 +201,11 @@ DEFAULT_NAME = "default"
 class ZoneSettings(Noun, frozen=True, kw_only=True):
     """The settings of this zone.
 
-    ``capabilities`` is ``key=value;value, key=value``, for this zone and all below it; other keys
-    may have any value. With ``enable_zone_routing`` child zones can be registered, are polled every
-    ``poll_interval_s``, and are asked for offers within ``offer_deadline_s``, over at most
-    ``most_hops`` levels. ``secrets`` sign plans and offers, the newest last; every process of the
-    zone has the same.
+    ``capabilities`` is ``key=value;value, key=value``, for this zone and all below it; a key that
+    is not listed may have any value. With ``enable_zone_routing`` child zones can be registered,
+    are polled every ``poll_interval_s``, and are asked for offers within ``offer_deadline_s``, over
+    at most ``most_hops`` levels. ``secrets`` sign plans and offers, the newest last; every process
+    of the zone needs the same.
     """
 
     name: ZoneName = DEFAULT_NAME
@@ -231,13 +232,13 @@ def check_zone_settings(settings: ZoneSettings, file: str, path: str = "$") -> N
     try:
         _ = settings.capability_map
     except ValueError as error:
-        raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
+        raise InputError(file, f"{path}.capabilities", str(error)) from None
     for number, one in enumerate(settings.secrets):
         one.check_source(file, f"{path}.secrets[{number}]")
 
 
-#: PREPARED: the zones are asked. RELEASING: a zone did not answer to a release. The last three are
-#: final.
+#: PREPARED: the zones are asked. RELEASING: a zone did not answer the release. The last three
+#: states are final.
 ZoneClaimState = Literal[
     "PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING", "RELEASED", "EXPIRED", "FAILED"
 ]
@@ -316,7 +317,7 @@ def silent_zones(found: object) -> tuple[SilentZone, ...]:
 
 
 def listed(found: Iterable[T]) -> Sequence[T]:
-    """Return the items of a scheduler as a sequence; a list over zones stays as it is."""
+    """Return the items of a scheduler as a sequence; a list over zones is returned unchanged."""
     return found if isinstance(found, ZonedList) else tuple(found)
 
 
@@ -325,7 +326,7 @@ def silent_header(zones: Sequence[SilentZone]) -> str:
     texts: list[str] = []
     for number, text in enumerate(map(_json, zones)):
         if sum(map(len, texts)) + len(text) > MOST_HEADER_CHARS:
-            reason = "omitted from the header: scheduler zone tree lists them"
+            reason = "omitted from the header: list them with scheduler zone tree"
             rest = SilentZone(zone=f"{len(zones) - number:,} more", reason=reason)
             texts.append(_json(rest))
             break

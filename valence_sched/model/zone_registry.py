@@ -21,13 +21,13 @@ from valence_sched.model.podm_address import service_url_problem
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.tls import ClientCertificate, client_certificate, file_problem
 
-#: The least and the most that pod managers report, by ``<service>_<capability>``.
+#: The smallest and the largest reported value, by ``<service>_<capability>``.
 ServiceRanges = dict[str, Annotated[tuple[float, ...], Meta(min_length=2, max_length=2)]]
 
 MOST_WEIGHT = 1000
 WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
 WeightOffset = Annotated[float, Meta(ge=-MOST_WEIGHT, le=MOST_WEIGHT)]
-#: Paths of the service below its zones.
+#: Names that are paths of the service below ``/v1/zones``.
 RESERVED_NAMES = ("claims", "group_state", "info", "offers", "tree")
 _NUMBER = re.compile(r"[0-9]+")
 
@@ -91,7 +91,7 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
 
 
 class ZoneChange(FieldChanges, frozen=True, kw_only=True):
-    """New values of some fields of a child zone; others stay."""
+    """New values of some fields of a child zone; other fields stay unchanged."""
 
     url: Name | UnsetType = UNSET
     username: str | UnsetType | None = UNSET
@@ -124,8 +124,8 @@ class ZoneInfo(Noun, frozen=True, kw_only=True, omit_defaults=False):
 class ZoneReport(Noun, frozen=True, kw_only=True):
     """The result of polling a child zone.
 
-    ``info`` is its last answer, ``failures`` counts the failed polls since, ``reason`` says why it
-    is not active.
+    ``info`` is its last answer, ``failures`` counts the failed polls since then, ``reason``
+    explains why it is not active.
     """
 
     is_active: bool = False
@@ -160,8 +160,8 @@ class ZoneAmounts(Struct, frozen=True, kw_only=True):
 class ZoneNode(Struct, frozen=True, kw_only=True):
     """One zone of a tree with its own amounts, and the zones below it.
 
-    ``name`` is its own name, ``known_as`` that of its parent for it. ``age_s`` is the age of its
-    oldest reading, made at ``read_at``. ``silent`` is the reason why it did not answer.
+    ``name`` is its own name, ``known_as`` the name that its parent uses. ``age_s`` is the age of
+    its oldest reading, made at ``read_at``. ``silent`` is the reason why it did not answer.
     """
 
     name: str = ""
@@ -191,7 +191,9 @@ def check_zone(registration: ZoneRegistration) -> None:
     if not name.isprintable() or name != name.strip() or name.startswith("-") or "/" in name:
         raise InputError("name", "", repr(name[:40]), "a name of printable characters without /")
     if _NUMBER.fullmatch(name):
-        raise InputError("name", "", repr(name[:40]), "a name that is not a number, as IDs are")
+        raise InputError(
+            "name", "", repr(name[:40]), "a name that is not a number (IDs are numbers)"
+        )
     if name in RESERVED_NAMES:
         expected = f"a name other than {', '.join(RESERVED_NAMES)}"
         raise InputError("name", "", repr(name), expected, "the service has paths of these names")
@@ -301,13 +303,13 @@ def _checked(zone: RecordedZone, file: str, path: str, depth: int, folder: str) 
     try:
         parse_capabilities(zone.capabilities)
     except ValueError as error:
-        raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
+        raise InputError(file, f"{path}.capabilities", str(error)) from None
     names: set[str] = set()
     children = []
     for number, child in enumerate(zone.children):
         place = f"{path}.children[{number}]"
         if child.name in names:
-            raise InputError(file, f"{place}.name", f"{child.name!r} again", "another name")
+            raise InputError(file, f"{place}.name", f"{child.name!r} again", "a unique name")
         names.add(child.name)
         children.append(_checked(child, file, place, depth + 1, folder))
     inventories = tuple(os.path.join(folder, one) for one in zone.inventories)

@@ -107,11 +107,11 @@ class ViewBuilder:
             for index, block in enumerate(podm.blocks):
                 if block.uri in uris:
                     where, found = f"{path}.blocks[{index}].uri", f"{block.uri!r} again"
-                    raise InputError(file, where, found, "a URI of its own")
+                    raise InputError(file, where, found, "a unique URI")
                 uris.add(block.uri)
         names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
-            raise InputError(file, f"{path}.pools", "a pool id twice", "an id of its own")
+            raise InputError(file, f"{path}.pools", "a pool id twice", "unique ids")
         everywhere: Layout = {} if names else {(): self._positions.setdefault((0,), (0,))}
         layout = self._layouts.setdefault(names, everywhere)  # podms with equal pools share it
         try:
@@ -191,8 +191,8 @@ class ViewBuilder:
 def repeated_id(podm_id: str, first_file: str, file: str, document_path: str) -> DuplicateId:
     """Return the error about a podm whose id an earlier one of ``first_file`` has."""
     found = f"{podm_id!r} again, first in {first_file}"
-    hint = "give every pod manager an id of its own"
-    return DuplicateId(file, f"{document_path}.id", found, "an id of its own", hint)
+    hint = "give every pod manager a unique id"
+    return DuplicateId(file, f"{document_path}.id", found, "a unique id", hint)
 
 
 def _flat(lists: Iterable[list[int]], size: int) -> Ints:

@@ -117,12 +117,13 @@ class TestEdits(unittest.TestCase):
              "--clone: 'px10001': times: found 10001, expected int <= 10000"),
             (("--add", "0xg@p"), "--add: '0xg@p': count: found 0, expected int >= 1"),
             (("--add", "g@model=A100"), "--add: 'g@model=A100', expected pod managers or pools to "
-                                        "add blocks to, no blocks"),
+                                        "add blocks to, not blocks"),
             (("--set", "p:"), "--set: 'p:' is not TARGET:KEY=VALUE (as in rack-1:zone=az2)"),
             (("--set", "p:fact.a=1"), "--set: 'p:fact.a=1' is not TARGET:KEY=VALUE (did you mean "
                                       "'facts.NAME'?)"),
             (("--set", "p:status=Of"), "--set: 'p:status=Of': status: found 'Of', expected one of "
-                                       "the words of the schema (known: Offline, Online, Unknown)"),
+                                       "the values of the schema (known: Offline, Online, "
+                                       "Unknown)"),
             (("--set", "p:enabled=maybe"), "--set: 'p:enabled=maybe': enabled: found \"maybe\", "
                                            "expected bool"),
         ):  # fmt: skip
@@ -163,8 +164,8 @@ class TestParsing(unittest.TestCase):
             (request.parse_resource, "VCPU=1000000000000001", "must be a whole number of 1 to"),
             (request.parse_resource, "VCPU=1.5", "must be a whole number of 1 to"),
             (request.parse_resource, "VCPUS=1", "did you mean 'VCPU'?"),
-            (request.parse_resource, "CUSTOM_a b=1", "capitals, digits and underscores"),
-            (request.parse_resource, "custom_x=1", "capitals, digits and underscores"),
+            (request.parse_resource, "CUSTOM_a b=1", "upper-case letters, digits or _"),
+            (request.parse_resource, "custom_x=1", "upper-case letters, digits or _"),
             (request.parse_resource, "IPV4_ADDRESS=1", "has no counterpart here"),
             (request.parse_traits, "", "an empty name"),
             (request.parse_traits, "A,B", "use in:a,b to require one of them"),

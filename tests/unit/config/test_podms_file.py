@@ -125,7 +125,7 @@ class TestPodms(unittest.TestCase):
             ("podms: {a: {url: 'https://h', cert: '-----BEGIN CERTIFICATE-----'}}",
              "a certificate or a key, expected the file that holds it"),
             ("podms: {a: {url: 'https://h', location: x, facts: {location: y}}}", "location, too"),
-            ("podms: {a: {url: 'https://h', capabilities: fast}}", "is not key=value"),
+            ("podms: {a: {url: 'https://h', capabilities: fast}}", ", expected key=value"),
         ):  # fmt: skip
             with self.subTest(text):
                 self.assertIn(words, self.refused(text))

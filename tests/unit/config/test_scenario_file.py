@@ -108,18 +108,18 @@ class TestErrors(unittest.TestCase):
             ("fail: {}", "$.edits[0].fail: found {}, expected at least one condition, such as "
                          "podm: '*'"),
             ("fail: 3", "$.edits[0].fail: found 3, expected str | object"),
-            ("add: g1", "$.edits[0]: found no such field, expected field 'to'"),
+            ("add: g1", "$.edits[0]: found no field 'to', which is required"),
             ("add: g1, to: g1@p", "$.edits[0]: found {\"add\":\"g1\",\"to\":\"g1@p\"}, expected "
-                                  "pod managers or pools to add blocks to, no blocks"),
+                                  "pod managers or pools to add blocks to, not blocks"),
             ("clone: p, times: 0", "$.edits[0].times: found 0, expected int >= 1"),
             ("clone: p/a", "$.edits[0]: found {\"clone\":\"p/a\"}, expected pod managers to clone, "
-                           "no pools or blocks"),
-            ("set: p/a, zone: z", "$.edits[0]: found {\"set\":\"p/a\",\"zone\":\"z\"}, expected of "
-                                  "pools one or more of traits"),
+                           "not pools or blocks"),
+            ("set: p/a, zone: z", "$.edits[0]: found {\"set\":\"p/a\",\"zone\":\"z\"}, expected "
+                                  "for pools one or more of traits"),
             ("set: p, statuss: Offline", "$.edits[0]: found unknown field 'statuss' (did you mean "
                                          "'status'?)"),
             ("set: p, status: Ofline", "$.edits[0].status: found 'Ofline', expected one of the "
-                                       "words of the schema (did you mean 'Offline'?)"),
+                                       "values of the schema (did you mean 'Offline'?)"),
         ):  # fmt: skip
             with self.subTest(text):
                 self.assertEqual(f"f.yaml: {message}", with_edit(text))
@@ -127,7 +127,7 @@ class TestErrors(unittest.TestCase):
     def test_scenarios(self):
         for text, message in (
             ("[]", "$: found no map, expected a scenario, or a list of them under 'scenarios'"),
-            ("{edits: []}", "$: found no such field, expected field 'name'"),
+            ("{edits: []}", "$: found no field 'name', which is required"),
             ("{scenarios: []}", "$.scenarios: found [], expected array of length >= 1"),
             ("{scenarios: [{name: a}, {name: a}]}",
              "$.scenarios[1].name: found 'a' again, expected a unique name"),
@@ -227,7 +227,7 @@ class TestProblems(unittest.TestCase):
             ("{fit: {flavor: a}}", "", "did you mean 'fits'?"),
             ("{survives: 1, fails: a}", "", "survives and fails"),
             ("{fits: {flavor: a}}", ".fits", "at_least, at_most, or both"),
-            ("{fits: {flavor: a, at_least: 2, at_most: 1}}", ".fits", "2 or more"),
+            ("{fits: {flavor: a, at_least: 2, at_most: 1}}", ".fits", "at_most of at least 2"),
             ("{fits: {flavor: a, at_least: -1}}", ".fits.at_least", "-1"),
             ("{fits: {flavor: a, at_least: 1, in: b@c}}", ".fits", "no blocks"),
             ("{fits: {flavor: a, at_least: 9999999}}", ".fits.at_least", "<= 1000000"),
@@ -248,8 +248,9 @@ class TestProblems(unittest.TestCase):
 
     def test_a_name_is_one_of_its_own(self):
         line = check_problem("expectations: [{name: a, survives: 1}, {name: a, survives: 2}]")
-        self.assertEqual("f.yaml: $.expectations[1].name: found 'a' again, expected a name of its "
-                         "own", line)  # fmt: skip
+        self.assertEqual(
+            "f.yaml: $.expectations[1].name: found 'a' again, expected a unique name", line
+        )
 
     def test_what_is_no_map(self):
         self.assertIn("$: found no map", check_problem("- survives: 1"))

@@ -255,7 +255,7 @@ class TextsTest(SourceTest):
     def test_text_that_is_no_json_is_refused_with_the_place_in_it(self):
         self.assertIn("found text, expected JSON", self.refused("-", b"hello\nworld"))
         self.assertIn("line 1 column 5", self.refused("-", b'{"a"]'))
-        self.assertIn("is the file whole?", self.refused("-", document({"id": "a"})[:-5]))
+        self.assertIn("is the file complete?", self.refused("-", document({"id": "a"})[:-5]))
         self.refused("-", b"\xff\xfe{\x00")
 
     def test_a_document_beyond_the_bound_is_refused(self):

@@ -295,7 +295,7 @@ class TestRequest(unittest.TestCase):
             (0, "where: $: found 0, expected a list"),
             (False, "where: $: found false, expected a list"),
             ("", 'where: $: found "", expected a list'),
-            (["and", ["~", "$zone", "x"]], '$[1][0]: found no operator "~"'),
+            (["and", ["~", "$zone", "x"]], '$[1][0]: found unknown operator "~"'),
         ):
             with self.subTest(where), self.assertRaises(RequestError) as caught:
                 request(CORES, where=where)
@@ -305,7 +305,7 @@ class TestRequest(unittest.TestCase):
         asked = Request(needs=request(CORES).needs, where=["nor"], id="mine")
         with self.assertRaises(RequestError) as caught:
             engine_of({"id": "a"}).select_destinations(asked)
-        self.assertIn("where: $[0]: found no operator", str(caught.exception))
+        self.assertIn("where: $[0]: found unknown operator", str(caught.exception))
 
     def test_an_amount_written_wrongly_is_refused_by_the_engine(self):
         with self.assertRaises(UnknownName) as caught:

@@ -50,16 +50,16 @@ class TestDecode(OneLineErrors):
          "f: $.blocks[0].devices.processors[0].count: found 0, expected int >= 1"),
         (b'{"id":"a","stocks":[{"uri":"s","resource":"r","used":-0.5}]}',
          "f: $.stocks[0].used: found -0.5, expected float >= 0.0"),
-        (b'{"name":"a"}', "f: $: found no such field, expected field 'id'"),
+        (b'{"name":"a"}', "f: $: found no field 'id', which is required"),
         (b'{"id":"a","zones":"b"}',
          "f: $: found unknown field 'zones' (did you mean 'zone'?)"),
         (b'{"id":"a","blocks":[{"uri":"b","devicse":{}}]}',
          "f: $.blocks[0]: found unknown field 'devicse' (did you mean 'devices'?)"),
         (b'{"id":"a","status":"online"}',
-         "f: $.status: found 'online', expected one of the words of the schema "
+         "f: $.status: found 'online', expected one of the values of the schema "
          "(did you mean 'Online'?)"),
         (b'{"id":"a","blocks":[{"uri":"b","status":{"state":"Free"}}]}',
-         "f: $.blocks[0].status.state: found 'Free', expected one of the words of the schema "
+         "f: $.blocks[0].status.state: found 'Free', expected one of the values of the schema "
          "(known: Composed, ComposedAndAvailable, Composing, Failed, Unavailable, Unknown, "
          "Unused)"),
         (b'[]', "f: $: found [], expected object"),
@@ -78,12 +78,12 @@ class TestDecode(OneLineErrors):
     def test_broken_json_is_placed_by_line_and_column(self):
         text = self.refuses(decode, b'{"id":"a",\n "name": nope}', FullPodm, "f")
         self.assertRegex(
-            text, r"^f: line 2 column \d+: found .+, expected JSON \(is the file whole"
+            text, r"^f: line 2 column \d+: found .+, expected JSON \(is the file complete"
         )
 
     def test_json_that_ends_early_says_so(self):
         text = self.refuses(decode, b'{"id":"a"', FullPodm, "f")
-        self.assertIn("is the file whole?", text)
+        self.assertIn("is the file complete?", text)
         self.assertIn("the end of the text", text)
 
     def test_bytes_that_are_no_text(self):
@@ -138,7 +138,7 @@ class TestConvert(OneLineErrors):
              "$.x[2].properties.processor.total_cores: found -4, expected int >= 1"),
             ({"name": "p", "filter": ["capacity"]}, PolicyText,
              "$.x[2]: found unknown field 'filter' (did you mean 'filters'?)"),
-            ({"filters": []}, PolicyText, "$.x[2]: found no such field, expected field 'name'"),
+            ({"filters": []}, PolicyText, "$.x[2]: found no field 'name', which is required"),
         ):  # fmt: skip
             with self.subTest(line):
                 self.assertEqual(f"f: {line}", self.refuses(convert, document, kind, "f", "$.x[2]"))
@@ -299,11 +299,11 @@ class TestMaps(OneLineErrors):
         (b'{"limits":{"a":{"most":1},"b":{"most":0}}}',
          "$.limits['b'].most: found 0, expected int >= 1"),
         (b'{"limits":{"a":{"most":1},"b":{}}}',
-         "$.limits['b']: found no such field, expected field 'most'"),
+         "$.limits['b']: found no field 'most', which is required"),
         (b'{"limits":{"a":{"most":1},"b":{"most":1,"moost":2}}}',
          "$.limits['b']: found unknown field 'moost' (did you mean 'most'?)"),
         (b'{"limits":{"a":{"most":1},"b":{"most":1,"unit":"core"}}}',
-         "$.limits['b'].unit: found 'core', expected one of the words of the schema "
+         "$.limits['b'].unit: found 'core', expected one of the values of the schema "
          "(did you mean 'cores'?)"),
         (b'{"zones":[{},{"x":[],"y":[{"most":1},{"most":null}]}]}',
          "$.zones[1]['y'][1].most: found null, expected int"),

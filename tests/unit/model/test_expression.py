@@ -118,26 +118,26 @@ class TestWrong(unittest.TestCase):
         for value, line in (
             ([["=", "$id", 1]], "$[0]: found a list, expected an operator (known: and, or"),
             ([3, 4], "$[0]: found 3, expected an operator"),
-            (["==", "$id", 1], "$[0]: found no operator \"==\" (did you mean '='?)"),
+            (["==", "$id", 1], "$[0]: found unknown operator \"==\" (did you mean '='?)"),
             (["=>", "$id", 1], "(did you mean '>='?)"),
             (["NOT", EAST], "(did you mean 'not'?)"),
             (["annd", EAST], "(did you mean 'and'?)"),
             (["&&", EAST], "(did you mean 'and'?)"),
-            (["and", ["not", ["xor", EAST]]], '$[1][1][0]: found no operator "xor" ('),
-            (["x" * 10_000], '$[0]: found no operator "xxx'),
+            (["and", ["not", ["xor", EAST]]], '$[1][1][0]: found unknown operator "xor" ('),
+            (["x" * 10_000], '$[0]: found unknown operator "xxx'),
         ):
             self.refuses(value, line)
 
     def test_too_few_or_too_many_arguments(self):
         for value, line in (
-            (["not"], "$: found 'not' of 0, expected one expression"),
-            (["not", EAST, EAST], "$: found 'not' of 2, expected one expression"),
-            (["and"], "$: found 'and' of 0, expected at least one expression"),
-            (["or", ["or"]], "$[1]: found 'or' of 0, expected at least one expression"),
-            (["=", "$id"], "$: found '=' of 1, expected two or more arguments"),
-            (["in", "$id"], "$: found 'in' of 1, expected two or more arguments"),
-            (["<", "$id", 1, 2], "$: found '<' of 3, expected two arguments"),
-            (["!=", "$id", 1, 2], "$: found '!=' of 3, expected two arguments"),
+            (["not"], "$: found 'not' with 0, expected one expression"),
+            (["not", EAST, EAST], "$: found 'not' with 2, expected one expression"),
+            (["and"], "$: found 'and' with 0, expected at least one expression"),
+            (["or", ["or"]], "$[1]: found 'or' with 0, expected at least one expression"),
+            (["=", "$id"], "$: found '=' with 1, expected two or more arguments"),
+            (["in", "$id"], "$: found 'in' with 1, expected two or more arguments"),
+            (["<", "$id", 1, 2], "$: found '<' with 3, expected two arguments"),
+            (["!=", "$id", 1, 2], "$: found '!=' with 3, expected two arguments"),
         ):
             self.refuses(value, line)
 
@@ -158,10 +158,10 @@ class TestWrong(unittest.TestCase):
 
     def test_paths_that_lead_nowhere(self):
         for path, line in (
-            ("$", '$[1]: found no path "$" (known: '),
-            ("$zne", "$[1]: found no path \"$zne\" (did you mean '$zone'?)"),
+            ("$", '$[1]: found unknown path "$" (known: '),
+            ("$zne", "$[1]: found unknown path \"$zne\" (did you mean '$zone'?)"),
             ("$fact.year", "(did you mean '$facts'?)"),
-            ("$year", "(a fact is $facts.year; known: "),
+            ("$year", "(write a fact as $facts.year; known: "),
             ("$facts", '$[1]: found "$facts", expected $facts.NAME'),
             ("$free.", '$[1]: found "$free.", expected $free.NAME'),
             ("$zone.name", '$[1]: found "$zone.name", expected $zone, which has no attributes'),

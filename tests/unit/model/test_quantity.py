@@ -35,13 +35,13 @@ READ = [
     ("1B", "MiB", 1 / (1 << 20)),
 ]
 REFUSED = [
-    ("256G", "MiB", "has no known unit"),
-    ("256Gb", "MiB", "has no known unit"),
-    ("1e3GiB", "MiB", "is not a number with a unit"),
-    ("-1GiB", "MiB", "is not a number with a unit"),
-    ("9999999999999999GiB", "MiB", "is not a number with a unit"),
-    ("10Gbps", "GiB", "is in bits a second, expected bytes, such as 256GiB, 1.5TB"),
-    ("1TB", "Mbps", "is in bytes, expected bits a second, such as 10Gbps"),
+    ("256G", "MiB", ", expected a known unit"),
+    ("256Gb", "MiB", ", expected a known unit"),
+    ("1e3GiB", "MiB", ", expected a number with a unit"),
+    ("-1GiB", "MiB", ", expected a number with a unit"),
+    ("9999999999999999GiB", "MiB", ", expected a number with a unit"),
+    ("10Gbps", "GiB", "in bits a second, expected bytes, such as 256GiB, 1.5TB"),
+    ("1TB", "Mbps", "in bytes, expected bits a second, such as 10Gbps"),
 ]
 NAMES = {
     "capacity_mib": "MiB",
@@ -179,7 +179,7 @@ class TestAge(unittest.TestCase):
     def test_a_limit_of_zero_or_never_is_none(self):
         for text, seconds in (("2h", 7200), ("0", math.inf), ("0d", math.inf), ("Never", math.inf)):
             self.assertEqual(seconds, parse_age_limit(text))
-        with self.assertRaisesRegex(ValueError, "'1w' is neither never nor an age such as 30s"):
+        with self.assertRaisesRegex(ValueError, "must be never or an age such as 30s"):
             parse_age_limit("1w")
 
     def test_an_age_is_printed_in_the_largest_unit_of_which_there_are_two(self):

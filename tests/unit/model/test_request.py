@@ -85,7 +85,7 @@ class TestSealed(unittest.TestCase):
             {"nics": groups, "topology": [{"of": ["a", "b"], "apart": "switch"},
                                        {"of": ["b", "a"], "same": "switch"}]},
         ):  # fmt: skip
-            with self.subTest(properties), self.assertRaisesRegex(RequestError, "apart: leave"):
+            with self.subTest(properties), self.assertRaisesRegex(RequestError, "apart: remove"):
                 request(properties)
         for properties in (
             {"nics": [{"count": 1, "same": "switch", "apart": "switch"}]},
@@ -361,7 +361,7 @@ class TestRates(unittest.TestCase):
 
     def test_what_is_none_or_not_above_0_is_refused(self):
         for text in ("10", "10/", "/h", "0/h", "-1/h", "x/h", "10/week", "nan/h", "1/0s"):
-            with self.assertRaisesRegex(ValueError, "is no rate such as 10/h"):
+            with self.assertRaisesRegex(ValueError, "must be a rate such as 10/h"):
                 parse_rate(text)
 
 
@@ -374,7 +374,7 @@ class TestTraceColumns(unittest.TestCase):
             self.assertEqual((column, factor), (found.column, found.factor), text)
 
     def test_a_factor_of_0_is_refused(self):
-        with self.assertRaisesRegex(ValueError, "a factor of 0"):
+        with self.assertRaisesRegex(ValueError, "a factor above 0"):
             parse_trace_column("cpu/0")
 
 

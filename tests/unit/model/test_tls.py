@@ -54,14 +54,14 @@ class TestHints(TestCase):
 
     def test_an_alert_or_a_failure_names_what_to_change(self) -> None:
         for reason, words in (
-            ("tlsv13 alert certificate required", "demands a client certificate: name one with CE"),
+            ("tlsv13 alert certificate required", "demands a client certificate: give one with CE"),
             (
                 "sslv3 alert handshake failure",
                 "no cipher or name in common, or it demands a client",
             ),
             ("ssl/tls alert handshake failure", "no cipher or name in common"),
-            ("tlsv1 alert protocol version", "no version of TLS from 1.2 on"),
-            ("unsupported protocol", "no version of TLS from 1.2 on"),
+            ("tlsv1 alert protocol version", "does not support TLS 1.2 or later"),
+            ("unsupported protocol", "does not support TLS 1.2 or later"),
             ("tlsv1 unrecognized name", "SNI"),
             ("dh key too small", "key is too weak"),
             ("ee key too small", "key is too weak"),
@@ -86,9 +86,9 @@ class TestHints(TestCase):
         for code, words in (
             (9, "check the clocks"),
             (10, "renew the certificate"),
-            (18, "^name its authority with CA$"),
+            (18, "^give the file of its authority with CA$"),
             (19, "with CA, or that of a proxy"),
-            (20, "^name its authority with CA$"),
+            (20, "^give the file of its authority with CA$"),
             (62, "a host in the URL that the certificate names"),
             (66, "too weak"),
         ):

@@ -172,7 +172,7 @@ class TestShares(unittest.TestCase):
             self.assertEqual(whole, whole_shares(shares))
 
     def test_shares_of_too_many_parts_are_refused(self):
-        with self.assertRaisesRegex(UsageError, "come to more than 10,000 parts"):
+        with self.assertRaisesRegex(UsageError, "add up to more than 10,000 parts"):
             whole_shares({"a": 0.333333, "b": 0.666667})
         with self.assertRaisesRegex(UsageError, "more than 10,000 parts"):
             whole_shares({"a": 1e300, "b": 1e-300})

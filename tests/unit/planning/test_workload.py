@@ -169,8 +169,8 @@ class TestBadLines(unittest.TestCase):
         for pattern, text, name in (
             ("line 2: found 1 cell, expected 2", "flavor,arrival\ncores\n", "w.csv"),
             ("the column 'flavor' twice", "flavor,flavor\ncores,card\n", "w.csv"),
-            ("line 2: found 'soon' is no", "flavor,arrival\ncores,soon\n", "w.csv"),
-            ("line 2: found -1 is negative", "flavor,duration\ncores,-1\n", "w.csv"),
+            ("line 2: found 'soon', expected a duration", "flavor,arrival\ncores,soon\n", "w.csv"),
+            ("line 2: found -1, expected seconds", "flavor,duration\ncores,-1\n", "w.csv"),
             (
                 "departure and duration, expected one",
                 "flavor,departure,duration\ncores,1,1\n",

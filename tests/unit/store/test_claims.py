@@ -673,7 +673,7 @@ class TestEffects(StoreCase):
         with self.assertRaises(KeyboardInterrupt):
             self.create()
         (line,) = self.lines()
-        self.assertRegex(line, r"^claim (\w{16}) may be held: podm claim show \1 has its state$")
+        self.assertRegex(line, r"^claim (\w{16}) may be held: check it with podm claim show \1$")
 
     def test_one_that_was_given_up(self):
         claim = self.create()

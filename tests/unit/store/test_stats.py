@@ -151,7 +151,7 @@ class TestStats:
             ({"status": "Fine"}, "stats of 'p': $.status: found 'Fine'"),
             ({"amounts": 5}, "stats: $.amounts: found 5, expected an object"),
             ({"amounts": {"m": {"total": -1}}}, "stats of 'p': $.stocks[0].total: found -1"),
-            ({"capabilities": "x"}, "stats of 'p': $.capabilities: found 'x' is not key=value"),
+            ({"capabilities": "x"}, "stats of 'p': $.capabilities: found 'x', expected key=value"),
         ):
             with self.subTest(stats), self.assertRaisesRegex(InputError, re.escape(line)):
                 self.one.update_stats("p", stats)

@@ -69,7 +69,7 @@ class TestDomainIndex(unittest.TestCase):
 
     def test_an_unknown_domain_is_refused_with_the_known_ones(self):
         for wrong in ("rack", "facts.", "", "podms"):
-            with self.assertRaisesRegex(RequestError, "no domain .*podm, zone, .*facts.NAME"):
+            with self.assertRaisesRegex(RequestError, "unknown domain .*podm, zone, .*facts.NAME"):
                 domain_index(SITE, wrong)
 
 

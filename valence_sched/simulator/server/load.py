@@ -221,7 +221,7 @@ def load_documents(
             if podm.id in seen:
                 hint = f"the first is in {seen[podm.id]}"
                 place = f"{record.place}.id"
-                raise DuplicateId(record.file, place, repr(podm.id), "an id of its own", hint)
+                raise DuplicateId(record.file, place, repr(podm.id), "a unique id", hint)
             seen[podm.id] = record.file
             if record.tree is None:
                 rendered = DocumentTree(documents_of(podm))

@@ -122,7 +122,7 @@ class TestWordsThatNobodyLooksAt(unittest.TestCase):
              "f: $.LocalDrives[0]: found unknown field 'VLANs' "
              "(known: CapacityGiB, Interface, MinRPM, Type)"),
             ({"RemoteDrives": [{}]},
-             "f: $.RemoteDrives[0]: found no such field, expected field 'CapacityGiB'"),
+             "f: $.RemoteDrives[0]: found no field 'CapacityGiB', which is required"),
             ({"Name": "", "TotalSystemCoreCount": 1},
              'f: $.Name: found "", expected str of length >= 1'),
             ({"Processors": [{"Model": "", "TotalCores": 4}]},

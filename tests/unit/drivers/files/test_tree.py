@@ -136,7 +136,7 @@ class MockupFolderTest(unittest.TestCase):
     def test_one_broken_document_is_noted_and_one_that_nobody_links_is_not(self):
         _, (problem,) = read("rack-mockup")
         self.assertIn("ResourceBlocks/sled-2: ", problem)
-        self.assertIn("is the file whole?", problem)
+        self.assertIn("is the file complete?", problem)
 
     def test_a_tree_is_the_same_from_redfish_and_from_v1_on(self):
         whole = read("rack-mockup")[0]
