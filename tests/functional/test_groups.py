@@ -110,7 +110,7 @@ class TestCompany(Case):
 
     def test_words_that_say_nothing_exit_2(self):
         for words, line in (
-            (("--affinity", "rack"), "no domain 'rack'"),
+            (("--affinity", "rack"), "unknown domain 'rack'"),
             (("--at-most", "podm"), "is not DOMAIN=N"),
             (("--at-most", "podm=0"), "must be 1 to 1,000,000"),
             (("--at-most", "podm=1", "--at-most", "podm=2"), "'podm' twice"),

@@ -308,7 +308,7 @@ class TestBrokenPlugins(Case):
         warnings = [
             "weigher 'stumbles' failed: IndexError: list index out of range",
             "weigher 'short' returned an array of float64 of shape (4,), not 3 numbers",
-            "weigher 'nan' left 0..1: clamped, and NaN counted as 0",
+            "weigher 'nan' returned scores outside 0..1: clamped, NaN counted as 0",
         ]
         done, report = self.schedule("weighers-fail", "--alternates", "2")
         self.assertEqual(0, done.code)
@@ -333,7 +333,7 @@ class TestBrokenPlugins(Case):
                 "short-only",
                 "weigher 'short' returned an array of float64 of shape (4,), not 3 numbers",
             ),
-            ("nan-only", "weigher 'nan' left 0..1: clamped, and NaN counted as 0"),
+            ("nan-only", "weigher 'nan' returned scores outside 0..1: clamped, NaN counted as 0"),
         ):
             with self.subTest(policy):
                 self.refused(line, policy, "--strict")

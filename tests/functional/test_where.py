@@ -130,8 +130,8 @@ class TestWhere(WhereCase):
             (("--where", '["=", "$zone", "x"]'), "json"),
             (("--location", "dc1"), "location"),
         ):
-            line = (f"policy 'chance' has no filter {name!r}, so its part of the request would "
-                    "be ignored: add the filter or choose another policy")  # fmt: skip
+            line = (f"policy 'chance' has no filter {name!r}, which the request needs: add the "
+                    "filter or choose another policy")  # fmt: skip
             self.refuses(1, line, *SMALL, "--policy", "chance", *words)
 
 

@@ -36,13 +36,13 @@ from valence_sched.model.request import Request
 from valence_sched.view.overlay import Change, Overlay
 from valence_sched.view.view import Floats, Ints, Mask, View, domain_index
 
-#: Alternates found beyond the request: those that other nodes rule out are dropped at the end.
+#: The number of alternates found in addition to those of the request: some are dropped at the end.
 SPARE_ALTERNATES = 16
-MOST_AHEAD = 128  # most pods evaluated ahead together
+MOST_AHEAD = 128  # the largest number of pods that are evaluated ahead together
 Schedule = Callable[[EvaluationContext], "Batch"]
 AttemptListener = Callable[[int, "list[Attempt]"], None]
 
-MOST_ANCHORS = 64  # tried for one group; the anchor with most nodes is taken
+MOST_ANCHORS = 64  # that are tried for one group; the anchor with most nodes is used
 
 
 class PlacedNode(Struct, frozen=True, gc=False):
@@ -56,7 +56,7 @@ class PlacedNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome: nodes in order; view, evaluation and request as the last node left them.
+    """The outcome: nodes in order; view, evaluation and request after the last node.
 
     ``undecided_rows`` might have been chosen: it is unknown whether they make the node. No
     placement has more nodes than ``bound``, if a scheduler proves one.
@@ -87,9 +87,9 @@ def goes_by_cost(policy: Policy) -> bool:
 def place(context: EvaluationContext, order: RowOrder) -> Batch:
     """Place the ``count`` nodes of a request, or as many as fit.
 
-    Each node is chosen as if those before it had been composed: an overlay takes the nodes, and
-    only the rows of podms that gave blocks are evaluated again (``Lookahead``), or every row by
-    plug-ins that read the group state. For a plan the nodes that no filter rejects are placed.
+    Each node is chosen as if those before it had been composed: an overlay takes the nodes. Then
+    only the rows of podms that gave blocks are evaluated again (``Lookahead``); plug-ins that read
+    the group state evaluate every row. For a plan the nodes that no filter rejects are placed.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
@@ -125,7 +125,7 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
         batch.nodes.append(PlacedNode(fit, int(cost[fit.row]), scores_of(fit.row), alternates))
         if len(batch.nodes) < request.count:
             if ahead is None:
-                # Lookahead does not expect the fits of a plan
+                # Lookahead cannot foresee the fits of a plan
                 ahead = Lookahead(context, MOST_AHEAD if planned is None else 1)
                 batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
             first, last = ahead.take(fit)
@@ -176,7 +176,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
-    """Place the nodes of a request; a group that stays together goes where most of it fits."""
+    """Place the nodes of a request; a group that stays together is placed where most of it fits."""
     if not needs_anchor(context.request):
         return Attempt(context, schedule(context))
 
@@ -205,7 +205,7 @@ def _best_by_anchor(
         attempts = attempt(open_rows)
         better = _count_nodes(attempts) > _count_nodes(best)
         best, other = (attempts, best) if better else (best, attempts)
-        for attempt_ in other:  # it might have been better
+        for attempt_ in other:  # that anchor might have been better
             best[0].batch.undecided_rows.update(attempt_.batch.undecided_rows)
     return best
 

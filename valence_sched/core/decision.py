@@ -76,7 +76,7 @@ class Decision:
         """Return the nodes in order, each with its attempt; empty if fewer fit than required.
 
         No alternate is on a pod manager that takes a node of the request, or of a request decided
-        together with it. No alternate breaks a rule of the group with the other nodes.
+        together with it. Each alternate keeps the rules of the group with the other nodes.
         """
         if self.fit_count < self.request.required_count:
             return []
@@ -111,7 +111,7 @@ class Decision:
     def exclude_alternates_on(self, podms: frozenset[int]) -> None:
         """Leave out the alternates on podms that take nodes of other requests."""
         self.podms_of_others = podms
-        vars(self).pop("placed_nodes", None)  # as it was before
+        vars(self).pop("placed_nodes", None)  # it was computed without them
 
     @property
     def failed_attempts(self) -> list[tuple[int, Attempt]]:
@@ -158,7 +158,7 @@ class Decision:
         return candidate_of(self.context, fit, cost, self.context.evaluation.scores_of(row))
 
     def chosen_podms(self) -> list[int]:
-        """Return the podms that took nodes, each once, in the order of their first."""
+        """Return the podms that took nodes, each once, in the order of their first nodes."""
         rows = [node.chosen.row for _, node in self.placed_nodes]
         return list(dict.fromkeys(self.view.podm_of[rows].tolist()))
 
@@ -220,7 +220,7 @@ class RowFits:
 def substitute_rows(
     context: EvaluationContext, with_all_members: Request, replaced_row: int, rows: Sequence[int]
 ) -> set[int]:
-    """Return those of ``rows`` that keep the rules of the group in place of another row.
+    """Return those of ``rows`` that keep the rules of the group if they replace another row.
 
     ``with_all_members`` is the request with a group state that counts all nodes, replaced or not.
     """

@@ -117,9 +117,10 @@ class Evaluation(msgspec.Struct):
     """The answers of every filter and weigher for every pool.
 
     ``filter_verdicts`` and ``weigher_scores`` (0..1) hold an array of pools each; ``cost`` is the
-    weighted sum of ``COST_SCALE × (1 - score)``, ``INFINITE_COST`` where a filter rejects.
-    Depletion changes only answers of ``availability_readers``, a placed node those of
-    ``group_state_readers`` for any pool; ``failed_plugins`` are not called again in a decision.
+    weighted sum of ``COST_SCALE × (1 - score)``, ``INFINITE_COST`` where a filter rejects. Less
+    free hardware changes only the answers of ``availability_readers``. A placed node may also
+    change those of ``group_state_readers``, for any pool. ``failed_plugins`` are not called again
+    in a decision.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -178,11 +179,12 @@ class Evaluation(msgspec.Struct):
 class EvaluationContext:
     """A snapshot, a request under a policy, their evaluation, and the fitter of the needs.
 
-    A context never changes; a frozen class takes three times as long to make. With ``strict`` a
-    plug-in that breaks its contract raises. ``other_nodes`` counts those of other requests at the
-    same time, which may take the blocks of an alternate. ``planned`` has the fits by alternative,
-    this one first, that a plan chose; None: the scheduler chooses. ``earlier`` has the fits of
-    nodes that the same decision placed here, and ``turn`` counts those placed here and elsewhere.
+    A context never changes; it is not frozen because that takes three times as long to make. With
+    ``strict`` a plug-in that breaks its contract raises. ``other_nodes`` counts the nodes of other
+    requests in the same decision, which may take the blocks of an alternate. ``planned`` has the
+    fits that a plan chose, by alternative, from this one on; None: the scheduler chooses.
+    ``earlier`` has the fits of nodes that the same decision placed here, and ``turn`` counts its
+    nodes here and elsewhere.
     """
 
     view: View
@@ -202,7 +204,7 @@ class EvaluationContext:
         return self.fitter.fit(view, row, self.spending)
 
     def with_others(self, nodes: int, spending: Spending | None) -> EvaluationContext:
-        """Return the context of a part of a decision, which asks for ``nodes`` elsewhere."""
+        """Return the context of a part of a decision, which has ``nodes`` of other requests."""
         return replace(self, other_nodes=nodes, spending=spending or self.spending)
 
     def window(self, first: int, last: int, count: int) -> EvaluationContext:
@@ -345,7 +347,8 @@ def write_costs(
     """Write the costs of verdicts and scores into an evaluation; ``passed`` are the rows that pass.
 
     With ``weights`` a row's cost is the mean by its own weights, scaled so that rows compare:
-    ``worst × sum(weight × cost) / sum(weight)``, a whole number; without any weight, the most.
+    ``worst × sum(weight × cost) / sum(weight)``, a whole number; without any weight the largest
+    cost.
     """
     if passed is None:
         passed = np.logical_and.reduce(evaluation.verdicts)
@@ -399,7 +402,11 @@ def _clamped_score(
 ) -> Floats:
     if _all_within(score):
         return score
-    _note(f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0", evaluation, strict)
+    _note(
+        f"weigher {weigher.name!r} returned scores outside 0..1: clamped, NaN counted as 0",
+        evaluation,
+        strict,
+    )
     return np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
 
 
@@ -409,7 +416,7 @@ def _all_within(scores: Floats) -> bool:
         return True
     if scores.strides == (0,):
         return 0.0 <= float(scores[0]) <= 1.0
-    # read as whole numbers, floats from 0 to 1 are the least: -0, all below it and NaN are above
+    # as unsigned integers the bits of 0..1 are the smallest: above are -0, below 0, above 1, NaN
     most = np.maximum.reduce(scores.view(np.uint64), axis=None)
     return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
 

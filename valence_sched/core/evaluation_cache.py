@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluation cache: evaluations by key, and the ledger that takes and releases nodes.
 
-Only rows that changed since are evaluated again: filters and weighers answer for each row by
-itself.
+Only rows that changed since the last evaluation are evaluated again: filters and weighers evaluate
+each row by itself.
 """
 
 from collections import OrderedDict, deque
@@ -32,7 +32,7 @@ MOST_LAG = 32  # replaced podms after which evaluating all rows is as fast as an
 class CachedEvaluation(msgspec.Struct):
     """An evaluation, and the version of its snapshot."""
 
-    bound: BoundPolicy  # held, so that its id stays its own
+    bound: BoundPolicy  # referenced, so that no other object gets its id
     evaluation: Evaluation
     fitter: Fitter
     version: int
@@ -42,7 +42,7 @@ class CompletedMix:
     """A mix completed with the supplies of all pools, by weigher."""
 
     def __init__(self, bound: BoundPolicy, mix: Mix, view: View, version: int) -> None:
-        self._bound = bound  # held, so that its id stays its own
+        self._bound = bound  # referenced, so that no other object gets its id
         if mix.scarcity:
             mix = msgspec.structs.replace(mix, scarcity=())
         self.supplies = bound.mix_supplies(view, mix)
@@ -68,14 +68,14 @@ class Snapshot(Protocol):
     view: View  # as it is now
 
     def uncached_view(self) -> View:
-        """Return the View to evaluate all rows of."""
+        """Return the View of all rows, to evaluate it."""
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
         """Evaluate the changed rows again; None if evaluating all rows is faster."""
 
 
 class EvaluationCache:
-    """The latest evaluations of a snapshot, by policy and by the read part of a request."""
+    """The latest evaluations of a snapshot, by policy and by the fields that it reads."""
 
     def __init__(self, snapshot: Snapshot, most: int = MOST_EVALUATIONS) -> None:
         self._snapshot = snapshot
@@ -183,7 +183,7 @@ UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
 
 
 class Ledger:
-    """A snapshot that gives and takes back hardware; its first View is unchanged.
+    """A snapshot whose hardware nodes take and release; its first View is unchanged.
 
     Evaluations change in place: decide on a context before the next node is taken.
     """
@@ -196,7 +196,7 @@ class Ledger:
         self._usage: dict[UsageKey, int] = {}
         self._podm_of: list[int] = view.podm_of.tolist()  # quicker to look up one by one
         self._whole: View | None = None  # all rows in their present state
-        self._evaluated = False  # podms since the fixed values were last remembered
+        self._evaluated = False  # any podm, since the fixed values were last remembered
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm
 
     def context(
@@ -224,12 +224,12 @@ class Ledger:
         self._note_change(key[0])
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> None:
-        """Free the blocks of a node that the inventory has on a podm, by block number."""
+        """Free the blocks, by number, of a node that the inventory lists on a podm."""
         self._overlay.remove_node(podm, blocks)
         self._note_change(podm)
 
     def close(self, podm: int) -> Undo:
-        """Make no part of a podm free; return the change that restores it."""
+        """Close a podm to all nodes; return the function that undoes this."""
         undo = self._overlay.close(podm)
         self._note_change(podm)
 
@@ -264,7 +264,7 @@ class Ledger:
         return self._whole
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int:
-        """Evaluate the rows of the podms that changed since."""
+        """Evaluate the rows of the podms that changed after the cached evaluation."""
         if self._evaluated and self._whole is not None:
             self._overlay.remember_fixed(self._whole)
             self._evaluated = False

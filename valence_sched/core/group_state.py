@@ -38,7 +38,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
-        """Yield the counts of the nodes in a group of an owner or without one; of all if None."""
+        """Yield the counts of a group: those of an owner and of no owner, all if it is None."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts
@@ -96,7 +96,7 @@ def with_group_state(
 
 
 def with_members(view: View, request: Request, rows: Sequence[int], number: int = 1) -> Request:
-    """Return the request with one more of its nodes on the podm of each row, or ``number`` -1."""
+    """Return the request with one more node on the podm of each row, one fewer for -1."""
     podms, state = [view.podm(row) for row in rows], request.group_state
     members, owned = state.members.copy(), state.owned
     for domain in request.group.domains if request.group else ():
@@ -124,7 +124,7 @@ def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collectio
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):
         reads = (one for one in use.reads if not GROUP_STATE_FIELDS.isdisjoint(one.fields))
-        counts_by |= {one.counts_by for one in reads} or {None}  # None: another use
+        counts_by |= {one.counts_by for one in reads} or {None}  # None: not only counts by domain
     if None in counts_by:
         return False
     group = request.group

@@ -35,7 +35,7 @@ def offers(
     """Return the offers of the pods of a context: nodes one after another, and a ranking.
 
     The request of the context is that of the query with its group state. ``earlier`` are the
-    candidates that the same decision took before; StaleOffer if one is no longer there.
+    candidates that the same decision took before; StaleOffer if one is no longer free.
     """
     view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
@@ -83,7 +83,7 @@ def offers(
 def with_candidates(
     view: View, request: Request, candidates: Sequence[Candidate], number: int = 1
 ) -> Request:
-    """Return the request with one more node for each candidate, or ``number`` -1; StaleOffer."""
+    """Return the request with one more node for each candidate, one fewer for -1; StaleOffer."""
     return with_members(view, request, [fit_of(view, one).row for one in candidates], number)
 
 
@@ -153,7 +153,7 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
 class CandidateFitter:
     """Fits the nodes of a request into exactly the blocks and amounts of candidates.
 
-    ``fitters`` are those of its alternatives. Meanwhile no other part of a podm is free.
+    ``fitters`` are those of its alternatives. During a fit no other part of the podm is free.
     """
 
     def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:
@@ -196,7 +196,7 @@ def _stale(podm: str, text: str) -> StaleOffer:
 
 
 def most_nodes_alone(view: View, request: Request, rows: Mask) -> int:
-    """Return a bound of the nodes of a request that some rows make, by each need alone."""
+    """Return an upper bound of the nodes that some rows make, each need considered alone."""
     most = 0.0
     for alternative in request.alternatives:
         amounts = [(need, need.total_amount()) for need in alternative.needs]

@@ -78,10 +78,10 @@ def load(group: str) -> Plugins:
         if not callable(extension.plugin):
             load_errors[name] = f"{value} is not a function"
         elif version != INTERFACE:
-            text = f"{value} is for interface {version}, and valence-sched has {INTERFACE}"
-            load_errors[name] = f"{text}: install a release of it for {INTERFACE}"
+            text = f"{value} is for interface {version}, but valence-sched has {INTERFACE}"
+            load_errors[name] = f"{text}: install a release for interface {INTERFACE}"
         elif name in by_name:
-            load_errors[f"{name} of {value}"] = f"{sources[name]} has the name"
+            load_errors[f"{name} of {value}"] = f"{sources[name]} already has this name"
         else:
             by_name[name], sources[name] = extension.plugin, value
     return Plugins(kind, by_name, sources, load_errors)

@@ -43,7 +43,7 @@ MAPS = ("facts", "capabilities")
 Kind = Literal["filter", "weigher"]
 ReadField = tuple[str, Callable[[Any], object]]
 
-#: Fields in the order in which a request is refused for them, before all others.
+#: The fields that are checked first, in this order: the first unread field is reported.
 _FIRST = "podms zone locations aggregates capabilities traits attributes where near group owner"
 REPORTED_FIRST = tuple(_FIRST.split())
 
@@ -206,18 +206,19 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     """Resolve a policy's names and check its options.
 
-    UnknownName: no such filter, weigher or scheduler; the nearest is named. InputError: an unknown
-    option or one of the wrong type, a plug-in twice, or goals for a scheduler without goals.
+    UnknownName: no such filter, weigher or scheduler; the message has the nearest. InputError: an
+    unknown option or one of the wrong type, a plug-in twice, or goals for a scheduler without
+    goals.
     """
     where = f"{file}: policy {policy.name!r}"
     scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
     if policy.goals and not getattr(scheduler, "plans_batches", False):
-        found, expected = ", ".join(policy.goals), f"none with scheduler {policy.scheduler!r}"
+        found, expected = ", ".join(policy.goals), f"no goals with scheduler {policy.scheduler!r}"
         raise InputError(where, "goals", found, expected, "choose scheduler joint")
     for kind, uses in (("filter", policy.filters), ("weigher", policy.weighers)):
         names = [use.name for use in uses]
         if twice := [name for name in names if names.count(name) > 1]:
-            hint = "its name identifies its answers: remove one"
+            hint = "answers are identified by this name: remove one"
             raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
     weighers = (*policy.weighers, *_unknown_penalties(policy))
     filters = filter_uses(policy)
@@ -241,7 +242,7 @@ def filter_uses(policy: Policy) -> tuple[FilterUse, ...]:
 
 
 def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:
-    """Yield the weigher that a policy needs to penalise unknown attributes, heavier than all."""
+    """Yield the weigher that penalises unknown attributes, with the largest weight of all."""
     if policy.unknown != "penalise":
         return
     loaded = plugins.load(plugins.WEIGHERS)
@@ -297,7 +298,7 @@ def missing_readers(request: Request, bound: BoundPolicy) -> list[RequestReader]
     """Return the plug-ins that a request needs and that the policy lacks."""
     absent = []
     for reader in bound.absent_readers:
-        with contextlib.suppress(PluginError):  # only policies with the plug-in read it
+        with contextlib.suppress(PluginError):  # the error concerns only policies with the plug-in
             if reader.is_active(request) and any(reader.missing_fields(request, bound.readers)):
                 absent.append(reader)
     return absent
@@ -360,7 +361,7 @@ def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
 
 
 def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where: str) -> None:
-    """Raise InputError, with the nearest, if a plug-in declares a field that no request has.
+    """Raise InputError if a plug-in declares an unknown field; the message has the nearest.
 
     A request of a class of its own may have more fields than :class:`Request`.
     """
@@ -378,10 +379,10 @@ def _fields_of(kind: type[Request]) -> set[str]:
 def fields_read(
     policy: Policy, request: Request | None = None, resources: Iterable[CustomResource] = ()
 ) -> tuple[str, ...]:
-    """Return the fields that a policy reads to decide on a request, without one on any request.
+    """Return the fields that a policy reads to decide on a request, or on any if it is None.
 
     ``resources`` are declared by the operator: facts may have their amounts. Pools, blocks and
-    stocks are always read. Errors as to bind the policy.
+    stocks are always read. Errors as for :func:`bind`.
     """
     bound = bind(policy)
     if request is not None:
@@ -394,7 +395,7 @@ def fields_read(
     if request is None or request.podms or request.exclude_podms:
         found.add("name")  # it names pod managers, even if no filter reads it
     for use in bound.plugins:
-        bound_plugin: Any = use.evaluate  # a function and its options, beside the defaults
+        bound_plugin: Any = use.evaluate  # a function and its options that are not defaults
         parameters = inspect.signature(bound_plugin.func).parameters.values()
         defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
         options = defaults | bound_plugin.keywords

@@ -66,7 +66,7 @@ def _salt(name: str, seed: int, turn: int) -> np.uint64:
 
 
 def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-    """Yield the rows that pass, best first; ties by a lot that is the same on every turn."""
+    """Yield the rows that pass, best first; ties are broken by a lot, the same on every turn."""
     remaining = cost
     while len(remaining):
         best = np.minimum.reduce(remaining)
@@ -79,7 +79,7 @@ def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[i
 
 
 def random_order(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-    """Yield the rows in random order, podm by podm: more pools give a podm no better chance."""
+    """Yield the rows in random order, podm by podm: the number of pools does not matter."""
     podm_lots = draw_lots(view.podm_lots, request, turn)[view.podm_of]
     row_lots = draw_lots(view.lot, request, turn)
     for row in np.lexsort((row_lots, podm_lots)).tolist():

@@ -179,8 +179,7 @@ class TestUndecided(WithoutOptimiser):
         self.assertEqual((PoolRef(podm="hard", pool="p"),), report.undecided)
         self.assertEqual(["undecided"], [verdict.outcome for verdict in report.podms])
         self.assertEqual(
-            "fit: states of search: needs more than the budget of the policy, "
-            "has 20,000 for a pool",
+            "fit: search states: needs more than the budget of the policy, has 20,000 for a pool",
             report.podms[0].reason.text,
         )
         step = report.funnel[-1]
@@ -192,7 +191,7 @@ class TestUndecided(WithoutOptimiser):
             warning, r"^undecided: 1 pool may fit: hard \(p\): no answer within 20,000"
         )
         self.assertEqual((), report.explanation.nearest_misses)
-        self.assertIn("undecided within the budget", report.explanation.notes[-1])
+        self.assertIn("the budget of the policy ended", report.explanation.notes[-1])
 
     def test_enough_states_settle_it(self):
         cover = FAMILIES["split"](20, Random(2))

@@ -128,7 +128,7 @@ class TestCost(unittest.TestCase):
         self.assertEqual((0.25, 0.5), found.scores_of(1))
         found = evaluate(site(3), ASKED, bound(most))
         self.assertEqual(([[1.0] * 3], [0] * 3), (found.scores.tolist(), found.cost.tolist()))
-        self.assertIn("left 0..1", found.notes[0])
+        self.assertIn("outside 0..1", found.notes[0])
 
     def test_no_filter_and_no_weigher_cost_nothing(self):
         self.assertEqual([0, 0], evaluate(site(2), ASKED, bound()).cost.tolist())
@@ -328,7 +328,7 @@ class TestContract(unittest.TestCase):
 
     def test_scores_beyond_are_clamped_and_that_is_noted_once(self):
         above, nan = np.nextafter(1.0, 2.0), float("nan")
-        note = ["weigher 'weigher' left 0..1: clamped, and NaN counted as 0"]
+        note = ["weigher 'weigher' returned scores outside 0..1: clamped, NaN counted as 0"]
         for scores, clamped in (
             ([0.0, above, 0.5], [0.0, 1.0, 0.5]),
             ([-1e-300, 1.0, 0.5], [0.0, 1.0, 0.5]),

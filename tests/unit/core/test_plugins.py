@@ -84,9 +84,11 @@ class TestLoad(unittest.TestCase):
         self.assertIs(capacity, self.found.by_name["twice"])
         self.assertEqual("keeps", self.found.by_name["alpha"].__name__)
         errors = self.found.load_errors
-        self.assertEqual("valence_sched.filters.capacity:capacity has the name",
+        self.assertEqual("valence_sched.filters.capacity:capacity already has this name",
                          errors["twice of odd_plugins:silent"])  # fmt: skip
-        self.assertEqual("odd_plugins:keeps has the name", errors["alpha of odd_plugins:silent"])
+        self.assertEqual(
+            "odd_plugins:keeps already has this name", errors["alpha of odd_plugins:silent"]
+        )
 
     def test_what_is_no_function_or_is_not_there_is_named_with_the_reason(self):
         errors = self.found.load_errors
@@ -95,8 +97,8 @@ class TestLoad(unittest.TestCase):
         self.assertEqual(5, len(errors))
 
     def test_one_of_another_version_of_the_interface_is_refused(self):
-        self.assertEqual("later_plugins:later is for interface 2, and valence-sched has 1: install "
-                         "a release of it for 1", self.found.load_errors["later"])  # fmt: skip
+        self.assertEqual("later_plugins:later is for interface 2, but valence-sched has 1: install "
+                         "a release for interface 1", self.found.load_errors["later"])  # fmt: skip
 
     def test_a_kind_is_one_of_the_group(self):
         self.assertEqual("odditie", self.found.kind)

@@ -112,7 +112,7 @@ class TestFieldOfAPlugin(unittest.TestCase):
     def test_a_policy_without_the_filter_refuses_it(self):
         asked = QuietRequest(needs=NEEDS, policy="deaf", most_noise_db=40)
         with self.assertRaisesRegex(
-            RequestError, "policy 'deaf' has no filter 'quiet', so its part"
+            RequestError, "policy 'deaf' has no filter 'quiet', which the request needs"
         ):
             self.decider.select_destinations(asked)
 

@@ -214,7 +214,9 @@ class TestJoint(unittest.TestCase):
     def test_goals_of_another_scheduler_are_refused(self):
         with self.assertRaises(InputError) as caught:
             bind(Policy(name="mine", goals=("spread",)))
-        self.assertIn("found spread, expected none with scheduler 'filter'", str(caught.exception))
+        self.assertIn(
+            "found spread, expected no goals with scheduler 'filter'", str(caught.exception)
+        )
 
 
 def _cores(block):

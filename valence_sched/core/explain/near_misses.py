@@ -24,7 +24,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.view.overlay import Overlay
 
 MOST_PODMS = 8  # pod managers reported of each kind
-MOST_NODES = 64  # nodes of each that are freed for a try
+MOST_NODES = 64  # nodes of each that are removed on trial
 MOST_FITS = 20_000  # fits tried
 
 
@@ -42,7 +42,7 @@ class NearMissSearch:
         hardware.sort(key=lambda miss: miss.freeing is None)  # stable: keeps nearness
         if self._fits >= MOST_FITS:
             tried = format_count(MOST_FITS, "pool")
-            self.notes.append(f"near misses: the fit of only {tried} was tried")
+            self.notes.append(f"near misses: the search ended after {tried}")
         return (*hardware, *itertools.islice(self._by_policy(), MOST_PODMS))
 
     def _by_hardware(self) -> Iterator[NearMiss]:

@@ -31,7 +31,7 @@ def decision_report(
 ) -> nouns.Report:
     """Return a decision as a document; ``source`` is the inventory, if known.
 
-    Only with ``explain`` the document has the explanation, which takes long.
+    Only with ``explain`` the document has the explanation, which takes long to compute.
     """
     from valence_sched.core.explain.verdicts import Verdicts
 
@@ -102,8 +102,8 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
     is_by_cost = choices.policy.pick.best_of == 1 and goes_by_cost(choices.policy)
     misses = search.run()
     if undecided := spending.undecided:
-        questions = f"{format_count(undecided, 'question')}: dependent results are left out"
-        notes.append(f"undecided within the budget of the policy: {questions}")
+        searches = f"{format_count(undecided, 'search', 'searches')} for the explanation"
+        notes.append(f"the budget of the policy ended {searches}: dependent results are omitted")
     return nouns.Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
         runner_up=_runner_up(decision, rows) if is_by_cost else None,

@@ -276,17 +276,18 @@ def relative_size(change: Sensitivity) -> float:
 class AmountSearch:
     """Tries other amounts of each need; ``out_of_tries`` if the number of tries ran out.
 
-    The request keeps its lots. A need that all alternatives begin with changes in all of them.
+    The request keeps its lots. If all alternatives begin with equal needs, these are changed in all
+    of them.
     """
 
     choices: Choices
     out_of_tries: bool = False
-    _undecided: bool = False  # an amount that the search already found
+    _undecided: bool = False  # whether the choice at a tried amount was undecided
     _tries: int = 0
     _choice_by_amount: dict[tuple[int, float], Choice] = field(default_factory=dict)
 
     def changes(self) -> Iterator[Sensitivity]:
-        """Yield for each need the least more and the least less that change the choice."""
+        """Yield for each need the smallest increase and decrease that change the choice."""
         present = self.choices.request.alternatives[self.choices.attempt_index]
         for number, need in enumerate(present.needs):
             yield from self._smallest_change(number, need, -1, self._most_less(number, need))

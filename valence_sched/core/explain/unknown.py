@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEVICE_NOUNS = {"memory": "memory module"}  # the device of a kind with another name
 BOOLEAN_ATTRIBUTE = "remote"  # booleans of a device, which cannot be misspelt
 MOST_NAMES = 5  # undecided pools in the message; the report has all
-SIMILARITY = 0.6  # from 0 to 1; models are short, and H200 has half of A100
+SIMILARITY = 0.6  # from 0 to 1; models are short: half of the letters of H200 are those of A100
 
 
 def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
         names = functools.partial(_topology_names, view)
         if place != "zone" and place not in view.memoise(("topology names",), names):
             hint = suggest(place, names())
-            yield one_line(f"no block reports its place {place!r} ({hint})")
+            yield one_line(f"no block reports a {place!r} ({hint})")
 
 
 def _hint(value: str, known: Collection[str]) -> str:
@@ -93,7 +93,7 @@ def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _unknown_lines(view: View, root: str, name: str) -> Iterator[str]:
-    """Yield a line where no pod manager reports a fact or a capability."""
+    """Yield a line about a fact or a capability that no pod manager reports."""
     if root == "facts":
         reported = view.has_fact(name)
     else:
@@ -140,7 +140,7 @@ def _unknown_names(
 
 
 def decision_warnings(decision: Decision) -> list[str]:
-    """Return plug-ins that broke their contract, terms that nothing reports, undecided pools."""
+    """Return lines about plug-ins that broke their contract, unknown terms, and undecided pools."""
     notes = [*decision.batch.evaluation.notes, *unknown_terms(decision.view, decision.request)]
     if decision.undecided_rows:
         notes.append(undecided_text(decision.undecided, decision.context.bound.policy))

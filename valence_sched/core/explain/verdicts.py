@@ -122,7 +122,7 @@ class Verdicts:
         return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
-        """Yield the reasons against a row; ``full`` ones have the models it has instead."""
+        """Yield the reasons against a row; ``full`` ones name the models that it has instead."""
         rejected = False
         filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
@@ -134,7 +134,7 @@ class Verdicts:
         fit = self.context.fit(self.batch.view, row)
         if isinstance(fit, Undecided):
             budget, states = "more than the budget of the policy", f"{fit.states:,} for a pool"
-            yield _reason("fit", "states of search", budget, states)
+            yield _reason("fit", "search states", budget, states)
             return
         label, need, have = self.context.fitter.shortfall(self.batch.view, row)
         yield _reason("fit", label, need, have)

@@ -2,8 +2,8 @@
 """Fit: the blocks and stock amounts of one pool that make one node with the least waste (exact).
 
 The assignment of devices to the groups of the request is a matching. By Hall's theorem it exists if
-and only if every set of groups finds enough devices that pass for one of them. So a choice of
-blocks makes the node when it covers whole-number demands: the totals, one demand for each set of
+and only if every set of groups has enough devices that suit at least one of the groups. So a choice
+of blocks makes the node when it covers whole-number demands: the totals, one demand for each set of
 groups, and the pool's least numbers of blocks. The cheapest cover wastes least (prices:
 ``view.block_kinds``); topology constraints are met by ``topology``. A question without an answer
 within the budget is undecided (``Spending``).
@@ -36,7 +36,7 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.core.fit.topology import TopologyFitter
 
-MOST_DEMANDS = 32  # most demands of a cover; with more, devices are assigned to needs one by one
+MOST_DEMANDS = 32  # the limit of a cover; with more, devices are assigned to needs one by one
 MOST_ANSWERS = 100_000  # remembered answers per request
 NOTHING = "nothing"  # of a request without blocks, in a pool without limits
 
@@ -176,7 +176,7 @@ class Fitter:
         return SearchOutcome(answer.found[0], answer.complete, answer.states)
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
-        """Return the reason why no blocks make the node: a label, the need, the most."""
+        """Return the reason why no blocks make the node: a label, the need, the largest value."""
         shortfall = stocks.stock_shortfall(view, row, self._amounts, self.budget.pool_states)
         if shortfall:
             return shortfall

@@ -4,8 +4,8 @@
 The work is bounded by counts, not by a clock: equal programmes get equal answers.
 
 HiGHS uses floating-point numbers. So a whole solution is checked in whole numbers (``optimum``).
-HiGHS is trusted that a programme is infeasible only if its numbers are small enough for the
-tolerances. ``PropagationSearch`` uses only whole numbers.
+That a programme is infeasible is believed only if its numbers are small enough for the tolerances
+of HiGHS. ``PropagationSearch`` uses only whole numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROOT_WORK, NODE_WORK, ITERATION_WORK = 800, 300, 30
 #: Options of HiGHS that search outside the branch and bound, or restart it.
 _RUNS = ("feasibility_jump", "rins", "rens", "root_reduced_cost")
 HEURISTICS = ("mip_allow_restart", *(f"mip_heuristic_run_{name}" for name in _RUNS))
-WORK_PER_STATE = 5  # in the time of a state of a set cover
+WORK_PER_STATE = 5  # work of HiGHS in the time of a state of a set cover
 LARGEST_TRUSTED = 1_000_000  # largest number with which "infeasible" is trusted
 PROPAGATED_PER_STATE = 4  # entries, in the time of a state of a set cover
 LARGEST = 1 << 45  # largest number that is exact in the solver
@@ -128,7 +128,7 @@ class Programme:
         return self._columns
 
     def add(self, part: ProgrammePart, times: int = 1) -> int:
-        """Add a part with ``times`` the room; return its first column."""
+        """Add a part with its limits multiplied by ``times``; return its first column."""
         first = self._columns
         self._upper.append(np.array(part.upper, dtype=np.float64) * times)
         self._limits.append((np.array(part.lower_rows) * times, np.array(part.upper_rows) * times))
@@ -317,7 +317,7 @@ class PropagationSearch:
     def run(self, bound: int | None, states: int) -> bool:
         """Search within the states; return whether the search is complete.
 
-        ``bound`` is a lower bound of the price: a solution at it ends the search.
+        ``bound`` is a lower bound of the price: a solution of this price ends the search.
         """
         entries = states * PROPAGATED_PER_STATE
         if not self._propagate():

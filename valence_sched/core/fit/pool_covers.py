@@ -2,7 +2,8 @@
 """Pool covers: the blocks that make a node in each pool, while they are free.
 
 Pools with similar offers share few searches: demands and caps that share no kind of block are
-components, each with a tree of covers; their cheapest covers together are that of the whole.
+components, each with a tree of covers; their cheapest covers together are the cheapest cover of
+all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from valence_sched.model.inventory import Limit, Pool
 from valence_sched.view.block_kinds import Counts
 from valence_sched.view.view import Ints, Mask, View
 
-MIN_POOLS = 8  # least pools of equal limits that share their covers
+MIN_POOLS = 8  # the smallest number of pools with equal limits that share their covers
 MOST_KINDS = 64  # of blocks in a part; a search in more would be too wide
 
 Offer = tuple[int, ...]  # numbers by kind
@@ -85,7 +86,7 @@ class PoolCovers:
         return self._entries[rows][places], covers[places].astype(np.int64)
 
     def settle(self, rows: Ints) -> tuple[Mask, Mask]:
-        """Return which rows have a cover, and for which rows shared searches know that."""
+        """Return the rows that have a cover, and the rows that shared searches have decided."""
         free = self.free(rows)
         has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
         limits_of = np.array(self._limits)[rows]
@@ -138,7 +139,7 @@ class PoolCovers:
 
 
 class CoverComponent(Struct, frozen=True):
-    """An independent set cover: the kinds of block, each an item of as many as a node can use."""
+    """An independent set cover: each kind of block is an item, with a largest useful number."""
 
     kinds: tuple[int, ...]
     items: tuple[Item, ...]
@@ -203,7 +204,7 @@ class CoverNode:
 class CoverTree:
     """The covers of all offers for one component, each within a limit of search states.
 
-    The cheapest cover of an offer is that of every smaller offer that still has its blocks. So the
+    The cheapest cover of an offer is also that of every smaller offer that has these blocks. So the
     root has enough of each kind, and a child has fewer of one kind of the cover.
     """
 
@@ -230,7 +231,7 @@ class CoverTree:
         return node
 
     def settle(self, free: Mapping[int, Counts], size: int) -> tuple[Mask, Mask]:
-        """Return which of ``size`` offers, by kind, have a cover, and for which that is known."""
+        """Return the ones of ``size`` offers, by kind, that have a cover, and the decided ones."""
         has_cover, known = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
         waiting = [(self.root, np.arange(size))]
         while waiting:

@@ -32,7 +32,7 @@ from valence_sched.view.block_kinds import BlockKinds
 if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
 
-IMPROVE_STATES = 50_000  # to search a cheaper cover after the first
+IMPROVE_STATES = 50_000  # to search for a cheaper cover after the first one
 LONG_WEIGHT = 12  # states of HiGHS that a state of a later dive counts
 WIDTH = 16  # with more demands and caps a state counts as several
 
@@ -54,7 +54,7 @@ def cheapest_cover(
     states: int = FREE_STATES,
     improve: bool = True,
 ) -> SearchOutcome:
-    """Return the count of each item in the cheapest cover, without ``improve`` in the first."""
+    """Return the count of each item in the cheapest cover, without ``improve`` the first cover."""
     if not any(demand):
         return SearchOutcome([0] * len(items), True, 0)
     weight = 1 + (len(demand) + len(caps)) // WIDTH
@@ -112,7 +112,7 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
 
 
 def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
-    """Return a demand and its coverage in the common unit of all coverage below the demand."""
+    """Return a demand and its coverage in the largest unit that divides smaller coverage."""
     unit = math.gcd(*[covered for covered in coverage if covered < amount])
     if unit <= 1:
         return amount, list(coverage)
@@ -141,7 +141,7 @@ def _without_needless(
 
 
 def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
-    """Return an upper bound of how much of one demand all items together cover within the caps."""
+    """Return an upper bound of the amount of one demand that all items cover within the caps."""
     search = Dive([replace(item, coverage=(item.coverage[demand],)) for item in items], (0,), 0)
     return _most_covered(search.remaining_coverage[0][0], search.cap_room(tuple(caps)))
 
@@ -244,7 +244,7 @@ class Dive:
     def _steps(
         self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
     ) -> Iterator[Branch]:
-        """Yield the branches for the item at ``position``, most of it first."""
+        """Yield the branches for the item at ``position``, the largest number first."""
         state = (position, demand, caps)
         if self.seen.get(state, spent + 1) <= spent or not self._can_improve(*state, spent):
             return
@@ -255,7 +255,7 @@ class Dive:
             price = spent + number * item.price
             if self.ceiling is not None and price >= self.ceiling:
                 if self.states > self.most:
-                    return  # as incomplete as :meth:`run` finds it
+                    return  # :meth:`run` sees that it is incomplete
                 continue
             if not number:  # without the item, demand and caps are unchanged
                 yield 0, demand, caps, price
@@ -287,12 +287,12 @@ class Dive:
 
 
 def _helpful(item: Item, demand: Sequence[int]) -> int:
-    """Return the number of an item that helps to meet some demand."""
+    """Return the largest number of an item that helps to meet some demand."""
     return max([-(-d // g) for d, g in zip(demand, item.coverage, strict=True) if g], default=0)
 
 
 def _most_covered(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
-    """Return the most that the rest covers: per cap set its sum, or the room times its best."""
+    """Return the most that the rest covers: by cap set its sum, or room times best item."""
     covered = 0
     for room, (total, largest) in zip(rooms, rest, strict=True):
         covered += total if room is None or total < room * largest else room * largest

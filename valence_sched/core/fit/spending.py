@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spending: the states that a decision may still spend on hard questions.
 
-A question is whether one pool makes the node. A short search, which is free, answers nearly all;
-the others are searched within the budget of the policy, for each question and for all of one
-decision. States count whether or not the answer is remembered: decisions do not depend on that.
+A question asks whether one pool makes the node. A short search, which is free, answers nearly all
+questions. The others are searched within the budget of the policy, for each question and for all of
+one decision. The states of a remembered answer count, too, so that decisions do not depend on the
+memory.
 """
 
 from collections.abc import Callable, Hashable
@@ -23,7 +24,7 @@ class Undecided(Struct, frozen=True):
 
 
 class SearchOutcome(Struct, frozen=True, gc=False):
-    """The fit of the node, None if nothing was found; ``complete``: no search finds better."""
+    """The fit of the node, None if nothing was found; ``complete``: there is no better fit."""
 
     found: Any
     complete: bool

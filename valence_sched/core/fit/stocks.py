@@ -10,7 +10,7 @@ from valence_sched.model.inventory import Stock, free_amount, grant_size
 from valence_sched.model.need import Need
 from valence_sched.view.view import View
 
-IMPROVE_STATES = 20_000  # most states in search of less surplus
+IMPROVE_STATES = 20_000  # to search for a smaller surplus
 #: The states of a cover that take as long as assigning one amount.
 STATES_PER_LEVEL, STATES_PER_STOCK = 20, 8
 
@@ -23,7 +23,7 @@ NO_GRANTS = SearchOutcome(None, True, 1)
 def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOutcome:
     """Return one grant per amount, in order, found within the states; tightest stocks first.
 
-    An existing assignment is found, or the answer is open.
+    If an assignment exists, it is found, or the answer is open.
     """
     if len(amounts) < 2:
         return SearchOutcome(_choices(stocks, amounts[0])[:1] or None if amounts else [], True, 1)
@@ -111,7 +111,7 @@ class _AllocationSearch:
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
-    """Return whether the sum, or the number of amounts from some size on, exceeds all stocks."""
+    """Return whether the stocks lack the sum, or room for the number of amounts above some size."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True
@@ -189,7 +189,7 @@ def allocate_in_pool(
 def stock_shortfall(
     view: View, row: int, by_resource: AmountsByResource, states: int
 ) -> tuple[str, float, float] | None:
-    """Return a resource that a pool cannot grant: a label, the needed grants, the most."""
+    """Return a resource that a pool cannot grant: a label, the needed and the possible grants."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     for resource, amounts in by_resource.items():
         stocks = [table.stocks[number] for number in table.stocks_of(position, resource)]

@@ -32,7 +32,7 @@ from valence_sched.view.view import View
 ENTRIES_PER_STATE = 2  # entries of a programme made in the time of a state of a set cover
 
 Terms = list[tuple[int, float]]  # columns and their coefficients
-#: By domain, value and name: the column of whether devices of the name are at the value.
+#: By domain, value and name: the column that is 1 if devices of the name are at the value.
 Uses = dict[tuple[int, Hashable, str], int]
 ValueNumbers = tuple[int | None, ...]  # numbers of the domain values, None where unreported
 
@@ -64,7 +64,7 @@ class TopologyFitter:
     _device_coverage: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make one need of groups of the same devices and name; drop constraints on the pool."""
+        """Merge groups of the same devices and name into one need; drop constraints on the pool."""
         self.constraints = tuple(
             constraint for constraint in self.constraints if constraint.place != "zone"
         )
@@ -157,7 +157,7 @@ class TopologyFitter:
     def shortfall(
         self, groups: tuple[BlockGroup, ...], pool: Pool, states: int
     ) -> tuple[str, float, float] | None:
-        """Return the constraint that a pool cannot satisfy: label, needed number, the most."""
+        """Return the constraint that a pool cannot satisfy: label, needed and possible number."""
         for constraint in self.constraints:
             for need in self.needs:
                 if constraint.applies_to(need):
@@ -237,7 +237,7 @@ class TopologyFitter:
 
 
 class _BlockItem(NamedTuple):
-    """Blocks of a kind that are equal to the constraints, with their groups and numbers.
+    """Blocks of a kind that the constraints treat alike, with their groups and numbers.
 
     ``values`` are by domain, None if unreported or without effect. A block without a value that may
     serve needs ``apart`` has a value of its own, a pair.
@@ -291,7 +291,9 @@ class TopologyProgramme:
                 break
         else:
             for (domain, value, need), terms in self._sources_at.items():
-                if need.measure == "devices" and len(terms) > 1:  # a tighter bound together
+                if (
+                    need.measure == "devices" and len(terms) > 1
+                ):  # together they give a tighter bound
                     self._place(domain, value, need, terms)
             for need, terms in self._sources.items():
                 coverage = [int(covered) for _, covered in terms]
@@ -390,7 +392,7 @@ class TopologyProgramme:
     def _relate(self) -> None:
         """Find the relations of each need by domain: ``same``, ``apart`` of others, or ``single``.
 
-        Of the names that are together in a domain one is the owner of all.
+        One of the names that are together in a domain represents them all.
         """
         for constraint in self._fitter.constraints:
             relation: str = constraint.relation

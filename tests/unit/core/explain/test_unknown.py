@@ -111,7 +111,7 @@ class TestUnmade(unittest.TestCase):
         nics = {"uri": "n", "devices": {"nics": [{}, {}]}}
         other = {"id": "b", "blocks": [nics]}
         for place, line in (
-            ("swich", ["no block reports its place 'swich' (did you mean 'switch'?)"]),
+            ("swich", ["no block reports a 'swich' (did you mean 'switch'?)"]),
             ("switch", []),
             ("zone", []),
         ):

@@ -273,7 +273,7 @@ class TestHardware(unittest.TestCase):
         with mock.patch.object(near_misses, "MOST_FITS", 1):
             site = (able, {**able, "id": "able, too"}, pod())
             decision = engine_of(*site).select_destinations(request(ASKED))
-            self.assertIn("only 1 pool was tried", " ".join(explain(decision).notes))
+            self.assertIn("ended after 1 pool", " ".join(explain(decision).notes))
 
     def test_the_view_is_untouched(self):
         decision = engine_of(pod()).select_destinations(request(ASKED))
