@@ -11,6 +11,12 @@ from tests.unit.structure import PACKAGES, ROOT
 
 PAGES = (ROOT / "README.rst", *sorted((ROOT / "doc" / "source").rglob("*.rst")))
 NOTES = sorted((ROOT / "releasenotes" / "notes").glob("*.yaml"))
+EXAMPLES = sorted(
+    path
+    for folder in ("examples", "doc/source/examples")
+    for path in (ROOT / folder).rglob("*")
+    if path.is_file() and path.suffix != ".txt"
+)
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 #: A word that no page and no release note has, and what to write.
 INSTEAD = {
@@ -23,6 +29,10 @@ INSTEAD = {
     r"is (?:said|told) (?:by|in|with)": "is set by, is specified with",
     r"but for|named alike": "except for, of the same name",
     r"lands? again": "is re-placed",
+    r"says? so": "states this, with a warning, with a remark",
+    r"in a row": "consecutive",
+    r"(?:eight|nine) tenths|a tenth|nine(?:teen)? of (?:ten|twenty)": "a percentage",
+    r"(?:no|without a|finds? a) place": "does not fit, is re-placed",
 }
 #: A word that no string, docstring or comment has, and what to write.
 INSTEAD_IN_SOURCES = {
@@ -47,6 +57,10 @@ def _prose(page: Path) -> list[str]:
     return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), page.read_text()).splitlines()
 
 
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
 def _strings_and_comments(path: Path) -> list[str]:
     """Return the lines of a source file, empty but for its strings, docstrings and comments."""
     lines = [""] * (len(path.read_text().splitlines()) + 1)
@@ -66,6 +80,9 @@ class TestWords(unittest.TestCase):
 
     def test_no_release_note_has_a_word_that_is_no_term_of_the_field(self):
         self.check(NOTES, _prose, INSTEAD)
+
+    def test_no_example_has_a_word_that_is_no_term_of_the_field(self):
+        self.check(EXAMPLES, _lines, INSTEAD)
 
     def test_no_string_or_comment_has_a_word_that_is_no_term_of_the_field(self):
         self.check(SOURCES, _strings_and_comments, INSTEAD_IN_SOURCES)

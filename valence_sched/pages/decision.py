@@ -158,7 +158,7 @@ def _candidates(explanation: Explanation) -> pages.PageTable:
         excess = ", ".join(excess_phrases(one.excess))
         rows.append((one.podm, one.pool, one.outcome, _score(one.score), *scores, excess))
     text = "The part of each weigher in the score. A bar is the weigher's answer, from 0 to 1."
-    columns = ("Podm", "Pool", "Choice", "Score", *weighers, "Over-allocated")
+    columns = ("Podm", "Pool", "Choice", "Score", *weighers, "Excess")
     return table("Candidates", columns, rows, ("Score", *weighers), text)
 
 
