@@ -124,7 +124,7 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
             f"policy-sensitivity{name}.svg",
             draw(
                 "Loss with half and twice the value of each constant, in percent",
-                "Cards on a part of the trace, and nodes compared with the optimum of generated sites",
+                "Cards on a part of the trace, and nodes below the optimum of generated sites",
                 [
                     Group(f"{policy}, {where}", _variants(figures["sensitivity"], policy, where))
                     for policy in policies for where in (MEAN, GENERATED)
