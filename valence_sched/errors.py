@@ -181,7 +181,7 @@ class NothingFits(SchedulerError):
 
 
 class PluginError(SchedulerError):
-    """A filter or weigher raised, or returned what its contract forbids."""
+    """A filter or weigher raised an error, or returned an invalid value."""
 
     code = "plugin_failed"
 

@@ -88,7 +88,7 @@ def escaping(stream: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError, ValueError):  # what cannot be written was raised above
+        with contextlib.suppress(OSError, ValueError):  # an error of writing was raised above
             reconfigure(errors=errors)
 
 

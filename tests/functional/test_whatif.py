@@ -138,8 +138,8 @@ class TestRun(Replays):
             (("--mix", "small=0"), "'small=0' is not FLAVOR=SHARE"),
             (("--lifetime", "0s"), "'0s': must be above 0"),
             (("--map", "arrival"), "'arrival' is not FIELD=COLUMN"),
-            (("--tolerance", "-1"), "'-1' is negative"),
-            (("--tolerance", "placed=-1"), "'placed=-1' is negative"),
+            (("--tolerance", "-1"), "must be a percentage of at least 0, got '-1'"),
+            (("--tolerance", "placed=-1"), "must be a percentage of at least 0, got 'placed=-1'"),
             (("--tolerance", "placed=much"), "'placed=much' is not a percentage"),
         ):
             with self.subTest(words):

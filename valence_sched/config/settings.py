@@ -62,7 +62,7 @@ ZONES_FILE = "zones.yaml"
 IRONIC_FILE, IRONIC_URL = "ironic.yaml", "VALENCE_SCHED_IRONIC_URL"
 DATA = Path(__file__).parents[1] / "data"  # that ships with the package
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
-#: The defaults of these variables below the home of a person, by the XDG Base Directory standard.
+#: Their defaults below the home folder of the user, by the XDG Base Directory standard.
 USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
 #: The home of a user without one, such as an arbitrary user ID of a container.
 NO_HOME = "/nonexistent"

@@ -238,7 +238,7 @@ class BackgroundReader:
             self.close()
 
     def step(self) -> float:
-        """Start and store what is due, and return the seconds to wait."""
+        """Start due readings, store finished ones, and return the seconds to wait."""
         try:
             self._renew_in_time()
             if self._leads:

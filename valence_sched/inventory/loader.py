@@ -196,7 +196,7 @@ class InventoryLoader:
             (only,) = self._diagnostics
             self._diagnostics.clear()
             raise errors.InputError(only.text)
-        hint = "see what was skipped" if skipped else "is this the right file?"
+        hint = "see the skipped documents" if skipped else "is this the right file?"
         file = ", ".join(selection.sources) or self._sources.config.origin(INVENTORY)
         raise errors.InputError(file, "$", "no pod manager", "at least one", hint)
 

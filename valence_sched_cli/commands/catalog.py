@@ -75,7 +75,7 @@ class _ValidateFiles(base.Lister):
 
 
 class ValidateFlavor(_ValidateFiles):
-    """Check files of flavors.
+    """Validate files of flavors.
 
     Exits 1 if a file is invalid.
     """
@@ -183,7 +183,7 @@ def _pairs(words: dict[str, Any]) -> str:
 
 
 class ValidatePolicy(_ValidateFiles):
-    """Check files of policies.
+    """Validate files of policies.
 
     Exits 1 if a file is invalid.
     """

@@ -68,8 +68,8 @@ class ListPodm(base.PagedLister):
     arguments = """
         output --capabilities: also list capabilities and traits
         output --long: list more columns
-        output --watch [<seconds>]: print the list again every so many seconds (default: 10), until
-            Ctrl-C
+        output --watch [<seconds>]: print the list again at this interval, until Ctrl-C (default:
+            10)
         what --zone <zone>: only this availability zone
         what --status: only this status
         what --driver <driver>: only pod managers of this driver

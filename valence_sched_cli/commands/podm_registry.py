@@ -34,11 +34,11 @@ class UnsetPodm(base.Command):
         what --auth: choose the authentication automatically
         what --cacert: trust the system's certificates
         what --cert: present no certificate and no key
-        what --insecure: verify its certificate again
-        where --zone: remove it from its availability zone
-        where --location: forget its location
+        what --insecure: verify the certificate of the pod manager again
+        where --zone: remove the pod manager from its availability zone
+        where --location: forget the location
         where --aggregate <aggregate>...: aggregate to remove (repeat for several)
-        decide --max-blocks: use only its reported limit of blocks in a node
+        decide --max-blocks: use only the reported limit of blocks in a node
         decide --parallel-composes: compose two nodes of a request at a time, the default
         decide --capability <key>...: capability to remove (repeat for several)
         decide --trait <trait>...: trait to remove (repeat for several)
@@ -88,9 +88,9 @@ class CreatePodm(base.ShowOne):
         "rack-8 https://10.0.0.8 --zone east-1 --fact year=2024 --no-check",
     )
     arguments = """
-        <name>: name, its ID in every inventory
-        <url>: URL: https://HOST[:PORT]
-        then --no-check: register it without reading it
+        <name>: name of the pod manager, and its ID in every inventory
+        <url>: URL of the pod manager: https://HOST[:PORT]
+        then --no-check: register the pod manager without reading it
         then --request-timeout <seconds>=30: how long to wait for each answer (default: 30)
         """
     option_groups = (registration.add_registration_options, inventory.STATE)
@@ -181,7 +181,7 @@ class SetPodm(base.Command):
 
     arguments = """
         <podm>: registered pod manager
-        what --url <url>: new URL
+        what --url <url>: new URL of the pod manager
         """
     option_settings = {"url": nonempty_name}
     option_groups = (registration.add_registration_options, inventory.STATE)

@@ -13,7 +13,7 @@ from valence_sched_cli.output.cells import PairLines
 
 COLUMNS = ("Owner", "Limits", "Used")
 _OWNER = """[<owner>]: owner (project, or user of a password file)
-        --default: the limits of each owner without a limit of its own"""
+        --default: default limits, for owners without a limit of their own"""
 _LIMIT = named_number("NAME=LIMIT, as in nodes=20, with a number from 0 to 1e15", 0, 1e15)
 
 

@@ -66,7 +66,7 @@ class SchedulePodm(base.Lister):
         what --count <n>: number of nodes (default: 1)
         what --min-count <m>: accept this many nodes if not all fit (default: all or nothing)
         decide --alternates <k>: also list the k next best pod managers for each node
-        output --explain: list the candidates with their scores, the reasons against the other pod
+        output --explain: explain the choice: candidates with scores, reasons against the other pod
             managers, near misses and sensitivity
         output --all-reasons: list every pod manager that was not chosen, without a limit
         output --long: list more columns

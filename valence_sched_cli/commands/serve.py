@@ -21,7 +21,7 @@ class ServePodm(base.Command):
     """
 
     arguments = """
-        <inventory>...: file, directory, archive of recorded pod managers, or - for standard input
+        <inventory>...: file, directory or archive of recorded pod managers, or - for standard input
         --podm <id>...: serve only this pod manager (repeat for several, in the order of their
             ports)
         --port <port>=8000: port of the first pod manager, the others follow; 0 for free ports

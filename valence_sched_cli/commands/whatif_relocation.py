@@ -141,7 +141,7 @@ class RebalanceWhatif(_MoveLister):
     is the number of further nodes of the flavor that fit after a move. Fragmentation is the share
     of the free accelerators that the mix of flavors cannot use. Imbalance is the standard deviation
     over pod managers of the utilization of their most used resource. Exits 0 if the moves reach the
-    goal, or it is already reached, else 3; 5 if the search ended undecided.
+    goal or no move is needed, 3 if no moves reach it, 5 if the search ended undecided.
     """
 
     examples = (
@@ -215,7 +215,7 @@ class NeedWhatif(base.Lister):
         what --count <n>=1: number of further nodes (default: 1)
         what --buy <block@podm[/pool]>...: offer copies of this block, or of a template of a
             scenario file, for these pod managers or pools (repeat for several)
-        what --price <block=amount>...: price of one such block (repeat for several)
+        what --price <block=amount>...: price of one copy of a block (repeat for several)
         """
     option_settings = {
         "flavor": {"required": True},

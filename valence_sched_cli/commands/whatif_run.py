@@ -58,7 +58,7 @@ class RunWhatif(base.Lister):
         """
         decide --policy <policy>...: policy of all requests (repeat for a run with each; default:
             the policy of each request)
-        output --compare: a row for each measure and a column for each run
+        output --compare: print a row for each measure and a column for each run
         output --series: list time series instead of runs: shares in use, nodes and refusals
         output --long: list more columns, with --compare more measures
         output --output,-o <file>: file for the whole result, as JSON
@@ -177,7 +177,7 @@ class SweepWhatif(base.Lister):
         """
         decide --policy <policy>...: policy of all requests (repeat for runs with each; default: the
             policy of each request)
-        decide --seeds <seeds>: such as 1..20 or 1,2,7 (default: 0)
+        decide --seeds <seeds>: seeds, such as 1..20 or 1,2,7 (default: 0)
         then --jobs <n>: number of processes (default: one for each core)
         then --backend <dask:address>: run on the workers of a Dask cluster, at the address of its
             scheduler
@@ -187,8 +187,8 @@ class SweepWhatif(base.Lister):
         """,
         inventory.html_option("the scenarios and policies, side by side,"),
         """
-        output --compare: a row for each measure: means and standard errors over seeds, and the best
-            variation if the difference is clear
+        output --compare: print a row for each measure: means and standard errors over seeds, and
+            the best variation if the difference is clear
         output --long: list more columns, with --compare more measures
         """,
     )

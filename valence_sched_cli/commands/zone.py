@@ -34,18 +34,18 @@ _KEYSTONE = ("auth_url", "project", "user_domain", "project_domain")
 
 #: Options for the connection to a zone and for its scores.
 _OPTIONS = """
-    what --username <username>: user of its service
+    what --username <username>: user name at the service of the zone
     what | --password-env <variable>: environment variable with the password
     what | --password-file <file>: file with the password, readable by its owner only
-    what --auth-url <url>: Keystone of its service, which gives tokens to the user
+    what --auth-url <url>: URL of the Keystone that issues the tokens of the user
     what --project <project>: project of the tokens
     what --user-domain <domain>: domain of the user (default: Default)
     what --project-domain <domain>: domain of the project (default: Default)
     what --cacert <file>: certificates to trust, in PEM
-    what --cert <file>: certificate to present to it, in PEM
-    what --key <file>: key of that certificate if --cert does not hold it, in PEM
-    decide --weight-scale <number>: factor for its scores (default: 1)
-    decide --weight-offset <number>: offset that is then added to its scores (default: 0)
+    what --cert <file>: client certificate, in PEM
+    what --key <file>: key of the client certificate, in PEM (default: in the file of --cert)
+    decide --weight-scale <number>: factor for the scores of the zone (default: 1)
+    decide --weight-offset <number>: offset for the scaled scores (default: 0)
     """
 _OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 1000)} | dict.fromkeys(
     ("url", "username", "auth_url", "user_domain", "project_domain"), nonempty_name
@@ -123,7 +123,7 @@ class AddZone(base.ShowOne):
     )
     arguments = """
         <name>: name of the zone
-        <url>: URL of its service: http://HOST:PORT
+        <url>: URL of the service of the zone: http://HOST:PORT
         """
     option_settings = {**_OPTION_SETTINGS, "url": {}}
     option_groups = (_OPTIONS, inventory.STATE)
@@ -176,15 +176,15 @@ class SetZone(base.Command):
 
     arguments = """
         <zone>: zone directly below (name or ID)
-        what --url <url>: new URL of its service
+        what --url <url>: new URL of the service of the zone
         """
     option_settings = _OPTION_SETTINGS
     option_groups = (
         _OPTIONS,
         """
         what --no-login: log in without a user
-        decide | --enable: poll it, and request offers from it
-        decide | --disable: do not poll it or request offers from it
+        decide | --enable: poll the zone, and request offers from it
+        decide | --disable: do not poll the zone or request offers from it
         """,
         inventory.STATE,
     )
@@ -231,8 +231,8 @@ class _OwnZone(base.Lister):
 class InfoZone(_OwnZone):
     """Show the name and the capabilities of this zone.
 
-    The capabilities are those that the operator sets, the smallest and largest free amounts of the
-    pod managers here and in the zones below, and their reports by service.
+    The capabilities are those that the operator sets, and for each reported amount the minimum and
+    the maximum over the pod managers of this zone and of the zones below.
     """
 
     def take_action(self, args: base.Args) -> base.Table:

@@ -13,8 +13,8 @@ from valence_sched_cli.options.parser import Setting, option_name
 #: The option that ignores Ironic.
 IRONIC = """\
 then --no-ironic: do not ask Ironic whether it uses the hardware; servers that Ironic runs on it are
-    lost (default: hardware of the Ironic of VALENCE_SCHED_IRONIC_URL, ironic.yaml or the cloud's
-    catalogue is not changed)
+    lost (default: ask the Ironic of VALENCE_SCHED_IRONIC_URL, ironic.yaml or the cloud's catalogue,
+    and do not change hardware that it uses)
 """
 #: The options that limit the waiting time, and ignore Ironic.
 TIMEOUT = f"""\

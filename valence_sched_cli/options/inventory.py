@@ -15,7 +15,7 @@ inventory --state <url>: state with the registered pod managers: a file, or the 
     without a password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the state
     directory)
 """
-#: Which live pod managers are read, and how.
+#: The options that select live pod managers and control their reading.
 LIVE = f"""\
 inventory --podm-file <file>...: YAML file of pod managers to read, instead of the registered ones;
     in addition to --inventory, if given (repeat for several)
@@ -29,17 +29,17 @@ inventory --parallel <requests>=4: maximum number of concurrent requests to each
     (default: 4)
 inventory --full: read every resource again, not only those that may have changed since the last
     reading
-inventory --max-age <age>: exit 5 if a reading is older than this, such as 30s, 10m, 2h or 1d, or
-    its time is unknown
+inventory --max-age <age>: exit 5 if the time of a reading is unknown, or longer ago than this, such
+    as 30s, 10m, 2h or 1d
 """
 #: Resources that no pod manager reports.
 RESOURCE_FILE = """\
 inventory --resource-file <file>...: YAML file of resources that pod managers do not report, such as
     power (repeat for several)
 """
-#: What is read.
+#: The options of the inventory that a command reads.
 INVENTORY = f"""\
-inventory --inventory <path>...: inventory to decide on: a file, a directory or archive of recorded
+inventory --inventory <path>...: inventory to use: a file, a directory or archive of recorded
     Redfish documents, or - for standard input; repeat for several (default:
     VALENCE_SCHED_INVENTORY, else the registered pod managers)
 inventory --warn-age <age>: warn if a reading is older than this, such as 12h; 0 or never disables

@@ -49,23 +49,23 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
             readable by you only
         what --auth: how to log in (default: auto, a session if supported)
         what | --cacert <file>: certificates to trust, in PEM
-        what | --insecure: do not verify its certificate
-        what --cert <file>: certificate to present to it, in PEM
-        what --key <file>: key of that certificate if --cert does not hold it, in PEM
-        where --zone <zone>: its availability zone
-        where --aggregate <aggregate>...: aggregate it belongs to (repeat for several)
+        what | --insecure: do not verify the certificate of the pod manager
+        what --cert <file>: client certificate, in PEM
+        what --key <file>: key of the client certificate, in PEM (default: in the file of --cert)
+        where --zone <zone>: availability zone of the pod manager
+        where --aggregate <aggregate>...: aggregate of the pod manager (repeat for several)
         where --location <location>...: location, such as dc1/row-3/rack-7 (repeat for
             several)
-        decide --trait <trait>...: trait of all its pools (repeat for several)
+        decide --trait <trait>...: trait of all pools of the pod manager (repeat for several)
         decide --capability <key=value;value>...: capability, with its values (repeat for several)
-        decide --fact <key=value>...: fact about it: a number, a text, or a ;-separated list (repeat
-            for several)
+        decide --fact <key=value>...: fact about the pod manager: a number, a text, or a ;-separated
+            list (repeat for several)
         decide --max-blocks <n|type=n>...: maximum number of compute blocks in one node, or of
-            blocks of a type; a stricter limit that it reports still applies (repeat for several)
+            blocks of a type; a stricter reported limit still applies (repeat for several)
         decide --parallel-composes <n>: maximum number of nodes of a request to compose at a time,
             1 to 32
-        decide | --enable: place nodes on it
-        decide | --disable: place no nodes on it
+        decide | --enable: place nodes on the pod manager
+        decide | --disable: place no nodes on the pod manager
         """,
         auth={"choices": ("auto", "session", "basic")},
         max_blocks=_max_blocks,

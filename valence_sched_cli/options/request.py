@@ -42,7 +42,7 @@ what --nova-flavor <flavor>...: flavor of Nova, by name or ID, in addition to --
 """
 _OPTIONS = f"""\
 {inventory.FLAVOR_FILE}\
-decide --policy <policy>: policy (default: the flavor's, else default)
+decide --policy <policy>: name of a policy (default: that of the flavor, else default)
 {inventory.POLICY_FILE}\
 where --podm <podm>...: only this pod manager, by ID or name (repeat for several)
 where --exclude-podm <podm>...: not this pod manager, by ID or name (repeat for several)

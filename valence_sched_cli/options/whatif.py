@@ -47,9 +47,9 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
             (repeat for several, as all edits)
         --drain <target>...: place no new nodes on this hardware; existing nodes stay
         --remove <target>...: remove this hardware and its nodes
-        --clone <podm[xN]>...: add N copies (default: 1) of this pod manager, healthy and free
-        --add <[Nx]block@podm[/pool]>...: add N copies (default: 1) of this block of the pod
-            manager, or of a template of a scenario file, healthy and free
+        --clone <podm[xN]>...: add N copies of this pod manager, healthy and free (default: 1)
+        --add <[Nx]block@podm[/pool]>...: add N copies of this block of the pod manager, or of a
+            template of a scenario file, healthy and free (default: 1)
         --set <target:key=value>...: set a property: of a pod manager enabled, status, zone,
             aggregates, traits, facts.NAME or capabilities.NAME; of a pool traits; of a block
             enabled, health or reserved. Several values are a ;-separated list; an empty value

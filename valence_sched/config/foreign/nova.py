@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flavors of OpenStack Nova, in the form of its API and in that of ``openstack flavor``.
 
-``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each of at
-least so many GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, 0 included,
-and either of VCPU and PCPU overrides ``vcpus``; ``trait:X=required|forbidden``;
+``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each, of at
+least that size in GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, 0
+included, and either of VCPU and PCPU overrides ``vcpus``; ``trait:X=required|forbidden``;
 ``capabilities:KEY`` is a condition on a capability of the pod manager, in Nova's operators; ``hw:``
 and ``os:`` become the traits and amounts that Nova derives from them. A key that only tunes a
 virtual machine adds a remark. Every other key is an error, also if Nova would skip it.
 
-A flavor of bare metal asks for no VCPU, no MEMORY_MB and 1 of a class of its own: it is the known
-flavor of that name, else one of its own ``vcpus``, ``ram`` and ``disk``.
+A flavor of bare metal requests 0 VCPU, 0 MEMORY_MB and 1 of a custom class. It becomes the known
+flavor of that name, else a flavor of its own ``vcpus``, ``ram`` and ``disk``.
 """
 
 from __future__ import annotations

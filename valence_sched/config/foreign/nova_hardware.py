@@ -81,7 +81,7 @@ SWITCHES: Mapping[str, Effect] = {
 }
 TRUE, FALSE = ("1", "t", "true", "on", "y", "yes"), ("0", "f", "false", "off", "n", "no")
 
-#: Keys whose every value is about the virtual machine, on whatever host it runs.
+#: Keys whose values only affect the virtual machine, on any host.
 _TUNING = """
     boot_menu cpu_cores cpu_dedicated_mask cpu_max_cores cpu_max_sockets cpu_max_threads
     cpu_realtime cpu_realtime_mask cpu_sockets cpu_threads hide_hypervisor_id locked_memory
@@ -144,7 +144,7 @@ class HardwareSpecs:
         """Raise InputError for keys that contradict each other, or traits that the flavor names."""
         model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
         if model and not version:
-            raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version' beside it", "one")
+            raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version'", "both keys")
         if version and not model:  # the default model of Nova
             self.required.append("COMPUTE_SECURITY_TPM_TIS")
         if model == "tpm-crb" and version != "2.0":
@@ -154,8 +154,8 @@ class HardwareSpecs:
             meant = "forbidden" if HYPERTHREADING in self.forbidden else "required"
             if named.get(HYPERTHREADING, meant) != meant:
                 cursor = self._cursor.at("hw:cpu_thread_policy")
-                found = f"trait:{HYPERTHREADING}={named[HYPERTHREADING]} beside it"
-                raise cursor.error(found, "one of them")
+                found = f"also trait:{HYPERTHREADING}={named[HYPERTHREADING]}"
+                raise cursor.error(found, "only one of them")
 
     def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
         """Return the amounts of VCPU and PCPU, each core counted once.
@@ -171,14 +171,14 @@ class HardwareSpecs:
         explicit = {name: named[name] for name in ("VCPU", "PCPU") if name in named}
         if policy and any(explicit.values()):
             cursor = self._cursor.at("hw:cpu_policy")
-            raise cursor.error("resources:VCPU or resources:PCPU beside it", "one of them")
+            raise cursor.error("also resources:VCPU or resources:PCPU", "only one of them")
         pinned = policy in ("dedicated", "mixed") or explicit.get("PCPU")
         if isolates and not pinned:
             cursor = self._cursor.at("hw:emulator_threads_policy")
-            raise cursor.error("'isolate' of shared cores", "hw:cpu_policy=dedicated beside it")
+            raise cursor.error("'isolate' of shared cores", "also hw:cpu_policy=dedicated")
         if isolates and explicit and explicit.get("PCPU", 0) <= vcpus:
             cursor = self._cursor.at("hw:emulator_threads_policy")
-            raise cursor.error("'isolate' without a core", f"resources:PCPU={vcpus + 1} beside it")
+            raise cursor.error("'isolate' without a core", f"also resources:PCPU={vcpus + 1}")
         if explicit:
             return explicit
         if policy == "dedicated":

@@ -323,7 +323,7 @@ class TestTraits(unittest.TestCase):
         flavor = read_hardware(hw__cpu_thread_policy="require", **trait)
         self.assertEqual(("HW_CPU_HYPERTHREADING",), flavor.traits.required)
         said = refusal(read_hardware, hw__cpu_thread_policy="isolate", **trait)
-        self.assertIn("found trait:HW_CPU_HYPERTHREADING=required beside it", said)
+        self.assertIn("found also trait:HW_CPU_HYPERTHREADING=required", said)
 
 
 class TestHardwareAmounts(unittest.TestCase):
@@ -352,19 +352,19 @@ class TestHardwareAmounts(unittest.TestCase):
     def test_what_contradicts_itself_or_has_no_counterpart_is_refused(self):
         for specs, words in (
             ({"hw__cpu_policy": "dedicated", "resources__PCPU": "1"},
-             "$.extra_specs['hw:cpu_policy']: found resources:VCPU or resources:PCPU beside it"),
+             "$.extra_specs['hw:cpu_policy']: found also resources:VCPU or resources:PCPU"),
             ({"hw__emulator_threads_policy": "isolate"}, "found 'isolate' of shared cores"),
             ({"hw__emulator_threads_policy": "isolate", "resources__PCPU": "1"},
-             "found 'isolate' without a core, expected resources:PCPU=2 beside it"),
+             "found 'isolate' without a core, expected also resources:PCPU=2"),
             ({"hw__emulator_threads_policy": "isolate", "hw__cpu_policy": "dedicated",
               "resources__VCPU": "0"},
-             "found 'isolate' without a core, expected resources:PCPU=2 beside it"),
+             "found 'isolate' without a core, expected also resources:PCPU=2"),
             ({"hw__mem_encryption": "true"}, "(ask for trait:HW_CPU_X86_AMD_SEV=required)"),
             ({"hw__pci_numa_affinity_policy": "required"}, "which has no counterpart here"),
             ({"hw__numa_nodes": "2"}, "found 2 NUMA nodes, expected 1"),
             ({"hw__numa_nodes": "0"}, "expected a whole number from 1 on"),
             ({"hw__numa_mem.0": "512"}, "found a NUMA node of its own size"),
-            ({"hw__tpm_model": "tpm-crb"}, "found no 'hw:tpm_version' beside it"),
+            ({"hw__tpm_model": "tpm-crb"}, "found no 'hw:tpm_version'"),
             ({"hw__tpm_model": "tpm-crb", "hw__tpm_version": "1.2"}, "found 'tpm-crb' of TPM 1.2"),
             ({"hw__cpu_policy": "x"}, "found 'x', expected one of shared, dedicated, mixed"),
             ({"hw__mem_encryption": "maybe"}, "found 'maybe', expected true or false"),
