@@ -192,10 +192,10 @@ def write_podms(
 
 
 class AtomicFile:
-    """A file opened for writing that takes its name only when all of it is written.
+    """A file opened for writing that gets its name only after it is written whole.
 
     Its permissions are ``mode``, by default those of the file that it replaces, else of any new
-    one. With ``sync`` it is on disk before it takes its name. A pipe or a terminal is written
+    one. With ``sync`` it is on disk before it gets its name. A pipe or a terminal is written
     directly.
 
     Raises:

@@ -148,12 +148,12 @@ class PodmCommand:
                 code = self._run(args)
             except (Exception, KeyboardInterrupt) as raised:
                 error = raised
-                if isinstance(raised, MemoryError):  # most of its kind have no text
+                if isinstance(raised, MemoryError):  # most MemoryErrors have no text
                     text = ": ".join(filter(None, ("out of memory", str(raised))))
                     error = SchedulerError(f"{text}: use smaller files or fewer nodes")
                 if not (isinstance(error, SchedulerError) or self.effects):
                     raise
-                LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
+                LOG.debug("%s", type(error).__name__, exc_info=True)  # the traceback, with --debug
                 self._log_problems(error)
                 code = self._delivery.log_error(error, self.closing)
             finally:
@@ -282,7 +282,7 @@ class PodmCommand:
         if profile.output and isinstance(getattr(args, "formatter", None), Implied):
             if profile.output in self._formatter_plugins:
                 args.formatter = profile.output
-            elif profile.output not in (known := _format_names()):  # for other commands
+            elif profile.output not in (known := _format_names()):  # a format of other commands
                 raise UnknownName("output format", profile.output, known, f"profile {name}")
         if getattr(args, "request_file", None):
             return  # a request file sets these for each request

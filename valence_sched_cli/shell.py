@@ -55,7 +55,7 @@ class Shell(app.App):
     """The program ``valence-sched``."""
 
     def __init__(self, argv: Sequence[str] = ()) -> None:
-        # looking it up is slow
+        # the version of the package is slow to find
         asks_version = any(len(it) > len("--") and "--version".startswith(it) for it in argv)
         super().__init__(
             description="Choose the pod manager, the pool and the blocks of a node.",

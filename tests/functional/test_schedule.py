@@ -390,7 +390,7 @@ class TestStreams(Case):
         done = run("valence-sched", "podm", "schedule", "--inventory", self.many,
                    "--flavor", "gpu-large", "-f", "json")  # fmt: skip
         self.assertEqual([1], [row["Rank"] for row in done.data])
-        self.assertRegex(done.err, r"\Aplaced 1 of 1 \(.*\); the others: --explain\n\Z")
+        self.assertRegex(done.err, r"\Aplaced 1 of 1 \(.*\); other pod managers: --explain\n\Z")
 
     def test_the_table_of_the_demo_fits_a_terminal_of_160_columns(self):
         done = asked("valence-sched", *GPU, "--alternates", "2", "--explain")

@@ -73,7 +73,7 @@ class SecureFile:
 def make_secret(path: Path) -> None:
     """Make a file with a random secret, readable only by its owner, unless it exists.
 
-    If several processes do so, only one makes the file, whole or not at all.
+    If several processes call this at once, only one makes the file, whole or not at all.
     """
     if path.exists():
         return
@@ -89,7 +89,7 @@ def read_password(
     environ: Mapping[str, str],
     secure_file: SecureFile | None,
 ) -> str | None:
-    """Return the password of a reference, None without one; an error repeats no part of it."""
+    """Return the password of a reference, None without one; no error repeats a part of it."""
     if reference is None:
         return None
     if reference.env is not None:

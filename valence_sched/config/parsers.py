@@ -75,7 +75,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
 
     Our own flavors are a superset of Valence's, so all other documents are parsed as such.
     """
-    from valence_sched.config.foreign import nova, rsd  # those that ship are in our own format
+    from valence_sched.config.foreign import nova, rsd  # built-in flavors are in our own format
 
     formats = ((nova.recognises, nova.parse_flavor), (rsd.recognises, rsd.parse_flavor))
     for recognises, parse in formats:

@@ -38,7 +38,7 @@ NOUNS: dict[str, Any] = {
     "zones": ZoneFile,
 }
 
-#: Nouns that a document refers to besides those that its own noun has.
+#: Nouns that a document refers to in addition to the parts of its own noun.
 REFERRED: dict[str, tuple[Any, ...]] = {
     "check": (*check.EXPECTATIONS.values(), *EDITS.values()),
     "scenario": tuple(EDITS.values()),

@@ -172,7 +172,7 @@ class Configuration:
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
         """Return a flavor of a cloud, a document of Nova's API, as ours; errors as for a file.
 
-        A flavor of bare metal is the known flavor that is named after its class, also of ``paths``.
+        A bare metal flavor becomes the known flavor named after its class, also from ``paths``.
         """
         cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
         parsed = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))

@@ -125,8 +125,8 @@ class ReadSchedule:
 
 LEASE = "background reader"
 LEASE_S = 30.0
-RENEWALS = 3  # of a lease in its time
-#: Intervals for checking the change log for registrations, and for reading them regardless.
+RENEWALS = 3  # of a lease before it ends
+#: Intervals for checking the change log for registrations, and for reading all registrations.
 LOOK_S, MEMBERS_S = 0.5, 5.0
 #: The longest time between checks for due readings and for the end.
 LONGEST_WAIT_S = 1.0
@@ -228,7 +228,7 @@ class BackgroundReader:
             if not self._lead():
                 by = f"another process ({self._store.leases.holder(LEASE)})"
                 raise errors.InUse(f"{by} already reads the pod managers: end it first")
-            self._failures = {}  # so that each is logged
+            self._failures = {}  # so that each failure is logged
             self._update_members()
             while self._members.keys() - self._ended:
                 self._renew_in_time()

@@ -143,7 +143,7 @@ def named_by_service(
 def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
     """Yield the members of a catalogue: the ``known`` member of the same endpoint, if any.
 
-    Otherwise a known member of the same name is the same service at another URL, and has a login. A
+    Otherwise the known member of the same name, if any: it is the same service at another URL. A
     known member without a zone gets its region in the catalogue as zone.
     """
     for one in catalogue:

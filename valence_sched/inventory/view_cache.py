@@ -30,7 +30,7 @@ MIB = 1 << 20
 MIN_FILE_BYTES = 8 * MIB
 MAX_VIEW_BYTES = 512 * MIB
 MAX_CACHE_BYTES = 1024 * MIB  # of all views; the oldest are deleted
-#: A file that changes twice within the resolution of its times looks the same after both.
+#: A file that changes twice within the resolution of its times looks the same after each change.
 SETTLED_NS = 2_000_000_000
 SAMPLES, SAMPLE_BYTES = 64, 4096
 SUFFIX = ".view"

@@ -77,7 +77,7 @@ def read_hardware(
     podms: Sequence[PodmOverview] | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> HardwareListing:
-    """Return the hardware of a scheduler, or only the named pod managers; errors as for it."""
+    """Return the hardware of a scheduler, or only the named pod managers; errors as for one."""
     podms = scheduler.podms() if podms is None else podms
     return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()), old)
 

@@ -379,7 +379,7 @@ def _sweep_lead(variations: Variations, compared: Sequence[model.MeasureComparis
         return f"Each of {every} places {most} of all nodes"
     placed = next(one for one in compared if one.measure.name == "placed")
     if placed.best is not None:
-        return f"{placed.best} places the most: {most} of all nodes, {least} at the least"
+        return f"{placed.best} places the most: {most} of all nodes; the lowest is {least}"
     return f"No clear difference: {every} place {least} to {most} of all nodes"
 
 

@@ -25,7 +25,7 @@ def table(
 ) -> PageTable:
     """Return a table; ``numbers`` are the columns of numbers.
 
-    It has at most ``most`` rows; the ``noun`` names them if the text says that some are left out.
+    It has at most ``most`` rows; ``noun`` names them in the note about omitted rows.
     """
     every = tuple(rows)
     text = text if most is None else f"{text} {first_of(most, len(every), noun)}"

@@ -96,7 +96,7 @@ def differences(recorded: Report, now: Report, *, placements_only: bool = False)
             added = ", ".join(sorted(new_blocks - blocks)) or "no other"
             yield f"{node} on {_place(old)}: blocks: {removed} is now {added}"
         elif old.grants != new.grants:
-            yield f"{node} on {_place(old)}: other amounts of stocks"
+            yield f"{node} on {_place(old)}: amounts of stocks differ"
     if placements_only:
         return
     if replace(recorded.request, mix=Mix()) != replace(now.request, mix=Mix()):

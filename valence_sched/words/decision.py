@@ -151,7 +151,7 @@ def shortfall_phrase(one: decision.Shortfall) -> str:
 
 
 def near_miss_line(miss: decision.NearMiss) -> str:
-    """Return the lack of a pod manager for a node, and the removal that would be enough."""
+    """Return the missing resources of a pod manager, and the node whose removal frees them."""
     if miss.kind == "word":
         reasons = [decision.Reason(**structs.asdict(one)) for one in miss.lacks]
         texts = " and ".join(map(ReasonPhrases().of_reason, reasons))

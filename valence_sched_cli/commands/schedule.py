@@ -181,7 +181,7 @@ class SchedulePodm(base.Lister):
         """Read the inventory of the page before an effect changes it."""
         if self.args.html is not None:
             self._hardware = pages.hardware.read_hardware(scheduler())
-            if reads_again:  # and reports read errors then
+            if reads_again:  # the second reading reports the errors
                 self.scheduler_app.diagnostics.clear()
 
     def _plan(

@@ -9,7 +9,7 @@ import functools
 from valence_sched.errors import UsageError
 from valence_sched_cli.options.parser import add_options
 
-#: Where pod managers are registered.
+#: The option that names the state with the registered pod managers.
 STATE = """\
 inventory --state <url>: state with the registered pod managers: a file, or the URL of a database
     without a password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the state

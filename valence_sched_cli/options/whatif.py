@@ -198,7 +198,7 @@ def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
 
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return the facts about a generated workload, as a page names them; else nothing."""
+    """Return the facts of a page about a generated workload; empty for a file."""
     if args.workload is not None:
         return []
     facts = [

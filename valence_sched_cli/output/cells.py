@@ -84,7 +84,7 @@ def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
 
 
 def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False) -> Any:
-    """Return the cell of a time: people see its age, with ``both`` the time too, machines UTC."""
+    """Return the cell of a time: its age for people, also the time with ``both``; else UTC."""
     text = model.quantity.format_utc(at) if isinstance(at, str) else format_time(at)
     if text is None:
         return None

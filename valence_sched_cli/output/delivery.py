@@ -106,7 +106,7 @@ _NAMES = ("SIGTERM", "SIGHUP")
 
 
 class _SignalInterrupt(KeyboardInterrupt):
-    """A signal arrived: as after Ctrl-C, the running plug-in has not failed."""
+    """A signal, as from Ctrl-C: not a failure of the running plug-in."""
 
 
 @contextlib.contextmanager

@@ -227,7 +227,7 @@ class TestSweep(unittest.TestCase):
                          sweep_page_of(*self.RUNS).lead)  # fmt: skip
         clear = [sweep_run(4 + 5 * (policy == "b"), seed, policy=policy)
                  for policy in "ab" for seed in range(3)]  # fmt: skip
-        self.assertEqual("base/b places the most: 90 % of all nodes, 40 % at the least",
+        self.assertEqual("base/b places the most: 90 % of all nodes; the lowest is 40 %",
                          sweep_page_of(*clear).lead)  # fmt: skip
         html = page_html(sweep_page_of(*clear)).decode()
         self.assertEqual(2, html.count('<span class="mark">best</span>'), "placed and refused")

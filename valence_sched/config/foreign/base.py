@@ -64,7 +64,7 @@ def strip_ignored(
     refused: Mapping[str, str],
     noted: Mapping[str, str],
 ) -> Any:
-    """Return a map without its nulls and without the keys that only matter later.
+    """Return a map without its nulls and without the keys that only matter after placement.
 
     ``refused`` has the hint for each key that is an InputError. ``noted`` has the reason why a key
     has no effect, which is added to ``remarks``. A value that is no map is returned unchanged.

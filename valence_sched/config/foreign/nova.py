@@ -40,14 +40,14 @@ from valence_sched.model.need import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
 
-#: Fields of the API and the client about the record: its access rules and other names.
+#: Fields of a record of the API and the client without an effect here, such as access rules.
 RECORD_FIELDS = {"links", "location", "original_name", "access_project_ids", "rxtx_factor"}
 RECORD_FIELDS |= {"is_public", "os-flavor-access:is_public", "Is Public", "RXTX Factor"}
 RECORD_FIELDS |= {"is_disabled", "OS-FLV-DISABLED:disabled"}
 ALIASES = {"OS-FLV-EXT-DATA:ephemeral": "ephemeral", "properties": "extra_specs"}
 ALIASES |= {name: name.lower() for name in ("ID", "Name", "RAM", "Disk", "VCPUs", "Swap")}
 ALIASES |= {"Ephemeral": "ephemeral", "Properties": "extra_specs"}
-KEYS = ({"vcpus", "ram"}, {"VCPUs", "RAM"})  # of the API and of one flavor; of a list of them
+KEYS = ({"vcpus", "ram"}, {"VCPUs", "RAM"})  # of the API and of flavor show; of flavor list
 VIRTUAL_SCOPES = ("quota", "hw_rng", "hw_video", "vmware", "powervm")
 VIRTUAL_KEYS = ("hide_hypervisor_id",)
 REFUSED = {
@@ -82,7 +82,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; one of bare metal may be a ``known`` flavor.
+    """Parse a Nova flavor; a bare metal flavor may become a ``known`` one.
 
     InputError if it is invalid, has a field twice, or an extra spec has no counterpart here.
     """

@@ -26,7 +26,7 @@ from valence_sched.model.flavor import Flavor, MemorySpec, ProcessorSpec
 
 A = TypeVar("A", MemorySpec, ProcessorSpec)
 
-#: Fields of Valence about its own record; none is about the node.
+#: Fields of the record in Valence; they do not affect the node.
 RECORD_FIELDS = ("created_at", "updated_at", "links")
 REFUSED = {"podm_id": "name the pod manager with --podm"}
 
