@@ -30,11 +30,11 @@ class Dialect(NamedTuple):
     #: Whether a service root is of this dialect; by default only a registration selects the
     #: dialect.
     recognise: Callable[[Json], bool] = lambda _root: False
-    #: Makes a composer from a session and a factory of patiences; None: the dialect only reads.
+    #: Makes a composer from a session and a factory of patiences; None if the dialect only reads.
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
     #: The stock resources of which its composer can compose amounts.
     amounts: frozenset[str] = frozenset()
-    #: A root that composes has at least one of these links; empty: any link.
+    #: A root that composes has at least one of these links, or any link if empty.
     services: tuple[Link, ...] = ()
     #: Links to blocks in a root without a composition service.
     bare_blocks: tuple[Link, ...] = ()

@@ -242,7 +242,7 @@ class ComposingVerbs(Verbs, Protocol):
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[SchedulerError]:
-        """Have nodes decomposed; yield the error of each failure."""
+        """Decompose nodes; yield the error of each failure."""
         return self._call(ComposingVerbs.delete_nodes, node_ids, wait_s=wait_s)
 
     def reconcile(

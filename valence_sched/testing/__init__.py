@@ -43,8 +43,8 @@ def request(properties: dict[str, Any], **fields: Any) -> Request:
 def check_filter(function: Callable[..., Any], **options: Any) -> None:
     """Check that a filter keeps the contract of filters, with these options.
 
-    The filter returns one bool per pool, answers each row independently of the others, repeats its
-    answer, and writes to nothing.
+    The filter returns one bool per pool, answers each row independently of the others, gives the
+    same answer again, and changes nothing.
 
     Raises:
         AssertionError: the filter breaks the contract; the message says how.

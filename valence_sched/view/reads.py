@@ -107,7 +107,7 @@ def completes_mix(
 
 
 def penalises_unknown(weigher: Plugin) -> Plugin:
-    """Declare the weigher that is added to a policy with ``unknown: penalise`` that lacks one."""
+    """Declare the weigher that a policy with ``unknown: penalise`` gets if it has no such one."""
     weigher.penalises_unknown = True  # type: ignore[attr-defined]
     return weigher
 
@@ -125,8 +125,9 @@ ALL_FIELDS = tuple(sorted((*PLACE_FIELDS, *_OTHERS)))
 def reads_podm(*fields: str, of: FieldsOf | None = None) -> Callable[[Plugin], Plugin]:
     """Declare the fields of a pod manager that a filter, a weigher or a scheduler reads.
 
-    ``{option}`` in a field stands for the value of an option. ``of`` returns more fields for the
-    options, and for a request; without a request for any. No field at all is a declaration, too::
+    ``{option}`` in a field stands for the value of an option. ``of`` returns further fields for the
+    options and a request; without a request, those for any request. Without arguments, it declares
+    that the plug-in reads no field::
 
         @reads_podm("facts.{fact}")
         def failures(view: View, request: Request, *, fact: str = "failures") -> Floats: ...

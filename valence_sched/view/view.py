@@ -146,7 +146,7 @@ class View:
     lot: npt.NDArray[np.uint64]
     block_count: int
     _memo: BoundedMemo[Any, Any] = field(default_factory=empty_memo, repr=False)
-    #: Of rows that were taken from another View: which, and from which.
+    #: The View and the rows from which this View was taken; None for a whole View.
     origin: Origin | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Any:
@@ -291,7 +291,7 @@ class View:
         return self._memoise(key, select, known, self.origin.rows)
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return the value of ``make``, remembered of each name for the latest key alone."""
+        """Return the value of ``make``; for each name only that of the latest key is remembered."""
         latest = self._memo.get(name)
         if latest is None or latest[0] != key:
             latest = self._memo[name] = (key, make())
@@ -310,7 +310,7 @@ class View:
         return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
 
     def freeze(self) -> View:
-        """Make the arrays read-only, those of counts and stocks are already; return the View."""
+        """Make the arrays read-only; return the View. Counts and stocks are read-only already."""
         for array in (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot):
             read_only(array)
         for name in LABELLED:
@@ -335,7 +335,7 @@ class View:
         return part
 
     def take_counts(self, rows: Sequence[int] | Ints) -> View:
-        """Return such a copy; its block tables show their state at the first read."""
+        """Return a copy as ``take`` does; its block tables are copied when they are first read."""
         index = np.asarray(rows, dtype=np.int64)
         podms, podm_of = _renumber(self.podm_of[index])
         view = self._part(Origin(self, index, podms))
