@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of Ironic as telling its nodes takes, on loopback."""
+"""A fake Ironic on loopback, with the requests that list nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIDDEN = "** Redacted - requires baremetal:node:get:driver_info permission. **"
 
 
 def node(name: str, **fields: Any) -> dict[str, Any]:
-    """Return a node of Ironic that nothing uses, with other fields."""
+    """Return an available node of Ironic, with other fields."""
     return {
         "uuid": str(uuid.uuid5(uuid.NAMESPACE_DNS, name)),
         "name": name,
@@ -37,10 +37,9 @@ def node(name: str, **fields: Any) -> dict[str, Any]:
 class FakeIronic:
     """A server with these nodes; ``asked`` has the target of each request.
 
-    ``ports`` are MAC addresses and the nodes that have them, ``sees_all`` is whether the user sees
-    the nodes of all projects, ``wrong`` returns an answer to a target in place of the right one,
-    ``page`` is how many nodes are listed at most. A node with ``parent_node`` is listed only among
-    children.
+    ``ports`` maps MAC addresses to nodes. ``sees_all`` is whether the user sees the nodes of all
+    projects. ``wrong`` replaces the right answer to a target. ``page`` is the largest number of
+    nodes in one list. A node with ``parent_node`` is listed only among children.
     """
 
     def __init__(self, *nodes: dict[str, Any], context: ssl.SSLContext | None = None) -> None:
@@ -108,6 +107,6 @@ def _handler(ironic: FakeIronic) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *_words: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler

@@ -9,14 +9,14 @@ import sys
 import threading
 from typing import Any
 
-#: How soon a server that is stopped notices, in seconds.
+#: The longest time in seconds until a server notices that it is stopped.
 POLL_S = 0.02
 
 
 class ClientsMayLeave(socketserver.ThreadingMixIn):
-    """Answers each client in a thread; one that hangs up before its answer is no error.
+    """Answers each client in a thread; a client that disconnects before its answer is not an error.
 
-    Many tests are about deadlines: their clients do so.
+    Clients in tests of deadlines do so.
     """
 
     daemon_threads = True
@@ -29,7 +29,7 @@ class ClientsMayLeave(socketserver.ThreadingMixIn):
 
 
 class LoopbackServer(ClientsMayLeave, http.server.HTTPServer):
-    """Serves from when ``start`` is called until ``close``; its port is known before."""
+    """Serves after ``start`` until ``close``; its port is known before."""
 
     def __init__(self, handler: type[http.server.BaseHTTPRequestHandler]) -> None:
         super().__init__(("127.0.0.1", 0), handler)

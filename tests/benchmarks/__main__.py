@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks: ``python -m tests.benchmarks [NAME…]``, one JSON line a measurement.
+"""Runs the benchmarks: ``python -m tests.benchmarks [NAME…]``, one line of JSON per measurement.
 
-With ``VALENCE_SCHED_BENCH=tiny`` in the environment each runs once in its smallest size: the
-figures then mean nothing, but a benchmark that no longer runs is noticed.
+With ``VALENCE_SCHED_BENCH=tiny`` in the environment, each benchmark runs once in its smallest size.
+The figures then mean nothing, but a benchmark that no longer runs is noticed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def main(names: list[str]) -> int:
     if unknown:
         sys.stderr.write(f"no benchmark {unknown[0]!r}: choose from {', '.join(ALL)}\n")
         return 2
-    # What is started finds its bytecode from the second time on, as what is installed does.
+    # As with installed programs, programs that a benchmark starts find their bytecode from the
+    # second run on.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in names or ALL:
         for measurement in ALL[name]():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The barest client of pod managers: the requests of one reading, and JSON decoded for nobody.
+"""A minimal client of pod managers: it sends the requests of one reading and decodes the JSON.
 
-What it takes is the least that a client with Python's own HTTP can take on the same machine.
+Its time is the least that a client with Python's own HTTP can take on the same machine.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 
 ROOT = "/redfish/v1"
 SESSIONS = f"{ROOT}/SessionService/Sessions"
-#: What a reading asks for where ``$expand`` is offered and nothing else is linked.
+#: The requests of a reading if ``$expand`` is offered and nothing else is linked.
 TREES = (f"{ROOT}/CompositionService?$expand=.($levels=6)", f"{ROOT}/Systems?$expand=.($levels=1)")
 HEADERS = {"Accept": "application/json"}
 
 
 def read(urls: Mapping[str, str], user: str, password: str, times: int) -> tuple[float, float]:
-    """Return the median wall ms of all pod managers, and CPU ms of one of them."""
+    """Return the median wall time of reading all pod managers, and the CPU time of one, in ms."""
     login = msgspec.json.encode({"UserName": user, "Password": password})
     hosts = [url.removeprefix("http://") for url in urls.values()]
     walls, cpus = [], []
@@ -37,7 +37,7 @@ def read(urls: Mapping[str, str], user: str, password: str, times: int) -> tuple
 
 
 def _podm(host: str, login: bytes) -> None:
-    """Log in, fetch the trees, log out."""
+    """Log in, read the trees, and log out."""
     line = HTTPConnection(host)
     _ask(line, "GET", f"{ROOT}/", HEADERS)
     session = _ask(line, "POST", SESSIONS, HEADERS, login)

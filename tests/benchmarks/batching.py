@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many nodes a batch of several requests loses to the optimum."""
+"""Compares the number of nodes that a batch of several requests places with the optimum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEAN_LOSS, WORST_LOSS = 0.01, 0.04
 
 
 def full_batch(view: View, policy: str) -> list[Request]:
-    """Return a request for each flavor: together the most nodes of the mix that fit at all."""
+    """Return a request for each flavor: together they fill the site with the mix."""
     counts = Counter(node.node_type for node in most_nodes(view, node_types(), shares=SHARES).nodes)
     return [
         request(FLAVORS[name], flavor=name, count=counts[number], min_count=0, policy=policy)
@@ -34,7 +34,7 @@ def full_batch(view: View, policy: str) -> list[Request]:
 
 
 def batching() -> Iterator[Measurement]:
-    """Batches that fill a generated site to the last node: the share of it that is not placed."""
+    """Batches that fill a generated site to the last node: the share that is not placed."""
     for policy in ("default", "pack", "joint"):
         losses = []
         for seed in range(INSTANCES):

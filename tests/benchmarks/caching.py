@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person waits for who decides on a large inventory file, at first and from then on."""
+"""The time of a decision on a large inventory file, without and with its cached view."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PODMS, BLOCKS, SEED = sized(10_000, 500), 100, 1  # a smaller file would not be 
 
 
 def caching() -> Iterator[Measurement]:
-    """Deciding on a cached view takes at most a quarter of deciding on the file.
+    """Deciding on a cached view takes at most a quarter of the time of deciding on the file.
 
-    The CPU time of the whole program, each in turns with one that does not use the cache. The first
-    time, in which the view is cached, takes at most a third more.
+    CPU time of the whole program, in turns with a program that does not use the cache. The first
+    decision, which also writes the cache, takes at most a third longer.
     """
     with tempfile.TemporaryDirectory() as folder:
         path, home = Path(folder, "inventory.jsonl"), Path(folder, "cache")
@@ -50,7 +50,7 @@ def caching() -> Iterator[Measurement]:
 
 @contextlib.contextmanager
 def _cache_home(home: Path) -> Iterator[None]:
-    """Let programs have their cache in a folder."""
+    """Set the folder of the caches of programs."""
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(home)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims a second against the bare insert of three rows; a look when one of many moved."""
+"""The time of a claim relative to a bare insert of three rows, and of a check after one change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from valence_sched.store.database import StoreUrl
 from valence_sched.store.store import Store
 
 EACH = sized(60, 2)  # claims of each process
-WARM = sized(8, 1)  # and before those
+WARM = sized(8, 1)  # claims of each process before those
 ROUNDS = sized(3, 1)
 MANY = sized(10_000, 40)
 
@@ -32,10 +32,10 @@ bare = sa.Table(
 
 
 def claiming() -> Iterator[Measurement]:
-    """Yield milliseconds a claim over those of a bare insert, on each engine that runs.
+    """Yield the time of a claim relative to that of a bare insert, on each engine that runs.
 
-    Both through the same connections, so that both are as durable and pay the same for the way;
-    the best of some rounds in turn, for neighbours make both slower by chance.
+    Both use the same connections, so that durability and latency are equal. Each time is the best
+    of some alternating rounds, since other load makes both slower.
     """
     for engine, make in _urls():
         for processes in (1, 4, 8):
@@ -57,7 +57,7 @@ def claiming() -> Iterator[Measurement]:
 
 
 def looking() -> Iterator[Measurement]:
-    """Yield a look when one of many moved against one when none did."""
+    """Yield the time of a check after one of many pod managers changed, relative to no change."""
     with tempfile.TemporaryDirectory() as folder, Store(f"sqlite:///{folder}/s.db") as store:
         many = [podm(f"p{number}", 1) for number in range(MANY)]
         store.remember_all(many)
@@ -103,7 +103,7 @@ def _made(url: str, podms: int, processes: int) -> str:
 
 
 def _rate(work: Callable[..., None], url: str, processes: int, podms: int = 1) -> float:
-    """Return milliseconds of wall time a claim, over all processes together."""
+    """Return the wall time of a claim in milliseconds, over all processes together."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     start, done = context.Barrier(processes + 1), context.Barrier(processes + 1)
@@ -125,7 +125,7 @@ def _rate(work: Callable[..., None], url: str, processes: int, podms: int = 1) -
 def _or_abort(
     work: Callable[..., None], url: str, number: int, podms: int, start: Any, done: Any
 ) -> None:
-    """Do the work of a process; where it fails, nobody waits for it."""
+    """Do the work of a process; after a failure, abort so that other processes do not wait."""
     try:
         work(url, number, podms, start, done)
     except BaseException:
@@ -158,7 +158,7 @@ def _bare(url: str, number: int, _podms: int, start: Any, done: Any) -> None:
 
 
 def _timed(work: Callable[[int], None], start: Any, done: Any) -> None:
-    """Do the work often enough to have compiled its statements, and then while all are timed."""
+    """Repeat the work until its statements are compiled, then until all processes are timed."""
     for turn in range(WARM):
         work(turn)
     start.wait()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each built-in policy and each plain rule loses, on lists of requests and generated sites.
+"""The loss of each built-in policy and each plain rule, on lists of requests and generated sites.
 
-The lists are some of :mod:`tests.benchmarks.placing`. A loss is the percentage of the cards that
-is not allocated when as many were asked for as there are; on the sites of
-:mod:`tests.benchmarks.sites` it is the percentage of the nodes of the optimum that is not placed
-one by one. ``default``, ``pack`` and ``balanced`` may lose 3 points more than ``fragmentation``, on
-sites ``fragmentation`` that spreads, too.
+The lists are some of :mod:`tests.benchmarks.placing`. There, the loss is the percentage of cards
+that is not allocated after requests for as many cards as exist. On the sites of
+:mod:`tests.benchmarks.sites`, the loss is the percentage of the nodes of the optimum that is not
+placed one by one. ``default``, ``pack`` and ``balanced`` may lose 3 points more than
+``fragmentation``, and so may ``fragmentation`` with spreading on the sites.
 
-``doc/source/reference/policy-figures.jsonl`` keeps the lines for the charts of the documentation.
+``doc/source/reference/policy-figures.jsonl`` stores the lines for the charts of the documentation.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tests.benchmarks.sites import lost, policies, sites
 from tests.benchmarks.trace import MISSING, NODES, THERE, Trace, allocated, lists
 
 BEST, OURS = "fragmentation", ("default", "pack", "balanced")
-MORE = 3.0  # points that ours may lose more than the best
+MORE = 3.0  # points that our policies may lose more than the best one
 SEED = 42
 CHOSEN = ("as recorded", "as many several cards", "a third by nodes")[: sized(3, 1)]
-ORDERS = sized(2, 1)  # in which the nodes of a site are asked for
+ORDERS = sized(2, 1)  # orders in which the nodes of a site are requested
 
 
 def comparing() -> Iterator[Measurement]:
@@ -62,6 +62,6 @@ def _on_generated_sites() -> Iterator[Measurement]:
 
 
 def _measured(name: str, loss: float, best: float) -> Measurement:
-    """Return a loss and the largest one that a policy which keeps accelerators may have."""
+    """Return a loss, and the largest loss allowed for a policy that keeps accelerators free."""
     return Measurement(name=f"comparing: {name}", value=loss, unit="% lost", probe=best,
                        ratio=loss / (best + MORE), target=1.0)  # fmt: skip

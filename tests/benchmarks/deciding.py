@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a decision takes: amounts only, a new flavor, the same again, after a change, many."""
+"""The time of a decision:
+
+amounts only, a new flavor, a repeated one, after a change, many nodes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from valence_sched.view.view import View
 
 PODMS, BLOCKS, SEED = sized(10_000, 40), sized(100, 10), 1
 NODES = sized(1000, 5)
-PROBE_MS = 0.07  # what the probe took where the targets were set
+PROBE_MS = 0.07  # time of the probe when the targets were set
 THOUSAND_MS = {"default": 60.0, "five": 90.0}  # for 1,000 nodes, by policy
 FIVE = msgspec.structs.replace(
     App(environ={}).config.policies()["default"],
@@ -37,7 +40,7 @@ FIVE = msgspec.structs.replace(
         WeigherUse(name) for name in ("room", "balance", "scarce", "known", "fragmentation")
     ),
 )
-#: The default policy, and what it would be without the weigher that takes most of the time.
+#: The default policy, and the same without the weigher that takes most of the time.
 DEFAULT = App(environ={}).config.policies()["default"]
 LIGHT = msgspec.structs.replace(
     DEFAULT,
@@ -47,7 +50,7 @@ LIGHT = msgspec.structs.replace(
 
 
 def amounts(policy: str = "default", name: str = "amounts") -> Iterator[Measurement]:
-    """10,000 pools of 8 resource classes, every request a new one: at most 5 numpy passes."""
+    """10,000 pools of 8 resource classes, each request new: at most 5 numpy passes."""
     engine = _engine(blocks=0, stocks=8)
     resources = sorted(engine.snapshot().resources)
     requests = iter([
@@ -58,16 +61,16 @@ def amounts(policy: str = "default", name: str = "amounts") -> Iterator[Measurem
     def decide() -> None:
         assert engine.select_destinations(next(requests)).batch.nodes
 
-    for _ in range(sized(100, 1)):  # the engine keeps the last judgements: let that memory fill
+    for _ in range(sized(100, 1)):  # fill the cache of judgements of the engine
         decide()
     yield in_turns(f"{name}: a new request", decide, 30, 5, calls=10)
 
 
 def weighers() -> Iterator[Measurement]:
-    """A new request takes at most twice what it does with the default policy's lighter weighers.
+    """A new request takes at most twice its time with the lighter weighers of the default policy.
 
-    With five weighers, and with the default policy: fragmentation is the one that is not light.
-    Requests of flavors take the same blocks as those before, or others each time.
+    Measured with five weighers and with the default policy; fragmentation is the slow weigher.
+    Requests of flavors take the same blocks as the earlier requests, or other blocks each time.
     """
     engine = _engine(blocks=0, stocks=8)
     resources = sorted(engine.snapshot().resources)
@@ -86,7 +89,7 @@ def weighers() -> Iterator[Measurement]:
 
 
 def _to_light(name: str, engine: Decider, make: Callable[[int], Request]) -> Iterator[Measurement]:
-    """Yield the CPU time of new requests by two policies, each to that by the light one."""
+    """Yield the CPU time of new requests by two policies, each relative to the light policy."""
     numbers = itertools.count()
 
     def decide(policy: str) -> None:
@@ -94,7 +97,7 @@ def _to_light(name: str, engine: Decider, make: Callable[[int], Request]) -> Ite
         assert engine.select_destinations(asked).batch.nodes
 
     policies = FIVE.name, DEFAULT.name, LIGHT.name
-    for _ in range(sized(50, 1)):  # let the memory of the engine fill
+    for _ in range(sized(50, 1)):  # fill the caches of the engine
         for policy in policies:
             decide(policy)
     deciders = [functools.partial(decide, policy) for policy in policies]
@@ -144,7 +147,7 @@ def mixed() -> Iterator[Measurement]:
 
 
 def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurement]:
-    """10,000 podms of 100 blocks: a flavor first, again, after a change, 1,000 nodes, or apart."""
+    """10,000 podms of 100 blocks: a new flavor, repeated, after a change, 1,000 nodes, or apart."""
     engine = _engine(blocks=BLOCKS, stocks=0)
     flavor = App(environ={}).config.flavors()["medium"]
     memory = itertools.count(flavor.needs[1].amount, 1)
@@ -187,7 +190,7 @@ def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurem
 
 
 def _changes(count: int) -> Iterator[LeanPodm]:
-    """Yield podms as they might be read again: one block in ten changed hands."""
+    """Yield podms as a new reading could return them: one block in ten has changed its use."""
     for number, line in enumerate(podms(count, BLOCKS, SEED)):
         podm = msgspec.json.decode(line, type=LeanPodm)
         status = msgspec.Raw(b'{"state":"Composed"}')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures and moves on 200 pod managers with 2,000 nodes, by program and start to end."""
+"""The time of failures and moves on 200 pod managers with 2,000 nodes, of the whole program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.benchmarks.occupied import write_occupied_site
 
 PODMS, BLOCKS, NODES = sized(200, 6), sized(100, 40), sized(2_400, 20)
 WHATIF = ("scheduler", "whatif")
-#: Of the time that reading the inventory and listing it takes.
+#: Relative to the time of reading and listing the inventory.
 WANTED = {
     "fail one, survive any": (
         12.0, (*WHATIF, "fail", "podm-00002"), (*WHATIF, "fail", "--survive", "1")
@@ -26,7 +26,7 @@ WANTED = {
 
 
 def disrupting() -> Iterator[Measurement]:
-    """Each answer in at most so many times the CPU time of a list of the pod managers."""
+    """Each answer takes at most this multiple of the CPU time of listing the pod managers."""
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder, "site.jsonl")
         write_occupied_site(site, PODMS, BLOCKS, NODES)
@@ -37,7 +37,7 @@ def disrupting() -> Iterator[Measurement]:
 
 
 def _cpu_ms(site: Path, command: tuple[str, ...]) -> float:
-    """Return the CPU time of a command on an inventory, start to end, in milliseconds."""
+    """Return the CPU time of a whole command on an inventory, in milliseconds."""
     program = "import sys; from valence_sched_cli.shell import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", program, *command, "--inventory", str(site)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

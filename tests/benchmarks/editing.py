@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long edits of 1,000 podms of 100 blocks take, beside building a View of them."""
+"""The time of edits of 1,000 podms of 100 blocks, relative to building a View of them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ EDITS: tuple[Edit, ...] = (
 
 
 def editing() -> Iterator[Measurement]:
-    """Each edit at most 1.5 times the building of the View of all these blocks."""
+    """Each edit takes at most 1.5 times the time of building the View of all these blocks."""
     decoder = msgspec.json.Decoder(LeanPodm)
     site = Site("base", tuple(map(decoder.decode, podms(PODMS, BLOCKS, SEED, stocks=2))), {}, {})
-    site.view()  # decodes each distinct text
+    site.view()  # decodes each different text once
     probe = median_ms(lambda: Site("again", site.podms, {}, {}, kinds=site.kinds).view(), TIMES)
     for edit in EDITS:
         took = median_ms(functools.partial(apply_edit, site, edit), TIMES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a question takes that is hard to settle, and how much memory: unlike blocks, a cap."""
+"""The time and the memory of hard exact covers: of different blocks, up to a limit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.set_cover import cheapest_cover
 from valence_sched.model.policy import DEFAULT_BUDGET
 
-SIZES = sized(5, 1)  # of 16, 20, 28, 40, 60 blocks
+SIZES = sized(5, 1)  # of sites with 16, 20, 28, 40 and 60 blocks
 SEEDS = sized(5, 1)
-CPU_MS, MIB = 100.0, 100.0  # what a question may take
+CPU_MS, MIB = 100.0, 100.0  # limits of one search
 
 
 def hard() -> Iterator[Measurement]:
-    """Hard covers of 16 to 60 blocks, and topologies: CPU time of a question, and its answer."""
+    """Hard covers of 16 to 60 blocks, and topologies: the CPU time of a search, and its answer."""
     for size in (16, 20, 28, 40, 60)[:SIZES]:
         for family in FAMILIES:
             yield _measured(f"{family} of {size}", lambda seed: _cover(family, size, seed))  # noqa: B023

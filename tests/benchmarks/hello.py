@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves ``hello`` with the server of the service, and nothing of the service: the probe.
+"""The probe of HTTP: serves ``hello`` with the server of the service, but not the service.
 
 ``python -m tests.benchmarks.hello PORT WORKERS``
 """
@@ -15,13 +15,13 @@ from valence_sched.service.settings import ServiceSettings
 
 
 def hello(_environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer without looking."""
+    """Answer every request alike."""
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "5")])
     return [b"hello"]
 
 
 class HelloServer(GunicornServer):
-    """The same server over another application."""
+    """The server of the service, with another application."""
 
     def load(self) -> Any:
         """Return the application."""

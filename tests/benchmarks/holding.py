@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``--claim`` adds to a decision: on one live pod manager, and on 500 that were just read."""
+"""The added time of ``--claim``: on one live pod manager, and on 500 pod managers just read."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ JOB = [PROGRAM, "podm", "schedule", "--flavor", "small"]
 
 
 def holding() -> Iterator[Measurement]:
-    """One pod manager: 200 ms more than deciding. 500 of them: 1.2 s.
+    """One pod manager: 200 ms more than a decision. 500 pod managers: 1.2 s.
 
-    The time of the processor, of the whole program for one pod manager, in passes of the probe
-    that runs in turns with it. For 500 it is what is stored, decided and held once they are read:
-    by a state that knows none of them, and by one that knows them all as they are.
+    For one pod manager: CPU time of the whole program, relative to alternating passes of the probe.
+    For 500: the time to store, decide and hold after the reading, in a state that knows no pod
+    manager, and in a state that knows all of them unchanged.
     """
     for how, turns in _more_for_one().items():
         yield _in_passes(f"one pod manager, {how}, more than deciding", turns, 200.0)
@@ -48,14 +48,14 @@ def holding() -> Iterator[Measurement]:
 
 
 class Turn(NamedTuple):
-    """What one turn took, and the probe beside it, in ms of CPU."""
+    """The CPU time of one turn, and that of the probe beside it, in ms."""
 
     took_ms: float
     probe_ms: float
 
 
 def _in_passes(name: str, turns: Sequence[Turn], wanted_ms: float) -> Measurement:
-    """Return the median of turns in passes of the probe, and what is wanted in them."""
+    """Return the median of turns in passes of the probe, and the target in passes."""
     took, probe = map(statistics.median, zip(*turns, strict=True))
     passes = statistics.median(one.took_ms / one.probe_ms for one in turns)
     return Measurement(name=f"claim: {name}", value=took, unit="ms", probe=probe, ratio=passes,
@@ -63,10 +63,10 @@ def _in_passes(name: str, turns: Sequence[Turn], wanted_ms: float) -> Measuremen
 
 
 def _more_for_one() -> dict[str, list[Turn]]:
-    """Return how much longer the program takes that claims, each claim released after it.
+    """Return the added time of a program that claims; each claim is released afterwards.
 
-    Of a registered pod manager the state is read to decide, too. One that a file names is decided
-    on without a state: all that a state costs is then the claim's.
+    For a registered pod manager, both programs read the state. For a pod manager in a file, only
+    the program that claims uses a state, so the difference includes the whole cost of the state.
     """
     found = {}
     with tempfile.TemporaryDirectory() as folder:

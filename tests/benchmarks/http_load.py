@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load over HTTP from processes of its own: one request again and again, on kept connections."""
+"""Load over HTTP from separate processes: the same request repeated, on persistent connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
-    """A request as it is sent each time."""
+    """The request that each client sends."""
 
     port: int
     method: str
@@ -24,7 +24,7 @@ class Request(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """What a client waits for one answer, and what all of them together take for one."""
+    """The latency of an answer for a client, and the time per answer of all clients together."""
 
     p50_ms: float
     p99_ms: float
@@ -32,10 +32,10 @@ class Rate(NamedTuple):
 
 
 def measure(request: Request, clients: int, each: int, warm: int) -> Rate:
-    """Return the times of ``each`` requests of every client, after ``warm`` that do not count.
+    """Return the times of ``each`` requests of every client, after ``warm`` requests to warm up.
 
     Raises:
-        RuntimeError: an answer is no success, or there is none.
+        RuntimeError: an answer is missing or not a success.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -46,7 +46,7 @@ def measure(request: Request, clients: int, each: int, warm: int) -> Rate:
     ]
     for process in running:
         process.start()
-    with contextlib.suppress(threading.BrokenBarrierError):  # a client tells below what it was
+    with contextlib.suppress(threading.BrokenBarrierError):  # a client reports the failure below
         start.wait()
     began = time.perf_counter()
     answers: list[list[float] | str] = [results.get() for _ in running]
@@ -69,7 +69,7 @@ def _client(request: Request, each: int, warm: int, start: Any, results: Any) ->
 
 
 def _times(request: Request, each: int, warm: int, start: Any) -> list[float] | str:
-    """Return the time of each request in milliseconds, or what was wrong with the first answer."""
+    """Return the time of each request in milliseconds, or the error of the first answer."""
     line = http.client.HTTPConnection("127.0.0.1", request.port, timeout=120)
     times, problem = [], ""
     for turn in range(warm + each):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated sites with devices in blocks, and the node types that are asked of them."""
+"""Generated sites with devices in blocks, and the node types that are requested of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FLAVORS: dict[str, dict[str, Any]] = {
 
 
 def podm(number: int, blocks: int, random: Random) -> dict[str, Any]:
-    """Return a podm of one pool with so many random blocks."""
+    """Return a podm of one pool with this number of random blocks."""
     made = []
     for block in range(blocks):
         draw = random.random()
@@ -60,13 +60,13 @@ def podm(number: int, blocks: int, random: Random) -> dict[str, Any]:
 
 
 def generated_view(podms: int, blocks: int, seed: int = 0) -> View:
-    """Return a View of so many podms of so many blocks each."""
+    """Return a View of this number of podms, with this number of blocks each."""
     random = Random(seed)
     return view(*(podm(number, blocks, random) for number in range(podms)))
 
 
 def node_types(**most: int) -> list[NodeType]:
-    """Return the node type of each flavor, with how many are asked for."""
+    """Return the node type of each flavor, with its requested number."""
     return [
         NodeType.of(request(FLAVORS[name], flavor=name), most=most.get(name.replace("-", "_")))
         for name in FLAVORS

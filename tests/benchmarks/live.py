@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast a site of live pod managers is read, against its floor, plain sushy and a bare client.
+"""The time to read a site of live pod managers, relative to a lower bound, sushy and a bare client.
 
-The pod managers are served by a process of their own, each answer 20 ms late. It takes processor
-time too: on two processors and with fifty pod managers it is a good part of what is measured,
-which the bare client shows: it sends the same requests, and does nothing with the answers.
+A separate process serves the pod managers and delays each answer by 20 ms. On two processors and
+with fifty pod managers, its own CPU time is a considerable part of the measurement. The bare client
+shows this part: it sends the same requests and ignores the answers.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from valence_sched.model.registration import Registration
 from valence_sched_cli.main import COLLECT_AFTER
 
 PODMS, BLOCKS, LATENCY_MS, SEED, TIMES = sized(50, 3), sized(40, 4), 20.0, 1, sized(7, 1)
-#: As late as pod managers answer that ask their hardware first.
+#: The delay of pod managers that query their hardware first.
 LONG_MS = 200.0
-#: Requests on the longest chain of a run, each of which needs the answer before it: the root, a
-#: session, all others at once, and the deletion of the session.
+#: The longest chain of dependent requests of a run: the root, a session, all others at once, and
+#: the deletion of the session.
 CHAIN = 4
-#: Pod managers that sushy reads one after another; the time of all is worked out from these.
+#: The pod managers that sushy reads one after another; the time of all is extrapolated.
 SAMPLE = 2
-#: Pod managers of the measurement of memory, many of which stand behind one URL.
+#: The pod managers of the memory measurement, of which many have the same URL.
 MANY = sized(1000, 6)
 USER, PASSWORD, VARIABLE = "reader", "for a benchmark", "BENCHMARK_PASSWORD"
 PROGRAM = str(Path(sys.executable).with_name("valence-sched"))
 
 
 def live() -> Iterator[Measurement]:
-    """Fifty pod managers: 40 times faster than one after another, twice the floor at most.
+    """Fifty pod managers: 40 times faster than one after another, at most twice the lower bound.
 
-    The garbage collector is set up as our program sets it up, for the bare client too.
+    The garbage collector has the settings of our program, also for the bare client.
     """
     gc.set_threshold(COLLECT_AFTER)
     with tempfile.TemporaryDirectory() as folder, _served(Path(folder), LATENCY_MS) as urls:
@@ -107,7 +107,7 @@ def _target(name: str, url: str) -> ReadTarget:
 def _read(
     targets: list[ReadTarget], *, raw: bool = False, memory: ReadingMemory | None = None
 ) -> tuple[float, float, list[Reading]]:
-    """Return wall ms and CPU ms of reading, sessions deleted, and the readings."""
+    """Return the wall and CPU ms of a reading with deleted sessions, and its results."""
     dialects = plugins.installed(plugins.DIALECTS)
     started, cpu = time.perf_counter(), time.process_time()
     found = list(read(targets, dialects, ReadSettings(raw=raw, memory=memory)))
@@ -118,7 +118,7 @@ def _read(
 
 
 def _one_after_another(target: ReadTarget, documents: Iterable[str]) -> float:
-    """Return the ms in which plain sushy reads the documents that we read, one by one."""
+    """Return the ms in which plain sushy reads the documents that we read, in sequence."""
     started = time.perf_counter()
     auth = SessionAuth(USER, PASSWORD)
     root = Sushy(target.registered.url, auth=auth)
@@ -129,7 +129,7 @@ def _one_after_another(target: ReadTarget, documents: Iterable[str]) -> float:
 
 
 def _understood(documents: dict[str, Json]) -> float:
-    """Return the least CPU ms of understanding documents that are there."""
+    """Return the least CPU ms of interpreting documents that are already read."""
     dialect = plugins.load(plugins.DIALECTS).get("redfish")()
     took = []
     for _ in range(sized(20, 1)):
@@ -140,14 +140,14 @@ def _understood(documents: dict[str, Json]) -> float:
 
 
 class Run(NamedTuple):
-    """What a command took, the start of Python included: medians."""
+    """The medians of a command, including the start of Python."""
 
     wall_ms: float
     cpu_ms: float
 
 
 def _listing(folder: Path, urls: dict[str, str], times: int) -> Run:
-    """Return what ``podm list`` of live pod managers takes."""
+    """Return the cost of ``podm list`` on live pod managers."""
     podms = {
         name: {"url": url, "username": USER, "password": {"env": VARIABLE}}
         for name, url in urls.items()
@@ -159,7 +159,7 @@ def _listing(folder: Path, urls: dict[str, str], times: int) -> Run:
 
 
 def _command(folder: Path, words: list[str], times: int) -> Run:
-    """Return what a command takes when its bytecode is there, as installing it leaves it."""
+    """Return the cost of a command with existing bytecode, as after an installation."""
     environ = os.environ | {VARIABLE: PASSWORD, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     runs = []
     for _ in range(times + 1):
@@ -174,13 +174,13 @@ def _command(folder: Path, words: list[str], times: int) -> Run:
             raise RuntimeError(f"{words}: exit code {os.waitstatus_to_exitcode(status)}")
         cpu_ms = (usage.ru_utime + usage.ru_stime) * 1000
         runs.append(Run(wall_ms, cpu_ms))
-    walls, cpus = zip(*runs[1:], strict=True)  # the first one wrote the bytecode
+    walls, cpus = zip(*runs[1:], strict=True)  # the first run has written the bytecode
     return Run(statistics.median(walls), statistics.median(cpus))
 
 
 @contextlib.contextmanager
 def _served(folder: Path, latency_ms: float) -> Iterator[dict[str, str]]:
-    """Serve a site in a process of its own, each answer so late; yield the URLs by id."""
+    """Serve a site in a separate process with this delay of each answer; yield the URLs by id."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     inventory = str(folder / "site.jsonl")

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated sites of virtual machines with lives, by the whole pipeline and by plain rules.
+"""Generated sites of virtual machines with limited lifetimes, by the whole pipeline and plain
+rules.
 
-A pool is a host, and a pod manager has several of other shapes: cores, memory and, on some sites,
-disk or a custom class are stocks. Machines come at random, stay for short or for long, and a
-request for which there is no room is lost. Every policy and rule sees the same arrivals. What
-counts is the share of the requests that are served, and that of the hours of cores they ask for,
-after a quarter of the time, in which the site fills.
+A pool is a host, and a pod manager has several hosts of different shapes. Cores, memory and, on
+some sites, disk or a custom class are stocks. Machines arrive at random and stay for a short or a
+long time; a request that does not fit is lost. Every policy and rule gets the same arrivals. The
+figures are the percentage of served requests and of served core hours, after a quarter of the time
+in which the site fills.
 
-Each policy that chooses by weighers serves more than a random host and than the first that has
-room: a line has the difference, the mean of some seeds, and twice its standard error.
+Each policy that chooses by weighers serves more than a random host and than the first host that
+fits. A line has the difference, as the mean of some seeds, and twice its standard error.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from valence_sched.view.view import Floats, Ints
 
 POLICIES = ("default", "pack", "balanced", "fragmentation")
 PLAIN = ("random", "first fit", "best fit")
-BELOW = PLAIN[:2]  # what each policy must be above
+BELOW = PLAIN[:2]  # each policy must serve more than these
 SEEDS = tuple(range(sized(6, 2)))
 ARRIVALS = sized(4_000, 60)
-LOAD = 1.05  # of the resource that runs out first
-WARM = 0.25  # of the time
-LONG, LONG_H, SHORT_H = 0.25, 15.0, 1.35  # the part that stays for long, and the median hours
-SPREAD = 1.0  # the deviation of the logarithm of the hours
+LOAD = 1.05  # load on the resource that runs out first
+WARM = 0.25  # part of the time
+LONG, LONG_H, SHORT_H = 0.25, 15.0, 1.35  # share of long-lived machines, and the median hours
+SPREAD = 1.0  # deviation of the logarithm of the hours
 
-#: Cores, memory in GiB and weight, about as a public cloud sells them.
+#: Cores, memory in GiB and weight, similar to the flavors of a public cloud.
 SIZES = (
     (1, 1.75, 22), (1, 3.5, 8), (2, 3.5, 24), (2, 4, 5), (2, 8, 8), (2, 16, 5), (4, 7, 10),
     (4, 16, 5), (4, 32, 4), (8, 14, 3), (8, 32, 2), (8, 64, 2), (16, 64, 1), (16, 128, 1),
@@ -53,7 +54,7 @@ SIZES = (
 
 
 class Machine(NamedTuple):
-    """A request that comes at an hour, of which flavor, and how many hours it stays."""
+    """A request: its hour of arrival, its flavor, and its lifetime in hours."""
 
     at: float
     flavor: int
@@ -61,22 +62,22 @@ class Machine(NamedTuple):
 
 
 class Site(NamedTuple):
-    """What hosts have, in turn, and what flavors take, of the same resources."""
+    """The capacities of hosts, in turn, and the amounts of flavors, for the same resources."""
 
     resources: tuple[str, ...]
     shapes: tuple[tuple[float, ...], ...]
-    extras: Mapping[tuple[float, ...], float]  # what flavors take besides, with a weight
+    extras: Mapping[tuple[float, ...], float]  # further amounts of flavors, with a weight
     podms: int = 3
     pools: int = 16
 
     def hosts(self) -> Floats:
-        """Return what each host has, shape ``(hosts, resources)``."""
+        """Return the capacity of each host, shape ``(hosts, resources)``."""
         count = self.podms * self.pools
         every = list(itertools.islice(itertools.cycle(self.shapes), count))
         return np.array(every, dtype=np.float64)
 
     def flavors(self) -> tuple[Floats, Floats]:
-        """Return what each flavor takes, shape ``(flavors, resources)``, and their weights."""
+        """Return the amounts of each flavor, shape ``(flavors, resources)``, and their weights."""
         every = [
             (cores, memory, *extra, weight * often)
             for cores, memory, weight in SIZES
@@ -86,7 +87,7 @@ class Site(NamedTuple):
         return table[:, :-1], table[:, -1] / table[:, -1].sum()
 
     def arrivals(self, seed: int) -> list[Machine]:
-        """Return machines in the order in which they come."""
+        """Return machines in the order of arrival."""
         random = np.random.default_rng(seed)
         amounts, weights = self.flavors()
         flavors = random.choice(len(weights), size=ARRIVALS, p=weights)
@@ -116,7 +117,7 @@ SITES = {
     ),
 }  # fmt: skip
 
-#: Chooses a host for a flavor by what is free and which hosts have room, None if it finds none.
+#: Chooses a host for a flavor from free amounts and the hosts that fit; None if there is no host.
 Choice = Callable[[Floats, int, Ints], int | None]
 
 
@@ -138,7 +139,7 @@ def machines() -> Iterator[Measurement]:
 
 
 def _above(name: str, ours: list[float], theirs: list[float]) -> Measurement:
-    """Return by how much more is served than by a rule, which should be two standard errors."""
+    """Return the difference to a rule, which should be at least two standard errors."""
     pairs = [mine - other for mine, other in zip(ours, theirs, strict=True)]
     more, error = statistics.mean(pairs), 2.0 * standard_error(pairs)
     ratio = error / more if more > 0.0 else 1e9
@@ -171,7 +172,7 @@ def served(name: str, who: str, seed: int) -> tuple[float, float]:
 
 
 def _plain(rule: str, site: Site, seed: int) -> Choice:
-    """Return a rule: a random host, the first, or that with the least left, by share."""
+    """Return a rule: a random host, the first host, or the host with the smallest share left."""
     random, most = np.random.default_rng(seed), site.hosts().max(axis=0)
 
     def choose(free: Floats, _flavor: int, fitting: Ints) -> int | None:

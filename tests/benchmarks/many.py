@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the pod managers at the URLs of a file, a name for each line, and tells the peak MiB.
+"""Reads the pod managers at the URLs of a file, one name per line, and prints the peak MiB.
 
-A program of its own, so that its memory can be measured. The registry would not let two names
-stand for one address, and more than some dozens of simulated pod managers do not fit a machine.
+A separate program, so that its memory can be measured. The registry would refuse two names for one
+address, and a machine cannot run more than some dozens of simulated pod managers.
 """
 
 import os

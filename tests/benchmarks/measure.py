@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-#: Each benchmark in its smallest size: the figures mean nothing, but nothing is left unrun.
+#: Runs each benchmark in its smallest size: the figures mean nothing, but everything is run.
 TINY = os.environ.get("VALENCE_SCHED_BENCH") == "tiny"
 
 
 def sized(full: int, tiny: int) -> int:
-    """Return how large or how often: ``full``, or ``tiny`` where only a run is wanted."""
+    """Return a size or a number of repetitions: ``full``, or ``tiny`` for a trial run."""
     return tiny if TINY else full
 
 
@@ -31,7 +31,7 @@ SLICE_S, SLICE_PASSES = 0.5, sized(100, 1)  # of a program, then of the probe
 
 
 class Measurement(msgspec.Struct, kw_only=True):
-    """One line of output: ``ratio`` is ``value / probe`` and should be at most ``target``."""
+    """One line of output: ``ratio`` is ``value / probe`` and should not exceed ``target``."""
 
     name: str
     value: float
@@ -57,9 +57,9 @@ def against(name: str, value: float, probe: float, target: float, unit: str = "m
 
 
 def peak_mib() -> float:
-    """Return the most memory that this process has had, as Linux tells it.
+    """Return the peak memory of this process, as Linux reports it.
 
-    What ``getrusage`` says of a process counts what its parent had when it was made.
+    ``getrusage`` is not used: its peak includes the memory of the parent at the fork.
     """
     status = Path("/proc/self/status").read_text()
     found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
@@ -73,7 +73,7 @@ def median_ms(
     before: Callable[[], Any] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Return the median time of a call in milliseconds by a clock; ``before`` is not counted."""
+    """Return the median time of a call in milliseconds by a clock, without ``before``."""
     found = []
     for _ in range(sized(times, 1)):
         if before is not None:
@@ -87,10 +87,10 @@ def median_ms(
 def in_turns(
     name: str, run: Callable[[], Any], times: int, target: float, calls: int = 1
 ) -> Measurement:
-    """Return a measurement in CPU ms whose probe, the numpy pass, runs before and after each turn.
+    """Return a measurement in CPU ms; the probe, the numpy pass, runs before and after each turn.
 
-    A turn is the median of some ``calls``. The ratio is the median of the ratios of all turns: a
-    processor that changes its speed in between, or is needed elsewhere, changes both.
+    A turn is the median of some ``calls``. The ratio is the median of the ratios of all turns:
+    changes of the processor's speed and other load change both.
     """
     probe, cpu = numpy_pass(), time.process_time
     median_ms(probe, 100, clock=cpu)
@@ -112,9 +112,9 @@ def in_turns(
 def program_in_slices(words: Sequence[str]) -> tuple[float, float, float, str]:
     """Run a program to its end; return its CPU ms, the probe's, their ratio, and its output.
 
-    The program is stopped after every slice, the probe is run, and the program goes on: the CPU
-    time of each slice counts in passes of the probe at that moment. The probe is idle meanwhile,
-    and what the program does is neither less nor more than without.
+    The program is stopped after each slice, the probe runs, and the program continues: the CPU time
+    of each slice is divided by the time of the probe at that moment. The probe does not change the
+    work of the program.
     """
     probe = numpy_pass()
     median_ms(probe, 100, clock=time.process_time)
@@ -125,7 +125,7 @@ def program_in_slices(words: Sequence[str]) -> tuple[float, float, float, str]:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         finally:
-            process.kill()  # one that was interrupted may be stopped; no signal after its end
+            process.kill()  # an interrupted program may be stopped; no signal after its end
         output.seek(0)
         text = output.read()
     if process.returncode:
@@ -137,12 +137,12 @@ def program_in_slices(words: Sequence[str]) -> tuple[float, float, float, str]:
 def _slices(
     process: subprocess.Popen[bytes], probe: Callable[[], Any]
 ) -> tuple[float, float, list[float]]:
-    """Let a program run to its end; return its CPU time in passes and ms, and each probe."""
+    """Run a program to its end; return its CPU time in passes and ms, and each probe."""
     passes, total, probes = 0.0, 0.0, list[float]()
     while True:
         ended = _ends_within(process, SLICE_S)
         if not ended:
-            os.kill(process.pid, signal.SIGSTOP)  # Popen would wait for one that has ended
+            os.kill(process.pid, signal.SIGSTOP)  # Popen would wait for an ended program
         probes.append(median_ms(probe, SLICE_PASSES, clock=time.process_time))
         now = cpu_ms(process.pid)
         passes += (now - total) / probes[-1]
@@ -153,7 +153,7 @@ def _slices(
 
 
 def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Return whether a program ends within some time; it stays to be waited for."""
+    """Return whether a program ends within some time; it is not reaped."""
     deadline = time.monotonic() + seconds
     flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
     while os.waitid(os.P_PID, process.pid, flags) is None:
@@ -164,7 +164,7 @@ def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def cpu_ms(pid: int) -> float:
-    """Return the CPU time of a process so far, as Linux tells it."""
+    """Return the CPU time of a process until now, as Linux reports it."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * 1000.0 / os.sysconf("SC_CLK_TCK")
 
@@ -172,7 +172,8 @@ def cpu_ms(pid: int) -> float:
 def numpy_pass(rows: int = 10_000, classes: int = 8) -> Callable[[], int]:
     """Return the probe: one preallocated pass over a table of float64 columns.
 
-    Compares every column with what is asked, combines, weighs every column, takes the best.
+    The pass compares every column with a request, combines the results, weighs every column, and
+    takes the best row.
     """
     random = np.random.default_rng(1)
     table = random.uniform(0.0, 1000.0, (classes, rows))

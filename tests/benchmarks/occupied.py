@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site on which nodes were placed one after another, as an inventory file."""
+"""A site with nodes that were placed one after another, as an inventory file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MIX = {"small": 3, "medium": 2, "gpu-large": 1}  # flavors by weight
 
 
 def write_occupied_site(path: Path, podms: int, blocks: int, nodes: int, seed: int = 1) -> int:
-    """Write an inventory of random pod managers and nodes; return how many nodes it has.
+    """Write an inventory of random pod managers and nodes; return the number of nodes.
 
-    The default policy places the nodes of ``MIX``, no more than fit.
+    The default policy places nodes of ``MIX`` until the site is full.
     """
     config = Configuration({})
     lean = map(msgspec.json.Decoder(LeanPodm).decode, generate.podms(podms, blocks, seed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the most nodes of a mix take to find and to prove, and how far apart the two may be."""
+"""The time to find and to prove the most nodes of a mix, and the gap between the two."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from valence_sched.planning.optimise.bound import Optimum, most_nodes
 from valence_sched.planning.purchase import PurchaseOption, cheapest_purchase
 from valence_sched.view.view import View
 
-#: Podms × blocks of each, and how many numpy passes the most nodes of a mix may take: on a
-#: processor that needs 0.06 ms for one these are 0.1 s, 1 s and 20 s.
+#: Podms × blocks of each site, and the limit in numpy passes for the most nodes of a mix. On a
+#: processor with 0.06 ms per pass, the limits are 0.1 s, 1 s and 20 s.
 SITES = ((20, 30, 1_600), (100, 100, 16_000), (1000, 100, 320_000))
-PURCHASE = 8_000  # passes that a purchase for the smallest site may take: 0.5 s
+PURCHASE = 8_000  # limit in passes of a purchase for the smallest site: 0.5 s
 LARGEST_GAP = 0.01
 SEEDS = sized(3, 1)
 SHARES = (6, 2, 3, 2, 1)
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 def optimising() -> Iterator[Measurement]:
-    """Sites of three sizes: CPU time in numpy passes, and the gap; then a purchase."""
+    """Sites of three sizes: the CPU time in numpy passes and the gap; then a purchase."""
     sites = ((2, 10, 1_600),) if sized(0, 1) else SITES
     for podms, blocks, target in sites:
         for seed in range(SEEDS if podms < SITES[-1][0] else 1):
@@ -48,7 +48,7 @@ def _mix(name: str, view: View, target: float) -> Iterator[Measurement]:
 
 
 def _purchase(view: View, target: float) -> Measurement:
-    """Buy blocks of every kind that the site has, so that twice as many large nodes fit."""
+    """Buy blocks of the kinds of the site, so that twice as many large nodes fit."""
     asked = node_types(large=2 * most_nodes(view, node_types()[1:2]).placed)[1:2]
     rows = tuple(range(len(view)))
     kinds = view.kinds.kinds
@@ -62,7 +62,7 @@ def _purchase(view: View, target: float) -> Measurement:
 
 
 def _timed(run: Callable[[], Answer]) -> tuple[Answer, float, float]:
-    """Return an answer, the CPU time that it took, and that of a probe around it, in ms."""
+    """Return an answer, its CPU time, and that of a probe around it, in ms."""
     probe = numpy_pass()
     median_ms(probe, 100)
     before = median_ms(probe, PROBES)

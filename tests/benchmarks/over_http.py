@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What HTTP costs: decisions of the service against a bare route, in process, and Placement."""
+"""The cost of HTTP:
+
+decisions of the service, relative to a bare route, in-process, and Placement.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,13 @@ EACH, WARM, TURNS, TIMES = sized(200, 2), sized(40, 2), sized(3, 1), sized(200, 
 REQUEST = {"properties": {"processor": {"total_cores": 8}, "memory": {"capacity_mib": 16_384}}}
 CANDIDATES = "/allocation_candidates?resources=VCPU:8,MEMORY_MB:16384&limit=1"
 JSON = {"Content-Type": "application/json"}
-MOST_PROVIDERS = 1000  # of Placement: with 10,000 it takes seconds for an answer, and all an hour
+MOST_PROVIDERS = (
+    1000  # providers of Placement: with 10,000, an answer takes seconds and the benchmark an hour
+)
 
 
 def over_http() -> Iterator[Measurement]:
-    """Yield p50, p99 and the time a request at 1, 4 and 8 clients, for sites of three sizes."""
+    """Yield p50, p99 and the time per request at 1, 4 and 8 clients, for sites of three sizes."""
     has_placement = placement_server.is_installed()
     if not has_placement:
         sys.stderr.write(placement_server.MISSING)
@@ -76,7 +81,7 @@ def _site(folder: Path, podms: int, hello: Request, has_placement: bool) -> Iter
 
 
 def _placement(folder: Path, podms: int, ours: Request) -> Iterator[Measurement]:
-    """Yield the time a request over that of Placement with as many providers, the same server."""
+    """Yield the time per request relative to Placement with equal numbers of providers."""
     port = free_port()
     with placement_server.placement(folder, podms, port, WORKERS):
         _wait_for(port, (folder / "placement.log").read_text)
@@ -101,7 +106,7 @@ def _in_process(site: str) -> float:
 
 
 def rates(requests: Sequence[Request], clients: int, each: int = EACH) -> list[Rate]:
-    """Return the rate of each request, the middle of some turns, one after the other."""
+    """Return the rate of each request, the median of some alternating turns."""
     turns = [[measure(one, clients, each, WARM) for one in requests] for _ in range(TURNS)]
     return [
         Rate(*map(statistics.median, zip(*rates, strict=True)))
@@ -111,7 +116,7 @@ def rates(requests: Sequence[Request], clients: int, each: int = EACH) -> list[R
 
 @contextlib.contextmanager
 def running(folder: Path, words: Sequence[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program of Python until the end; yield its process once it answers."""
+    """Run a Python program until the context ends; yield its process after its first answer."""
     log = folder / f"{port}.log"
     with log.open("wb") as stream:
         homes = {f"XDG_{kind}_HOME": str(folder) for kind in ("CONFIG", "STATE", "CACHE")}
@@ -141,7 +146,7 @@ def _wait_for(port: int, log: Callable[[], str]) -> None:
 
 
 def free_port() -> int:
-    """Return a port of loopback on which nothing listens."""
+    """Return a free port of loopback."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

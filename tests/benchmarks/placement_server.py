@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Placement service with providers of its own, served by gunicorn on loopback.
+"""A Placement service with its own providers, served by gunicorn on loopback.
 
-It is ``openstack-placement`` from PyPI, of the environment that the benchmark runs in, or of the
-Python that ``VALENCE_SCHED_PLACEMENT_PYTHON`` names. Its database is SQLite.
+It is ``openstack-placement`` from PyPI, in the environment of the benchmark, or in that of the
+Python in ``VALENCE_SCHED_PLACEMENT_PYTHON``. Its database is SQLite.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VCPU, MEMORY_MB = 0, 1  # ids of the standard classes
 
 
 def is_installed() -> bool:
-    """Return whether there is a Placement to run."""
+    """Return whether Placement is installed."""
     found = subprocess.run([PYTHON, "-c", "import placement, gunicorn"], capture_output=True,
                            check=False)  # fmt: skip
     return found.returncode == 0
@@ -35,7 +35,7 @@ def is_installed() -> bool:
 
 @contextlib.contextmanager
 def placement(folder: Path, providers: int, port: int, workers: int) -> Iterator[None]:
-    """Serve so many providers of 64 cores and 256 GiB each; the caller waits until it answers."""
+    """Serve this number of providers of 64 cores and 256 GiB; the caller waits for an answer."""
     file = folder / f"placement-{providers}.db"
     environ = os.environ | {
         "OS_PLACEMENT_CONFIG_DIR": str(folder),

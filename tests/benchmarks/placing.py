@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that name card models or want several cards, by the whole pipeline and plain policies.
+"""Requests with card models or several cards, by the whole pipeline and plain policies.
 
-The lists are made from the trace of :mod:`tests.benchmarks.trace`: a share of its requests names a
-model that they might have run on, drawn by how many cards or how many nodes of it there are, or
-each model alike; or a share is for several whole cards; or both. Every policy sees the same
-arrivals and the same nodes. What is allocated when as many cards were asked for as there are, and
-what is served with departures, is told as what was lost, the mean of some orders of arrivals, and
-its ratio to what the best of the plain policies lost; then the standard error of the difference.
-Before that, the CPU time that a decision takes.
+The lists are made from the trace of :mod:`tests.benchmarks.trace`. A share of the requests names a
+model that fits, drawn by the number of its cards or of its nodes, or with equal probability; or a
+share requests several whole cards; or both. Every policy gets the same arrivals and nodes. The
+first lines have the CPU time of a decision. Further lines have the loss: of allocated cards, after
+requests for as many cards as exist, and of served requests, with departures. A loss is the mean of
+some orders of arrivals, with its ratio to the loss of the best plain policy. The last lines have
+the standard error of the difference.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ PLAIN = ("random", "firstfit", "bestfit", "fgd")
 SHARES = (0.2, 0.25, 0.33, 0.5)[: sized(4, 1)]
 DRAWS = ("cards", "nodes", "models")[: sized(3, 1)]
 SEVERAL = (2, 4, 8)  # whole cards
-SEEDS = (42, 7, 1000, 43, 44, 5)[: sized(6, 1)]  # of the orders
+SEEDS = (42, 7, 1000, 43, 44, 5)[: sized(6, 1)]  # number of orders
 MOST_LISTS = sized(100, 2)
-LOAD = 0.95  # of the cards, with departures
-MOST_CPU, MOST_MEMORY = (64_000, 96_000), 380_000  # of a node: CPU of one below 8 cards, of 8
-LEAST_LOST = 0.1  # percent: losses below are equal
-EQUAL = 0.1  # points between losses that are equal
-MOST_ERROR = 0.5  # points, of a difference
+LOAD = 0.95  # load on the cards, with departures
+MOST_CPU, MOST_MEMORY = ((64_000, 96_000), 380_000)  # CPU of a node with few cards, with 8; memory
+LEAST_LOST = 0.1  # percent: smaller losses count as equal
+EQUAL = 0.1  # points: smaller differences of losses count as equal
+MOST_ERROR = 0.5  # points of a difference
 POLICY = "fragmentation"
-DECISIONS = 1_500  # a second, on a processor of which no one else takes a part
+DECISIONS = 1_500  # decisions per second on an otherwise idle processor
 
 Requests = list[Any]
 
 
 def placing() -> Iterator[Measurement]:
-    """No plain policy loses less on any list, allocated or served; 1,500 decisions a second."""
+    """No plain policy loses less on any list, allocated or served; 1,500 decisions per second."""
     if not THERE:
         sys.stderr.write(f"placing: skipped, {MISSING}\n")
         return
@@ -64,7 +64,7 @@ def placing() -> Iterator[Measurement]:
 
 
 def named_lists(replay: Any, nodes: Any, requests: Requests) -> dict[str, Requests]:
-    """Return the list as it was recorded, and those made from it, by name."""
+    """Return the recorded list, and the lists made from it, by name."""
     found = {"as recorded": requests}
     words = {0.2: "a fifth", 0.25: "a quarter", 0.33: "a third", 0.5: "half"}
     for share in SHARES:
@@ -85,7 +85,7 @@ def named_lists(replay: Any, nodes: Any, requests: Requests) -> dict[str, Reques
 
 
 def several_cards(replay: Any, requests: Requests, share: float, sizes: Sequence[int]) -> Requests:
-    """Return requests of which a share is for several whole cards, with as many times the rest."""
+    """Return requests of which a share is for several whole cards; the others are repeated."""
     random = np.random.default_rng(round(100 * share))
 
     def several(one: Any) -> Any:
@@ -99,7 +99,7 @@ def several_cards(replay: Any, requests: Requests, share: float, sizes: Sequence
 
 
 def as_many_several(requests: Requests) -> Requests:
-    """Return as many requests for several whole cards as there are others, drawn, and these."""
+    """Return these requests and as many drawn requests for several whole cards."""
     random = np.random.default_rng(5)
     several = [one for one in requests if one.gpus > 1]
     others = [one for one in requests if one.gpus <= 1]
@@ -109,7 +109,7 @@ def as_many_several(requests: Requests) -> Requests:
 def name_models(replay: Any, nodes: Any, requests: Requests, share: float, draw: str) -> Requests:
     """Return requests of which a share names one model whose nodes can host it.
 
-    A model is drawn by the number of its ``cards`` or of its ``nodes``, or one of all ``models``.
+    A model is drawn by the number of its ``cards`` or ``nodes``, or from all ``models`` alike.
     """
     random = np.random.default_rng(round(100 * share))
     models = sorted({node["model"] for node in nodes})
@@ -144,14 +144,14 @@ def _hosts(nodes: Any, model: str, asked: Any) -> bool:
 
 @functools.cache
 def _site() -> tuple[Any, Any, dict[str, Requests]]:
-    """Return the replay module, the nodes, and the lists by name; once in a process."""
+    """Return the replay module, the nodes, and the lists by name; loaded once per process."""
     replay, nodes, requests = lists()
     nodes = replay.subset(nodes, NODES, SEEDS[0])
     return replay, nodes, named_lists(replay, nodes, requests)
 
 
 def _percent(task: tuple[str, str, str, int]) -> float:
-    """Return what is allocated or served, of a list, by a policy or rule, in an order."""
+    """Return the percentage allocated or served of a list, by a policy or rule, in an order."""
     measure, name, who, seed = task
     replay, nodes, named = _site()
     choose = Trace(POLICY) if who == POLICY else replay.build(who)
@@ -161,7 +161,7 @@ def _percent(task: tuple[str, str, str, int]) -> float:
 
 
 def _decision(replay: Any, nodes: Any, requests: Requests) -> Measurement:
-    """Return the mean CPU time of a decision and the most that it may take, in ms."""
+    """Return the mean CPU time of a decision and its limit, in ms."""
     taken, choose = list[float](), Trace()
 
     class Timed:
@@ -180,7 +180,7 @@ def _decision(replay: Any, nodes: Any, requests: Requests) -> Measurement:
 
 
 def _lost(name: str, percent: dict[str, list[float]]) -> Iterator[Measurement]:
-    """Yield what each policy loses, and the standard error of the difference to the best rule."""
+    """Yield the loss of each policy, and the standard error of the difference to the best rule."""
     lost = {who: 100.0 - statistics.mean(found) for who, found in percent.items()}
     best = min(PLAIN, key=lost.__getitem__)
     least = max(lost[best], LEAST_LOST)
@@ -193,5 +193,5 @@ def _lost(name: str, percent: dict[str, list[float]]) -> Iterator[Measurement]:
 
 
 def standard_error(found: Sequence[float]) -> float:
-    """Return the standard error of the mean, 0 of a single value."""
+    """Return the standard error of the mean; it is 0 for a single value."""
     return statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else 0.0

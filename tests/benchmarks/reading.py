@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long it takes to read 10,000 podms of 100 blocks into a View, and how much memory."""
+"""The time and the memory to read 10,000 podms of 100 blocks into a View."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reading() -> Iterator[Measurement]:
 
 
 def _figures(path: Path) -> tuple[float, float, float]:
-    """Return ms to read, ms to decode, and the peak MiB of a process that only reads."""
+    """Return the ms to read, the ms to decode, and the peak MiB of a process that only reads."""
     decode = float(_python("-m", "tests.benchmarks.reading", "decode", str(path)))
     read, memory = _python("-m", "tests.benchmarks.reading", "read", str(path)).split()
     return float(read), decode, float(memory)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays 100,000 requests on 1,000 pod managers of 40 blocks, by program and start to end.
+"""Replays 100,000 requests on 1,000 pod managers of 40 blocks, with the whole program.
 
-About 3,000 nodes are there at a time: they arrive once a second and live for 50 minutes.
+About 3,000 nodes exist at a time: one arrives per second and lives for 50 minutes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tests.benchmarks.measure import Measurement, against, peak_mib, program_in_
 
 PODMS, BLOCKS, REQUESTS = sized(1_000, 6), sized(40, 10), sized(100_000, 50)
 MIX = "small=3,medium=2,gpu-large=1"
-#: A decision in milliseconds at the rates that are wanted: 5,000 a second, 1,500 by fragmentation.
+#: The milliseconds of a decision at the target rates: 5,000 per second, 1,500 by fragmentation.
 WANTED_MS = {"default": 1 / 5.0, "fragmentation": 1 / 1.5}
-#: How long the probe took where these rates were set, in milliseconds.
+#: The milliseconds of the probe when these rates were set.
 PROBE_MS = 0.07
 MOST_MIB = 1024.0
 
 
 def replaying() -> Iterator[Measurement]:
-    """At least 5,000 decisions a second by the default policy, 1,500 by fragmentation, in 1 GiB.
+    """At least 5,000 decisions per second by the default policy, 1,500 by fragmentation, in 1 GiB.
 
-    Times are of the processor, of the whole program; the ratio is to passes of numpy in between.
+    CPU times of the whole program, relative to alternating numpy passes.
     """
     with tempfile.TemporaryDirectory() as folder:
         site = str(Path(folder, "site.jsonl"))
@@ -45,7 +45,7 @@ def replaying() -> Iterator[Measurement]:
 
 
 def _replay(site: str, policy: str) -> tuple[str, ...]:
-    """Return the words that run a replay and tell its peak MiB."""
+    """Return the words that run a replay and print its peak MiB."""
     return (
         sys.executable, "-m", "tests.benchmarks.replaying",
         "scheduler", "whatif", "run", "--inventory", site, "--rate", "1/s", "--mix", MIX,
@@ -59,7 +59,7 @@ def _python(*words: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Run the program with these words, and tell its peak MiB in place of what it prints."""
+    """Run the program with these words, and print its peak MiB instead of its output."""
     from valence_sched_cli import shell
 
     with contextlib.redirect_stdout(io.StringIO()):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each constant of the built-in policies does to what they lose, at half and twice its value.
+"""The effect of each constant of the built-in policies on their losses, at half and twice its
+value.
 
-The constants are the weights and the numeric options of the weighers that take part in decisions,
-found in the policies and in the signatures of the weighers, and the numbers of ``CONSTANTS`` in the
-code, all of which policy ``fragmentation`` reads. What is on or off is turned round. Each other
-value decides lists of :mod:`tests.benchmarks.placing`, on some nodes of the trace, and generated
-sites: a line each for the mean of the lists, for the list on which most more is lost than as it
-ships, and for the mean of the sites. The line ``another order`` has the constants as they ship and
-other arrivals: a difference below it says nothing.
+The constants are the weights and numeric options of the weighers that take part in decisions, found
+in the policies and in the signatures of the weighers, and the numbers of ``CONSTANTS`` in the code,
+which policy ``fragmentation`` reads. Boolean options are inverted. Each other value decides lists
+of :mod:`tests.benchmarks.placing` on some nodes of the trace, and generated sites. A variant has a
+line for the mean of the lists, for the list with the largest additional loss, and for the mean of
+the sites. The line ``another order`` has the shipped constants and other arrivals: smaller
+differences are not significant.
 """
 
 from __future__ import annotations
@@ -43,24 +44,24 @@ CONSTANTS = (
     ("valence_sched.view.fragmentation", "LEAST_PROTECTION"),
     ("valence_sched.core.evaluation_cache", "SCARCITY_PART"),
 )
-#: Each way to draw models, for the least and the largest share of the requests.
+#: Each way to draw models, for the smallest and the largest share of the requests.
 LISTS = (
     "as recorded", "as many several cards", "half several cards, a third by cards",
     *(f"{share} by {draw}" for share in ("a fifth", "half") for draw in placing.DRAWS),
 )[: sized(9, 1)]  # fmt: skip
-NODES = sized(60, 15)  # of the trace
+NODES = sized(60, 15)  # nodes of the trace
 SITES = sized(3, 1)
 SEED = 42
-MORE = 1.0  # point that another value may lose more
+MORE = 1.0  # point of additional loss that another value may have
 AS_SHIPPED, ANOTHER_ORDER = "as shipped", "another order"
 MEAN, WORST, GENERATED = "mean of lists", "worst list", "generated sites"
 
-Losses = list[float]  # percent, by list or by site
-Loss = Callable[[Policy, int], float]  # of a policy and a number of an order of arrivals
+Losses = list[float]  # loss in percent, by list or by site
+Loss = Callable[[Policy, int], float]  # by policy and number of an order of arrivals
 
 
 class Variant(NamedTuple):
-    """A policy with another value of one constant, which is its own or one in the code."""
+    """A policy with another value of one constant, in the policy or in the code."""
 
     name: str
     policy: Policy
@@ -99,7 +100,7 @@ def variants() -> Iterator[Variant]:
 def policy_variants(policy: Policy) -> Iterator[Variant]:
     """Yield a policy with other weights and options of the weighers that take part.
 
-    Weights count by their ratio: of two weighers only the first gets another weight.
+    Only the ratio of weights matters: of two weighers, only the first gets another weight.
     """
     numbers = weighers_that_take_part(policy)
     for number in numbers:
@@ -116,14 +117,14 @@ def policy_variants(policy: Policy) -> Iterator[Variant]:
 
 
 def weighers_that_take_part(policy: Policy) -> list[int]:
-    """Return the numbers of the weighers that a request of the lists and sites gives work."""
+    """Return the numbers of the weighers that affect requests of the lists and sites."""
     idle = idle_readers(Request(), bind(policy))
     names = {one.name for one in idle if one.kind == "weigher"}
     return [number for number, use in enumerate(policy.weighers) if use.name not in names]
 
 
 def numeric_options(use: WeigherUse) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Yield the number, or the truth, of each option of a weigher, with its name and key."""
+    """Yield the number or boolean of each option of a weigher, with its name and key."""
     weigher = getattr(importlib.import_module(f"valence_sched.weighers.{use.name}"), use.name)
     for one in inspect.signature(weigher).parameters.values():
         if one.kind is not one.KEYWORD_ONLY:
@@ -136,7 +137,7 @@ def numeric_options(use: WeigherUse) -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def others(value: float) -> tuple[float, ...]:
-    """Return the other values of a constant: half and double, or the other truth."""
+    """Return the other values of a constant: half and double, or the inverse boolean."""
     if isinstance(value, bool):
         return (not value,)
     if isinstance(value, int):
@@ -146,7 +147,7 @@ def others(value: float) -> tuple[float, ...]:
 
 @contextlib.contextmanager
 def changed(constant: tuple[str, str, float] | None) -> Iterator[None]:
-    """Give a constant of a module another value for a while."""
+    """Give a constant of a module another value until the context ends."""
     if constant is None:
         yield
         return
@@ -175,7 +176,7 @@ def _with_option(use: WeigherUse, words: tuple[str, ...], value: float) -> Weigh
 
 
 def _on_lists() -> list[Loss]:
-    """Return what runs a policy on each list, nothing where there is no trace."""
+    """Return a function that runs a policy on each list, None without a trace."""
     if not THERE:
         sys.stderr.write(f"sensitivity: the lists are skipped, {MISSING}\n")
         return []
@@ -208,7 +209,7 @@ def _measured(
 
 
 def _line(one: Variant, where: str, loss: float, shipped: float) -> Measurement:
-    """Return a loss, and the largest that another value may have."""
+    """Return a loss, and the largest loss that another value may have."""
     name = f"sensitivity: {one.policy.name}: {one.name}: {where}"
     return Measurement(name=name, value=loss, unit="% lost", probe=shipped,
                        ratio=loss / (shipped + MORE), target=1.0)  # fmt: skip

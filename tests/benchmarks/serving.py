@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision through the service against the least that the same service answers.
+"""The time of a decision of the service, relative to its shortest answer.
 
-One worker of the real program, which follows a state of many registered pod managers. The request
-and a bare one are sent in turn over one connection: neighbours make both slower.
+One worker of the real program follows a state of many registered pod managers. The decision and the
+bare request alternate over one connection, since other load makes both slower.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ASKED = json.dumps({"request": {"properties": {"processor": {"total_cores": 8}}}
 
 
 def serving() -> Iterator[Measurement]:
-    """Yield the median of a decision over that of a bare answer: nothing changed, and one did."""
+    """Yield the median of a decision relative to a bare answer: unchanged, and after one change."""
     for count in SIZES:
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -49,7 +49,7 @@ def serving() -> Iterator[Measurement]:
 
 
 def _readings() -> Iterator[FullPodm]:
-    """Yield readings of one pod manager, each with other blocks than the one before."""
+    """Yield readings of one pod manager, each with other blocks than the previous one."""
     for number in itertools.count():
         yield podm("p1", 1 + number % BLOCKS)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated sites, their optimum, and what a policy places of it one node after another.
+"""Generated sites, their optimum, and the nodes that a policy places one after another.
 
-``optima.jsonl`` beside this file keeps the nodes of each flavor that the solver placed on each
-site; ``python -m tests.benchmarks.sites`` solves the sites and writes it. Reading it, benchmarks
-need no solver, and measure against one optimum.
+``optima.jsonl`` in this folder has the number of nodes of each flavor that the solver placed on
+each site. ``python -m tests.benchmarks.sites`` solves the sites and writes the file. With the file,
+benchmarks need no solver, and all use the same optimum.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from valence_sched.view.view import View
 OPTIMA = Path(__file__).with_name("optima.jsonl")
 PODMS, BLOCKS, SITES = 20, 30, 12
 SHARES = dict(zip(FLAVORS, (6, 2, 3, 2, 1), strict=True))
-#: Policy ``fragmentation`` that spreads over pod managers where no card loses its use.
+#: Policy ``fragmentation`` with spreading over pod managers, if no card becomes unusable.
 WITH_ROOM = "fragmentation with room"
 
 
 class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A generated site, how many nodes of each flavor the solver placed, and the most it proved."""
+    """A generated site, the placed number of nodes of each flavor, and the proven bound."""
 
     seed: int
     podms: int
@@ -44,22 +44,22 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def placed(self) -> int:
-        """Return how many nodes the solver placed."""
+        """Return the number of nodes that the solver placed."""
         return sum(self.nodes.values())
 
     def view(self) -> View:
-        """Return the site anew, with nothing compiled for it."""
+        """Return a new View of the site, without compiled caches."""
         return generated_view(self.podms, self.blocks, self.seed)
 
     def arrivals(self, order: int = 0) -> list[str]:
-        """Return the flavors of the nodes of the optimum in an order by lot."""
+        """Return the flavors of the nodes of the optimum in a random order."""
         names = [name for name in FLAVORS for _ in range(self.nodes.get(name, 0))]
         Random(1000 * order + self.seed).shuffle(names)
         return names
 
 
 def solved(seed: int, podms: int = PODMS, blocks: int = BLOCKS) -> Site:
-    """Return a site with its optimum by the solver.
+    """Return a site with its optimum from the solver.
 
     Raises:
         SchedulerError: the solver is not installed.
@@ -79,7 +79,7 @@ def sites() -> list[Site]:
 
 
 def policies() -> dict[str, Policy]:
-    """Return the built-in policies that keep accelerators, and ``WITH_ROOM``, by name."""
+    """Return the built-in policies that keep accelerators free, and ``WITH_ROOM``, by name."""
     every = built_in()
     found = {name: every[name] for name in ("default", "pack", "balanced", "fragmentation")}
     last = found["fragmentation"]
@@ -96,7 +96,7 @@ def lost(site: Site, policy: Policy, order: int = 0) -> float:
 
 
 def _placed_one_by_one(site: View, policy: Policy, arrivals: list[str]) -> int:
-    """Return how many nodes of these flavors a policy places one after another."""
+    """Return the number of these nodes that a policy places one after another."""
     needs = {name: request(FLAVORS[name]).needs for name in FLAVORS}
     mix = Mix(tuple(FlavorShare(needs[name], weight=share) for name, share in SHARES.items()))
     policies = BoundPolicies([policy], mix=lambda: mix)

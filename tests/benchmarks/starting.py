@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to start: our program, our main job, and what ``openstack`` pays for us."""
+"""The start-up cost of our program, of its main task, and of our plug-ins for ``openstack``."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ sys.exit(main(["--version"]))
 
 
 def starting() -> Iterator[Measurement]:
-    """``--version`` within 1.2 bare cliff applications, the main job within 2 and 300 ms of CPU.
+    """``--version`` within 1.2 bare cliff applications, the main task within 2 and 300 ms of CPU.
 
-    ``openstack`` pays 5 ms for us. The programs run in turns.
+    The plug-ins cost ``openstack`` 5 ms. The programs run in turns.
     """
     program = str(Path(sys.executable).with_name("valence-sched"))
     job = [program, "podm", "schedule", "--inventory", str(ROOT / "examples/site.json"),
@@ -61,7 +61,7 @@ def starting() -> Iterator[Measurement]:
 
 
 def in_turns_ms(*commands: list[str], times: int = 15) -> Iterator[float]:
-    """Return the median CPU time of each command in milliseconds, after one run not counted."""
+    """Return the median CPU time of each command in milliseconds, after one uncounted run."""
     for command in commands:
         once_ms(command)
     turns = [[once_ms(command) for command in commands] for _ in range(sized(times, 1))]

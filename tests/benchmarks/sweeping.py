@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps ten replays of 10,000 requests on 100 pod managers: with one process, then with two."""
+"""Sweeps ten replays of 10,000 requests on 100 pod managers, with one process and with two."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.benchmarks.measure import Measurement, against, sized
 
 PODMS, BLOCKS, REQUESTS, SEEDS = sized(100, 4), sized(40, 10), sized(10_000, 20), sized(10, 2)
 MIX = "small=3,medium=2,gpu-large=1"
-WANTED = 1.7  # times as fast with two processes, start to end
+WANTED = 1.7  # times as fast with two processes, for the whole program
 
 
 def sweeping() -> Iterator[Measurement]:
-    """With two processes at least 1.7 times as fast as with one: its time is the probe."""
+    """Two processes are at least 1.7 times as fast as one, whose time is the probe."""
     with tempfile.TemporaryDirectory() as folder:
         site = str(Path(folder, "site.jsonl"))
         _python("-m", "valence_sched.testing.generate", "--podms", str(PODMS),
@@ -28,7 +28,7 @@ def sweeping() -> Iterator[Measurement]:
 
 
 def _sweep_ms(site: str, jobs: int) -> float:
-    """Return how long a sweep takes, start to end, in milliseconds."""
+    """Return the time of a whole sweep in milliseconds."""
     program = "import sys; from valence_sched_cli.shell import main; sys.exit(main(sys.argv[1:]))"
     started = time.perf_counter()
     _python("-c", program, "scheduler", "whatif", "sweep", "--inventory", site, "--rate", "1/s",

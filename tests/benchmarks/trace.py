@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A production trace of GPU requests, decided by the whole pipeline: how much gets allocated.
+"""A production trace of GPU requests, decided by the whole pipeline: the allocated share.
 
-The trace and its replay are not part of this project: they are looked for in the folder that
-``VALENCE_SCHED_TRACE`` names, else beside the project. A node of the trace is a pool, of a podm
-of its own where the replay names no podms. CPU and memory are stocks, each card is a stock of
-1,000 thousandths: a part of a card is an amount from one stock, whole cards are whole stocks.
-The card model is a trait of the pool.
+The trace and its replay are not part of this project: they are in the folder of
+``VALENCE_SCHED_TRACE``, or beside the project. A node of the trace is a pool, in its own podm if
+the replay names no podms. CPU and memory are stocks. Each card is a stock of 1,000 thousandths: a
+part of a card is an amount from one stock, a whole card is a whole stock. The card model is a trait
+of the pool.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from valence_sched.view.builder import ViewBuilder
 CARD = 1000  # thousandths
 CPU, MEMORY = "cpu_milli", "memory_mib"
 CARDS = "gpu_milli"
-#: What the weigher tight calls each resource, and how many of the trace's units one of it is.
+#: The names of the resources of weigher tight, and their size in units of the trace.
 UNITS = {CARDS: ("accelerators", 1e3), CPU: ("cores", 1e3), MEMORY: ("memory_mib", 1.0)}
 FIRST_CARD = 2  # stocks of a pool: CPU, memory, cards
 SHARED = Path(os.environ.get("VALENCE_SCHED_TRACE") or Path(__file__).parents[3] / "shared")
@@ -44,14 +44,14 @@ THERE = all((SHARED / "data" / "openb" / name).is_file() for name in LISTS)
 THERE = THERE and (SHARED / "bench" / "openb_quality.py").is_file()
 MISSING = f"the trace is not at {SHARED}: name its folder in VALENCE_SCHED_TRACE"
 SEEDS = (42, 43, 44, 7, 1000)[: sized(5, 1)]
-NODES = sized(0, 30)  # of the trace; 0: all
+NODES = sized(0, 30)  # orders of the trace; 0: all
 ORDERS = ("file", "gpu-desc", "cpu-per-gpu-asc")[: sized(3, 1)]
 
 
 def trace() -> Iterator[Measurement]:
-    """At least 95.2 % of the cards allocated when all were asked for, 1,000 decisions a second.
+    """At least 95.2 % of the cards allocated after requests for all, 1,000 decisions per second.
 
-    Every ratio is of what was lost, or of the time taken, to what may be.
+    Each ratio divides the loss, or the time, by its limit.
     """
     if not THERE:
         sys.stderr.write(f"trace: skipped, {MISSING}\n")
@@ -82,7 +82,7 @@ def lists() -> tuple[Any, Any, Any]:
 
 
 def allocated(run: Any) -> float:
-    """Return the percentage of cards allocated when as many were asked for as there are."""
+    """Return the percentage of cards allocated after requests for as many cards as exist."""
     return float(run["marks"][100]["gpu_alloc"])
 
 
@@ -91,16 +91,16 @@ def _lost(name: str, percent: float, least: float) -> Measurement:
 
 
 class Trace:
-    """The plug-in of the replay: its nodes and requests in our words, and back."""
+    """The plug-in of the replay: converts its nodes and requests to ours, and decisions back."""
 
     def __init__(self, policy: str | Policy = "fragmentation") -> None:
         self._scheduler = FilterScheduler()
         self._bound = _policy(built_in()[policy] if isinstance(policy, str) else policy)
 
     def reset(self, nodes: Any, seed: int, mix: list[tuple[Any, float]]) -> None:
-        """Begin a replay: build the inventory of its nodes."""
+        """Start a replay: build the inventory of its nodes."""
         builder = ViewBuilder()
-        #: Of each node its podm, and the number of its first stock there.
+        #: The podm of each node, and the number of its first stock there.
         self._place: list[tuple[int, int]] = []
         for podm, rows in itertools.groupby(range(nodes.n), lambda row: _podm_of(nodes, row)):
             pools, stocks = [], []
@@ -116,7 +116,7 @@ class Trace:
         self._seen = 0
 
     def __call__(self, nodes: Any, asked: Any) -> Any:
-        """Return the node and the cards that our fit chose, None when nothing fits."""
+        """Return the chosen node and cards, None if nothing fits."""
         for row in set(nodes.log[self._seen :]):
             podm, first = self._place[row]
             self._ledger.correct(podm, _used(nodes, row, first))
@@ -137,21 +137,21 @@ class Trace:
 
 
 def built_in() -> dict[str, Policy]:
-    """Return the policies that ship, by name."""
+    """Return the shipped policies by name."""
     return App(environ={}).config.policies()
 
 
 def _policy(policy: Policy) -> BoundPolicy:
-    """Return a policy whose weighers are told what things are called here."""
+    """Return a policy whose weighers use the resource names of the trace."""
     bound = bind(msgspec.structs.replace(policy, weighers=tuple(map(_use, policy.weighers))))
     says = Request(
         traits=NameRequirements(required=("a card model",))
-    )  # and of no group, zone or thing
+    )  # and without groups, zones or places
     return without_readers(bound, idle_readers(says, bound))
 
 
 def _use(use: WeigherUse) -> WeigherUse:
-    """Return a weigher that is told what things are called here, and in which units they are."""
+    """Return a weigher that uses the resource names and units of the trace."""
     if use.name == "fragmentation":
         return msgspec.structs.replace(use, options={**use.options, "of": CARDS})
     if scales := use.options.get("of"):
@@ -161,7 +161,7 @@ def _use(use: WeigherUse) -> WeigherUse:
 
 
 def _podm_of(nodes: Any, row: int) -> Any:
-    """Return the podm of a node: nodes of one podm stand side by side."""
+    """Return the podm of a node; the nodes of one podm are adjacent."""
     return nodes.podm[row] if hasattr(nodes, "podm") else nodes.name[row]
 
 
@@ -181,7 +181,7 @@ def _stocks(nodes: Any, row: int) -> list[Stock]:
 
 
 def _used(nodes: Any, row: int, first: int) -> dict[int, float]:
-    """Return how much of each stock of a node is used, by stock number from ``first``."""
+    """Return the used amount of each stock of a node, by stock number from ``first``."""
     cards = nodes.gpu_free[row, : nodes.gpu_cap[row]].tolist()
     used = {first + FIRST_CARD + slot: float(CARD - free) for slot, free in enumerate(cards)}
     used[first] = float(nodes.cpu_cap[row] - nodes.cpu_free[row])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user waits for besides the decision, by program and start to end, in CPU time."""
+"""The CPU time of other answers than decisions, of the whole program."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ PROGRAM = str(Path(sys.executable).with_name("valence-sched"))
 
 
 def waiting() -> Iterator[Measurement]:
-    """Counting nodes of every flavor, N = 1,000, in 1 s; a report, N = 10,000, in 0.5 s; and more.
+    """Counts nodes of every flavor, N = 1,000, in 1 s; a report, N = 10,000, in 0.5 s; and more.
 
-    A decision is explained in 0.9 s, N = 1,000, from the start of the program to its end.
-    The report is that of a decision which was just made, and a pod manager with 8 stocks is
-    replaced in 2 ms, N = 10,000.
+    The whole program explains a decision in 0.9 s, N = 1,000. The report is that of the previous
+    decision. A pod manager with 8 stocks is replaced in 2 ms, N = 10,000.
     """
     with tempfile.TemporaryDirectory() as folder:
         site = _site(folder, sized(1_000, 6))
@@ -48,7 +47,7 @@ def _report() -> Measurement:
     site = view(BLOCKS, 0, PODMS)
 
     def decide() -> Decision:
-        # by a decider and a View of its own: no answer is remembered from the report before
+        # with its own decider and View, so that no answer of the earlier report is cached
         decider = Decider(site.without_memo(), config.policies().values(), mix=config.mix)
         return decider.select_destinations(request)
 
@@ -67,7 +66,7 @@ def _replace_with_stocks() -> Measurement:
 
 
 def _site(folder: str, podms: int) -> str:
-    """Return the path of a new inventory of so many podms."""
+    """Return the path of a new inventory of this number of podms."""
     path = str(Path(folder, f"{podms}.jsonl"))
     subprocess.run([sys.executable, "-m", "valence_sched.testing.generate", "--podms", str(podms),
                     "--blocks", str(BLOCKS), "--seed", "1", "--output", path],
@@ -76,7 +75,7 @@ def _site(folder: str, podms: int) -> str:
 
 
 def _by_program(name: str, words: tuple[str, ...], wanted_ms: float) -> Measurement:
-    """Return the CPU time of the program to passes of numpy in between, and what is wanted."""
+    """Return the CPU time of the program, relative to alternating numpy passes, and its target."""
     program_in_slices([PROGRAM, *words])
     found = [program_in_slices([PROGRAM, *words]) for _ in range(sized(3, 1))]
     took, probe, passes, _ = sorted(found, key=lambda one: one[2])[len(found) // 2]

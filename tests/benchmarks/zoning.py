@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tree of zones costs: 13 zones with 10,000 pod managers against one flat zone with them.
+"""The cost of a tree of zones: 13 zones with 10,000 pod managers, relative to one flat zone.
 
-All zones are in this process, one after another, so that the CPU time is that of the whole tree.
+All zones run in this process, one after another, so that the CPU time is that of the whole tree.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from valence_sched.zones.tree import recorded_tree
 PODMS, BLOCKS, SEED = sized(10_000, 40), sized(20, 10), 1
 FAN_OUT, LEVELS = sized(3, 2), sized(2, 1)
 NODES, TURNS, CALLS = sized(100, 3), 5, sized(10, 1)
-#: At most so much of the CPU time of a flat zone for each of the zones of a tree.
+#: The limit of the tree's CPU time, in CPU times of the flat zone, for each zone of the tree.
 AGAIN, NEW, MANY = 3.0, 1.0, 2.0
 SIZES = (1000, 10_000, 50_000) if not TINY else (20,)
-#: Passes of the probe: of a query, and for each pod manager of a new one and of a poll.
+#: Limits in passes of the probe: of a query, and for each pod manager of a new query and of a poll.
 QUERY_PASSES, NEW_PASSES, POLL_PASSES = 15.0, 0.002, 0.5
 GROUPS = (
     None,
@@ -44,7 +44,7 @@ GROUPS = (
 
 
 def zoning() -> Iterator[Measurement]:
-    """Decisions of the tree are those of the flat zone; their CPU time, times that of the flat."""
+    """A tree and a flat zone decide alike; the CPU time of the tree, relative to the flat zone."""
     with tempfile.TemporaryDirectory() as name:
         top = write_sites(Path(name))
         app = App(environ={})
@@ -79,7 +79,7 @@ def zoning() -> Iterator[Measurement]:
 
 
 def _one_zone(app: App, size: int) -> Iterator[Measurement]:
-    """Yield what one zone needs for a new query, one seen before, and a poll, by its size."""
+    """Yield the cost of a new query, of a repeated query, and of a poll to one zone, by size."""
     with tempfile.TemporaryDirectory() as name:
         site = Path(name, "site.jsonl")
         _write(site, list(podms(size, BLOCKS, SEED)))
@@ -108,7 +108,7 @@ def _one_zone(app: App, size: int) -> Iterator[Measurement]:
 def write_sites(folder: Path) -> RecordedZone:
     """Write the inventory of each zone of a tree, and return the zone at the top.
 
-    Each has as many of the pod managers as another, the zone at the top, too.
+    Each zone, also the top, has the same number of pod managers.
     """
     top = _zone(folder, LEVELS, "top")
     lines = list(podms(PODMS, BLOCKS, SEED))
@@ -119,14 +119,14 @@ def write_sites(folder: Path) -> RecordedZone:
 
 
 def comparable_requests(app: App) -> Iterator[Request]:
-    """Yield requests of every flavor, policy, group and number of nodes, each with another seed."""
+    """Yield requests of every flavor, policy, group and count, each with another seed."""
     sizes = (1, sized(12, 2))
     policies = ("default", "pack", "balanced", "chance", "fragmentation")
     flavors = app.config.flavors().values()
     chosen = itertools.product(flavors, policies, GROUPS, sizes)
     for seed, (flavor, policy, group, count) in enumerate(chosen):
         if group is not None and (count == 1 or policy == "chance"):
-            continue  # it is decided as without; it has no filter for groups
+            continue  # it decides as without a group; it has no filter for groups
         if TINY and seed % 5:
             continue
         yield Request(
@@ -135,7 +135,7 @@ def comparable_requests(app: App) -> Iterator[Request]:
 
 
 def check_same(flat: Any, tree: Any, request: Request) -> None:
-    """Raise RuntimeError where two answers to a request differ in a node."""
+    """Raise RuntimeError if two answers to a request have different nodes."""
     expected, found = (
         [(one.choice, one.chosen) for one in answer.report.placements] for answer in (flat, tree)
     )
@@ -172,14 +172,14 @@ def _tree(app: App, top: RecordedZone) -> ZoneDecider:
 
 def _read(app: App, sources: Sequence[str]) -> Engine:
     engine = app.engine(Selection(sources=tuple(sources)))
-    engine.inventory()  # else the first decision reads
+    engine.inventory()  # otherwise the first decision would read them
     return engine
 
 
 def _times_flat(
     name: str, tree: Callable[[], Any], flat: Callable[[], Any], target: float
 ) -> Measurement:
-    """Return the CPU time of a decision of the tree and of the flat zone, measured in turns."""
+    """Return the CPU time of a decision of the tree and of the flat zone, in alternating turns."""
     found = []
     for run in (tree, flat):
         run()

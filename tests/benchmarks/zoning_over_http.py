@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What zones cost that are services: a hop, a tree against one flat zone, and their messages.
+"""The cost of zones that are services: a hop, a tree relative to one flat zone, and messages.
 
-Each zone is a process with a state of its own. All are on this machine, so that CPU time says what
-each zone would need on a machine of its own, and elapsed time what all of them take together.
+Each zone is a process with its own state. All run on this machine: the CPU time shows the need of
+each zone on its own machine, and the elapsed time that of all together.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ NODES = sized(100, 3)
 
 @dataclass(frozen=True)
 class Service:
-    """A zone that runs: its port and its first process."""
+    """A running zone: its port and its first process."""
 
     port: int
     pid: int
 
     @property
     def url(self) -> str:
-        """Return where it answers."""
+        """Return the URL of the zone."""
         return f"http://127.0.0.1:{self.port}"
 
     def request(self, path: str, body: Mapping[str, Any]) -> Request:
-        """Return a request to it."""
+        """Return a request to the zone."""
         return Request(self.port, "POST", path, json.dumps(body).encode(), JSON)
 
     def cpu_ms(self) -> float:
-        """Return the CPU time of all its processes so far."""
+        """Return the CPU time of all processes of the zone until now."""
         return sum(map(cpu_ms, self._processes()))
 
     def memory_mib(self) -> float:
-        """Return the memory of all its processes."""
+        """Return the memory of all processes of the zone."""
         page = os.sysconf("SC_PAGE_SIZE")
         pages = (int(Path(f"/proc/{pid}/statm").read_text().split()[1])
                  for pid in self._processes())  # fmt: skip
@@ -76,7 +76,7 @@ class Service:
 
 
 def zoning_over_http() -> Iterator[Measurement]:
-    """Yield what a hop takes, and what a tree needs for the same decisions as one flat zone."""
+    """Yield the cost of a hop, and of a tree for the same decisions as one flat zone."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         port = free_port()
@@ -102,7 +102,7 @@ def zoning_over_http() -> Iterator[Measurement]:
 def _hop(
     hello: Request, child: Service, router: Service, wide: Service, children: int
 ) -> Iterator[Measurement]:
-    """Yield what a router adds to the one zone below it, and what one over several needs."""
+    """Yield the added cost of a router over one zone, and the cost of a router over several."""
     path, body = "/v1/select_destinations", {"request": REQUEST}
     bare, alone, through = rates(
         [hello, child.request(path, body), router.request(path, body)], 1, EACH
@@ -120,7 +120,7 @@ def _hop(
 
 
 def _messages(zones: Mapping[int, Service]) -> Iterator[Measurement]:
-    """Yield the size of an answer with one node, and with many, by the levels below a zone."""
+    """Yield the size of an answer with one node and with many, by the levels below a zone."""
     needs = App(environ={}).config.flavors()["medium"].needs
     for levels, zone in zones.items():
         for nodes in (1, NODES):
@@ -135,7 +135,7 @@ def _messages(zones: Mapping[int, Service]) -> Iterator[Measurement]:
 
 
 def _check(flat: Service, tree: Service) -> None:
-    """Raise RuntimeError unless both services decide the same."""
+    """Raise RuntimeError unless both services make the same decision."""
     one, other = (RemoteScheduler(ServiceConnection(zone.url)) for zone in (flat, tree))
     requests = list(comparable_requests(App(environ={})))
     for asked in requests[:: max(1, len(requests) // COMPARED)]:
@@ -143,7 +143,7 @@ def _check(flat: Service, tree: Service) -> None:
 
 
 def _decisions(flat: Service, tree: Service, zones: Mapping[str, Service]) -> Iterator[Measurement]:
-    """Yield the time a decision of the tree, and the CPU time of each of its zones."""
+    """Yield the time per decision of the tree, and the CPU time of each of its zones."""
     path, body = "/v1/select_destinations", {"request": REQUEST}
     ours, whole = flat.request(path, body), tree.request(path, body)
     for clients in sorted({1, CLIENTS}):
@@ -162,9 +162,9 @@ def _decisions(flat: Service, tree: Service, zones: Mapping[str, Service]) -> It
 
 
 def _cpu_each(request: Request, services: list[Service]) -> list[float]:
-    """Return the CPU time that each service needs for one request.
+    """Return the CPU time of each service for one request.
 
-    Linux counts whole ticks: what took none of them is said to have taken one.
+    Linux counts whole ticks: less than one tick counts as one.
     """
     before = [service.cpu_ms() for service in services]
     measure(request, 1, CPU_EACH, WARM)
@@ -172,24 +172,24 @@ def _cpu_each(request: Request, services: list[Service]) -> list[float]:
             for service, at in zip(services, before, strict=True)]  # fmt: skip
 
 
-TICK_MS = 1000.0 / os.sysconf("SC_CLK_TCK")  # of the CPU time that Linux tells
+TICK_MS = 1000.0 / os.sysconf("SC_CLK_TCK")  # the unit of CPU time in Linux
 
 
 class _Zones:
-    """The zones that run, by name, until the end of the context."""
+    """The running zones by name, until the context ends."""
 
     def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
         self._stack, self._folder = stack, folder
         self.services: dict[str, Service] = {}
 
     def start_tree(self, zone: RecordedZone) -> Service:
-        """Start a zone once all below it run."""
+        """Start a zone after all zones below it run."""
         for child in zone.children:
             self.start_tree(child)
         return self.start(zone)
 
     def start(self, zone: RecordedZone) -> Service:
-        """Start a zone with its children, which run."""
+        """Start a zone with its running children."""
         home, port = self._folder / zone.name, free_port()
         home.mkdir()
         state = f"sqlite:///{home}/state.sqlite"

@@ -12,7 +12,7 @@ from tests.functional.programs import Case
 REQUIRED = "VALENCE_SCHED_REQUIRE_BROWSER"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = "[document.documentElement.scrollWidth, window.innerWidth]"
-#: What there is of a script that is not the page's, or of a name that became an element.
+#: Traces of a script that is not part of the page, or of a name that became an element.
 INTRUDERS = (
     "document.querySelectorAll('script:not(body > script:last-child), img, [onmouseover], "
     "[onerror]').length"
@@ -20,7 +20,7 @@ INTRUDERS = (
 
 
 def missing() -> str:
-    """Return what is not installed for a browser, empty where all is."""
+    """Return the missing software for a browser, empty if it is complete."""
     for module in ("playwright", "axe_core_python"):
         if importlib.util.find_spec(module) is None:
             return f"{module} is not installed: pip install 'valence-sched[browser]'"
@@ -30,7 +30,7 @@ def missing() -> str:
 
 
 class BrowserCase(Case):
-    """One browser for the tests of a class."""
+    """A test case with one browser for the tests of a class."""
 
     browser: Any
 
@@ -58,6 +58,6 @@ class BrowserCase(Case):
         self.assertEqual([], found)
 
     def check_fits(self, opened: Any) -> None:
-        """Nothing on the page is wider than the screen."""
+        """Check that nothing on the page is wider than the screen."""
         content, window = opened.evaluate(WIDTHS)
         self.assertLessEqual(content, window)

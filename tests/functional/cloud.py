@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud on loopback: as much of Keystone, Cinder and Neutron as finding one thing takes."""
+"""A fake cloud on loopback: the parts of Keystone, Cinder and Neutron that find a resource."""
 
 import json
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ THINGS: dict[str, list[dict[str, Any]]] = {
 
 
 class Cloud:
-    """A server with all services; ``asked`` remembers what it was asked, in order.
+    """A server with all services; ``asked`` lists its requests in order.
 
-    ``podms``, ``schedulers`` and ``ironics`` are regions and URLs of pod managers, of schedulers'
-    services and of bare metal services that its catalogue names.
+    ``podms``, ``schedulers`` and ``ironics`` are regions and URLs of pod managers, scheduler
+    services and bare metal services in its catalogue.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Cloud:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return what logs in to this cloud."""
+        """Return the environment of a login to this cloud."""
         return {
             "OS_AUTH_URL": f"{self.url}/identity/v3",
             "OS_USERNAME": "op",
@@ -66,7 +66,7 @@ class Cloud:
         self._server.close()
 
     def answer(self, method: str, target: str, body: dict[str, Any]) -> tuple[int, Any]:
-        """Return status and document."""
+        """Return the status and the document of an answer."""
         path = urlsplit(target).path.rstrip("/")
         self.asked.append(f"{method} {path}")
         if path == "/identity/v3" and method == "GET":
@@ -153,6 +153,6 @@ def _handler(cloud: Cloud) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *args: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small cloud on loopback: an identity service that asks for a password, and flavors."""
+"""A small fake cloud on loopback: an identity service with a password, and flavors."""
 
 import http.server
 import json
@@ -28,7 +28,7 @@ clouds:
 
 
 class Cloud:
-    """A server with these flavors; ``asked`` lists the paths it was asked for."""
+    """A server with these flavors; ``asked`` lists the requested paths."""
 
     def __init__(self, flavors: list[dict[str, Any]]) -> None:
         self.flavors = flavors
@@ -66,7 +66,7 @@ class Cloud:
         self.server.close()
 
     def configure(self, file: Path, password: str = PASSWORD) -> str:
-        """Write a clouds.yaml that leads here and return its path."""
+        """Write a clouds.yaml for this cloud and return its path."""
         file.write_text(CLOUDS.format(url=self.url, password=password))
         return str(file)
 
@@ -87,7 +87,7 @@ class Cloud:
         return 404, {"itemNotFound": {"code": 404, "message": "there is no such thing"}}
 
     def token(self, body: Any) -> tuple[int, Any]:
-        """Answer who may come in: the user with the password."""
+        """Answer a login: a token for the user with the password."""
         if body["auth"]["identity"]["password"]["user"]["password"] != PASSWORD:
             return 401, {"error": {"code": 401, "message": "who is this?", "title": "No"}}
         compute = {

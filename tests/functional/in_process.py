@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program in the process of the tests, which is as before when the program has ended."""
+"""Runs a program in the process of the tests, and restores the process afterwards."""
 
 import contextlib
 import gc
@@ -21,7 +21,7 @@ from cliff.app import App
 
 MAINS = {"valence-sched": "valence_sched_cli.main", "openstack": "openstackclient.shell"}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
-WRITING = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY  # two streams may have one file
+WRITING = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY  # two streams may share a file
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
     streams: Sequence[Path],
 ) -> int:  # fmt: skip
     """Call the entry point of a script with arguments, variables, and files for its streams."""
-    App.NAME = script.name  # which cliff takes from the process when it is imported
+    App.NAME = script.name  # cliff reads them from the process when it is imported
     main = importlib.import_module(MAINS[script.name]).main
     with _state(environ, folder), _logging(), _streams(streams):
         sys.argv = [str(script), *words]
@@ -80,7 +80,7 @@ def _set_environ(environ: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def _logging() -> Iterator[None]:
-    """Let the program log as if it were alone, though servers of tests have threads beside it."""
+    """Let the program configure logging as if it were alone; test servers run in other threads."""
     root, raises = logging.getLogger(), logging.raiseExceptions
     make_record, start = logging.getLogRecordFactory(), threading.Thread.start
     own = {threading.current_thread()}
@@ -93,7 +93,7 @@ def _logging() -> Iterator[None]:
     def own_record(*words: Any, **more: Any) -> logging.LogRecord:
         record = make_record(*words, **more)
         if threading.current_thread() not in own:
-            record.levelno = -1  # which no handler takes
+            record.levelno = -1  # without a handler
         return record
 
     before = {name: _settings(logger) for name, logger in _loggers()}
@@ -129,7 +129,7 @@ def _settings(logger: logging.Logger) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _streams(paths: Sequence[Path]) -> Iterator[None]:
-    """Let the three standard streams be files, for Python and for the system."""
+    """Redirect the three standard streams to files, for Python and for the system."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     before, saved = (sys.stdin, sys.stdout, sys.stderr), [os.dup(number) for number in range(3)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project as its packages: built once, installed once, in an environment of its own."""
+"""The project as packages: built once and installed once, in a separate environment."""
 
 import atexit
 import functools
@@ -19,7 +19,7 @@ NOT_SOURCE = shutil.ignore_patterns(
 
 
 def run(*words: str | Path, cwd: Path) -> Done:
-    """Run a program that sees nothing of the checkout."""
+    """Run a program without access to the checkout."""
     clean = {
         name: value
         for name, value in environment().items()
@@ -31,7 +31,7 @@ def run(*words: str | Path, cwd: Path) -> Done:
 
 
 def ran(*words: str | Path, cwd: Path) -> str:
-    """Run a program and return its stdout; a failure shows all it said."""
+    """Run a program and return its stdout; a failure shows all its output."""
     done = run(*words, cwd=cwd)
     if done.code:
         raise AssertionError(f"{words} exited with {done.code}:\n{done.out}{done.err}")
@@ -39,7 +39,7 @@ def ran(*words: str | Path, cwd: Path) -> str:
 
 
 def copy_source(source: Path, copy: Path) -> Path:
-    """Copy what a package is built from, so that building leaves nothing behind."""
+    """Copy the sources of a package, so that the build does not change the checkout."""
     shutil.copytree(source, copy, ignore=NOT_SOURCE)
     return copy
 
@@ -51,13 +51,13 @@ def build(copy: Path, *options: str) -> Path:
     return built
 
 
-#: Of the environment that the tests run in.
+#: The environment of the tests.
 UV = Path(sys.executable).with_name("uv")
 
 
 @dataclass(frozen=True)
 class Installed:
-    """The packages of the project, and the environment that its wheel is installed in."""
+    """The packages of the project, and the environment with the installed wheel."""
 
     wheel: Path
     sdist: Path
@@ -73,17 +73,17 @@ class Installed:
         return ran(self.bin / "python", *words, cwd=self.elsewhere)
 
     def pip(self, verb: str, *words: str | Path) -> str:
-        """Change the environment as pip does, in a tenth of its time; it must succeed."""
+        """Change the environment as pip does, in a tenth of the time; it must succeed."""
         python = ("--python", self.bin / "python")
         return ran(UV, "pip", verb, *python, *words, cwd=self.elsewhere)
 
 
 @functools.cache
 def installed() -> Installed:
-    """Return the project's packages and an environment with its wheel and nothing else of ours.
+    """Return the packages of the project, and an environment with only its wheel.
 
-    Source archive, wheel from it, installation of that wheel; from a copy without git. What a
-    test adds to the environment it takes away again.
+    Builds the source archive from a copy without git, the wheel from the archive, and installs the
+    wheel. A test must remove what it adds to the environment.
     """
     folder = tempfile.TemporaryDirectory(prefix="packages-")
     atexit.register(folder.cleanup)

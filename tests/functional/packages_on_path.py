@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A package of others with one entry point: found where its folder is in PYTHONPATH."""
+"""A third-party package with one entry point, found through its folder in PYTHONPATH."""
 
 from pathlib import Path
 
 
 def written(folder: Path, name: str, text: str, group: str, function: str) -> str:
-    """Write a module and what tells its entry point into a folder; return the folder."""
+    """Write a module and the metadata of its entry point to a folder; return the folder."""
     folder.mkdir()
     (folder / f"{name}.py").write_text(text)
     told = folder / f"{name}-1.0.dist-info"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two real programs, run as a person or a script runs them: no cloud, no configuration."""
+"""The two real programs, run as a user or a script runs them: without cloud and configuration."""
 
 import functools
 import json
@@ -23,10 +23,10 @@ SITE = str(ROOT / "examples" / "site.json")
 FLAVORS = str(ROOT / "examples" / "flavors.yaml")
 BIN = Path(sys.executable).parent
 PROGRAMS = ("valence-sched", "openstack")
-#: Marks of a line that only a shell understands, wherever they stand but in single quotes.
+#: Characters that only a shell understands, outside single quotes.
 NEEDS_A_SHELL = frozenset("|&;<>$`*?~")
 QUOTED = re.compile(r"'[^']*'")
-#: A command, streams of it that go nowhere, and what prints its exit code.
+#: A command, redirections of its streams to /dev/null, and the printing of its exit code.
 LINE = re.compile(
     r"""(.*?)( >/dev/null)?( 2>/dev/null| 2>&1)?(?:; echo "([^"$]*)\$\?")?""", re.DOTALL
 )
@@ -34,7 +34,7 @@ NOWHERE = tempfile.gettempdir() + "/there-is-no-configuration-here"
 
 
 class Done(NamedTuple):
-    """What a program left behind."""
+    """The results of a run: exit code, output and errors."""
 
     code: int
     out: str
@@ -42,12 +42,12 @@ class Done(NamedTuple):
 
     @property
     def data(self) -> Any:
-        """Return its output as JSON."""
+        """Return the output as JSON."""
         return json.loads(self.out)
 
     @property
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return the pod managers of a report on its output, each with outcome and reason."""
+        """Return the pod managers of a report on the output, each with outcome and reason."""
         reports = self.data.get("decisions", [self.data])
         return [_verdict(one) for report in reports for one in report["podms"]]
 
@@ -61,7 +61,7 @@ def _verdict(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment without a cloud, without configuration, of one width."""
+    """Return an environment without cloud and configuration, with a fixed width."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -82,9 +82,9 @@ def environment(**more: str) -> dict[str, str]:
 def run(
     program: str, *words: str | Path, stdin: bytes = b"", folder: Path = ROOT, **more: str
 ) -> Done:
-    """Run a program from a folder, in this process.
+    """Run a program in a folder, in this process.
 
-    What changes Python itself is told to a program that is started.
+    A run with variables of Python itself starts a new process.
     """
     if any(name.startswith("PYTHON") for name in more):
         return execute(program, *words, stdin=stdin, **more)
@@ -100,7 +100,7 @@ def _through(
     stdin: bytes,
     more: dict[str, str],
 ) -> Done:
-    """Run a program with a service in the middle; without one, too, where that changes nothing."""
+    """Run a program through a service; also without it, if the run changes nothing."""
     url = through.services(os.getpid()).url(found.settings, environment(**more))
     here = _run(program, words, stdin, more) if found.compares else None
     there = _run(program, found.words, stdin, found.environ | {"VALENCE_SCHED_URL": url})
@@ -121,7 +121,7 @@ def _run(
 
 
 def run_to(program: str, out: str | None, err: str | None, *words: str | Path, **more: str) -> Done:
-    """Run a program as :func:`run`, with its streams in the named files, which may be devices."""
+    """Run a program as :func:`run`, with its streams in these files, which may be devices."""
     with tempfile.TemporaryDirectory(prefix="streams-") as folder:
         streams = [Path(os.devnull), Path(out or f"{folder}/out"), Path(err or f"{folder}/err")]
         code = _ran(program, words, environment(**more), ROOT, streams)
@@ -152,7 +152,7 @@ def execute(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -
 
 
 def asked(program: str, *words: str, **more: str) -> Done:
-    """Run a program, or return what it left behind when it was run so before."""
+    """Run a program, or return the result of an earlier equal run."""
     return _asked(through.Switch.on, program, *words, **more)
 
 
@@ -162,7 +162,7 @@ def _asked(_through: bool, program: str, *words: str, **more: str) -> Done:
 
 
 def shell(command: str, folder: Path = ROOT, **more: str) -> Done:
-    """Run a line as a shell does, output and errors together as on a terminal."""
+    """Run a line as a shell does, with output and errors together as on a terminal."""
     found = LINE.fullmatch(command)
     assert found, "any text is a command"
     line, silent, errors, says = found.groups()
@@ -190,7 +190,7 @@ def shell(command: str, folder: Path = ROOT, **more: str) -> Done:
 
 
 class Case(unittest.TestCase):
-    """A test with a folder of its own, which goes when the class has run."""
+    """A test case with its own folder, which is deleted after the class."""
 
     maxDiff = None
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what the tests compare with anew: ``python -m tests.functional.renew_golden``.
+"""Renews the expected results of tests: ``python -m tests.functional.renew_golden``.
 
-The golden decision, the digests of what programs rely on, the transcripts below
-``doc/source/examples`` and the screen in the README.
-Look at the difference before you keep it: each is what somebody's program or eyes rely on.
+It writes the golden decision, the digests of outputs that programs rely on, the transcripts below
+``doc/source/examples`` and the screen in the README. Review the difference before you commit it:
+users and their programs rely on each of them.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ WISHES = (
     ("--count", "4", "--min-count", "1", "--spread", "zone", "--soft-affinity", "location"),
     ("--owner", "team-a", "--exclude-podm", "gpu-north", "--seed", "9"),
 )
-#: Commands whose answers in JSON depend on the example site alone.
+#: Commands whose JSON output depends only on the example site.
 ANSWERS = tuple(line.split() for line in f"""
 podm list --inventory {SITE}
 podm pool list --inventory {SITE}
@@ -56,14 +56,14 @@ SCREEN = re.compile(r"^    (\$ (?:.*\\\n)*.*\n)(?:    .*\n)*", re.MULTILINE)
 
 
 def transcripts() -> list[Path]:
-    """Return the files that hold a transcript."""
+    """Return the files with a transcript."""
     return sorted(EXAMPLES.glob("*.txt"))
 
 
 def replayed(transcript: str) -> str:
-    """Return a transcript as its commands print it now, in a folder of their own.
+    """Return a transcript with the present output of its commands, run in a new folder.
 
-    A command begins with ``$`` and goes on after a backslash at the end of its line.
+    A command begins with ``$`` and continues after a backslash at the end of its line.
     """
     with tempfile.TemporaryDirectory(prefix="transcript-") as folder:
         for name in ("doc", "examples"):
@@ -76,14 +76,14 @@ def replayed(transcript: str) -> str:
 
 
 def screen(command: str) -> str:
-    """Return what a command of the README prints, indented, its long lines broken."""
+    """Return the output of a command of the README, indented, with long lines wrapped."""
     lines = shell(command[2:]).out.splitlines()
     broken = [part for line in lines for part in textwrap.wrap(line, 72) or [""]]
     return "".join(f"    {line}".rstrip() + "\n" for line in [command.rstrip(), *broken])
 
 
 def decisions() -> dict[str, str]:
-    """Return the exit code of 300 questions and the digest of what each report says."""
+    """Return the exit code of 300 decisions and the digest of each report."""
     flavors = [
         row["Name"]
         for row in run(
@@ -100,7 +100,7 @@ def decisions() -> dict[str, str]:
 
 
 def answers() -> dict[str, str]:
-    """Return digests of answers and of the help of all commands, and that of the API document."""
+    """Return digests of outputs, of the help of all commands, and of the API document."""
     digests = {"openapi": _digest(document().decode())}
     helps = [
         [*name.split("_"), "--help-all"] for name in entry_points(group="openstack.podm.v1").names
@@ -117,7 +117,7 @@ def _digest(text: str) -> str:
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all expected results."""
     GOLDEN.parent.mkdir(exist_ok=True)
     run("valence-sched", "podm", "schedule", *QUESTION, "--report", GOLDEN)
     DIGESTS.write_text(json.dumps({**decisions(), **answers()}, indent=1) + "\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Screens of live pod managers in the documentation: ``python -m tests.functional.screens``.
 
-A transcript is replayed on served pod managers of the example, with a state of its own. What is
-drawn anew each time is put in the same words: ids of claims, times, ports.
+A transcript is replayed on served pod managers of the example, with a new state. Claim ids, times
+and ports, which differ in each run, are replaced by fixed values.
 """
 
 import re
@@ -14,7 +14,7 @@ from tests.functional.renew_golden import COMMAND
 from valence_sched.testing.served import served
 
 SCREENS = ROOT / "doc" / "source" / "screens"
-#: What each transcript is replayed on: what goes wrong there.
+#: The faults of the pod managers for each transcript.
 FAILS = {
     "claim.txt": (), "compose.txt": (), "died.txt": ("async",), "plan-apply.txt": (),
     "plan-moved.txt": (), "plan-refresh.txt": (),
@@ -23,7 +23,7 @@ NAMES = ("gpu-east", "gpu-west")
 ID = re.compile(r"\b[0-9a-f]{16}\b")
 TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 CLOCK = re.compile(r"(?<=until )\d\d:\d\d:\d\dZ")
-#: What another run has otherwise: the port of a pod manager, a UUID, a MAC address.
+#: Values that differ in each run: the port of a pod manager, a UUID, a MAC address.
 HARDWARE = {
     r"127\.0\.0\.1:\d{5}\b": "127.0.0.1:38001",
     r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b": "9e0b7a1c-2d4f-5b68-8c3a-5d1e6f7a8b90",
@@ -34,7 +34,7 @@ FAKES = ("3f9c0a1b2d4e5f60", "81b25d0c9e7a4f13", "c4d7e8f90a1b2c3d")
 
 
 def replayed(name: str) -> str:
-    """Return a transcript as its commands print it now."""
+    """Return a transcript with the present output of its commands."""
     commands = COMMAND.findall((SCREENS / name).read_text())
     aliases = Aliases()
     told = []
@@ -48,7 +48,7 @@ def replayed(name: str) -> str:
 
 
 class Aliases:
-    """The same ids and times in every run, in place of those that are drawn anew."""
+    """Fixed ids and times that replace those of a run."""
 
     def __init__(self) -> None:
         self._aliases: dict[str, str] = {}
@@ -60,7 +60,7 @@ class Aliases:
         return command
 
     def written(self, out: str) -> str:
-        """Return what a command printed as it stands in the transcript."""
+        """Return the output of a command with the ids and times of the transcript."""
         for found in ID.findall(out):
             self._aliases.setdefault(found, FAKES[len(self._aliases) % len(FAKES)])
         for known, alias in self._aliases.items():
@@ -76,7 +76,7 @@ def _shell(command: str, folder: str) -> str:
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all screens."""
     for name in FAILS:
         path = Path(SCREENS / name)
         path.write_text(replayed(name))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs commands in one interactive session of a program, without a terminal.
 
-Started as ``python -m tests.functional.session PROGRAM [OPTION …]``; each line of standard input is
-the words of a command in JSON, each line of its output exit code, output and errors of one.
+Start it as ``python -m tests.functional.session PROGRAM [OPTION …]``. Each line of standard input
+has the words of a command in JSON; each line of output has the exit code, output and errors of one
+command.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.functional.programs import ROOT, Done, environment
 def run_session(
     program: str, commands: Sequence[Sequence[str]], *options: str, **more: str
 ) -> list[Done]:
-    """Return what each command of one session left behind; ``options`` are the program's own."""
+    """Return the result of each command of one session; ``options`` are the program's own."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.functional.session", program, *options],
         input="".join(json.dumps(words) + "\n" for words in commands),
@@ -41,7 +42,7 @@ class _Streams:
         self.out, self.err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
 
     def taken(self) -> list[str]:
-        """Return what was written since the last time."""
+        """Return the output since the last call."""
         texts = []
         for stream in (self.out, self.err):
             stream.seek(0)
@@ -71,7 +72,7 @@ def main(program: str, *options: str) -> None:
             for line in commands:
                 try:
                     code = app.run_subcommand(json.loads(line))
-                except Exception as error:  # as cmd2 does: the next command comes all the same
+                except Exception as error:  # as in cmd2: the next command is run anyway
                     code = 2 if type(error).__name__ == "Cmd2ArgparseError" else repr(error)
                 print(json.dumps([code, *streams.taken()]), file=stdout)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal of a program: what it writes there, and what stays on its lines."""
+"""A pseudo-terminal for a program: its output, and the lines that stay visible."""
 
 import contextlib
 import fcntl
@@ -11,7 +11,7 @@ import threading
 
 from tests.functional import programs
 
-#: What moves the cursor or erases; a colour is none of these.
+#: Sequences that move the cursor or erase; colours are not among them.
 CONTROL = re.compile(r"\x1b\[[?0-9;]*[A-Za-ln-z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -34,7 +34,7 @@ class Terminal:
                 self._chunks.append(chunk)
 
     def close(self) -> str:
-        """Return all that was written."""
+        """Return all output."""
         os.close(self._slave)
         self._reader.join()
         os.close(self._master)
@@ -44,7 +44,7 @@ class Terminal:
 def watched(*words: str, columns: int = 80, **more: str) -> tuple[int, str, str]:
     """Run ``valence-sched`` with its standard error on a terminal.
 
-    Returns its exit code, its standard output, and all that it wrote to the terminal.
+    Returns the exit code, the standard output, and all output to the terminal.
     """
     terminal = Terminal(columns)
     try:
@@ -63,7 +63,7 @@ def frames(text: str) -> list[str]:
 
 
 def lasting(text: str) -> list[str]:
-    """Return the lines that stay when all that was erased is gone."""
+    """Return the lines that stay after all erasures."""
     lines = [""]
     for part in re.split(r"(\r?\n|\r|\x1b\[2K|\x1b\[1A)", COLOUR.sub("", text)):
         if part in ("\r\n", "\n"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input gets one line: the file, the place in it, what was found, what was expected, a hint."""
+"""Bad input causes one line: the file, the place in it, found and expected, and a hint."""
 
 import io
 import json
@@ -25,10 +25,10 @@ def inventory(*podms: object, **more: object) -> str:
 
 
 class Bad(Case):
-    """What all of these have in common."""
+    """Helpers of all tests of bad input."""
 
     def refused(self, *words, code=1, stdin=b""):
-        """Run, and return the one line on stderr."""
+        """Run a command, and return the one line on stderr."""
         done = run("valence-sched", *words, stdin=stdin)
         self.assertNotIn("Traceback", done.err)
         self.assertEqual(code, done.code, done.err)
@@ -53,7 +53,7 @@ class Bad(Case):
         return self.refused("podm", "schedule", *words).removeprefix(f"{file}: ")
 
     def skipped(self, *podms):
-        """Return the line about a pod manager that is skipped beside a good one."""
+        """Return the line about a pod manager that is skipped; another pod manager is valid."""
         file = self.write("part.json", inventory(GOOD, *podms))
         done = run("valence-sched", "podm", "list", "--inventory", file, "-f", "json")
         self.assertEqual(0, done.code, done.err)
@@ -64,7 +64,7 @@ class Bad(Case):
 
 
 class TestInventory(Bad):
-    """Documents that a program wrote, badly."""
+    """Invalid documents of a program."""
 
     def test_a_file_that_was_cut_off_is_refused_with_a_hint(self):
         file = self.write("cut.json", Path(SITE).read_bytes()[:-5])
@@ -169,7 +169,7 @@ class TestInventory(Bad):
         self.assertIn("1 remark on the inventory", done.err)
 
     def test_a_time_that_is_none_is_named_where_it_stands(self):
-        """Else its age would be unknown, and nobody warned that it is old."""
+        """Otherwise its age would be unknown, without a warning that it may be old."""
         expected = "expected a time such as 2026-01-05T06:00:00Z"
         file = self.write("header.json", inventory(GOOD, captured_at="yesterday"))
         self.assertEqual(f"{file}: $.captured_at: found 'yesterday', {expected}", self.unread(file))
@@ -214,7 +214,7 @@ class TestInventory(Bad):
         self.assertEqual("", run("valence-sched", "podm", "list", "--inventory", file).err)
 
     def test_a_least_number_above_the_largest_is_doubtful(self):
-        """Else nothing says that no node is ever placed there."""
+        """Otherwise nothing would show that no node fits there."""
         pools = [
             {"id": "p", "limits": {"Processor": {"min": 2, "max": 2}}},
             {"id": "q", "limits": {"Memory": {"min": 4}, "Processor": {"min": 3, "max": 2}}},
@@ -363,7 +363,7 @@ class TestPodms(Bad):
 
 
 class TestEnvironment(Bad):
-    """A variable that names a file or a URL which cannot be."""
+    """Variables with invalid files or URLs."""
 
     def test_the_line_names_the_variable(self):
         junk, none = self.write("junk", "no database"), f"{self.folder}/none/none"
@@ -404,7 +404,7 @@ class TestEnvironment(Bad):
 
 
 class TestOptions(Bad):
-    """Words of the shell that say nothing, or not what was meant."""
+    """Arguments that are empty or probably a mistake."""
 
     def test_an_empty_name_is_no_name(self):
         for option in ("--zone", "--policy", "--owner"):
@@ -481,7 +481,7 @@ class TestOptions(Bad):
 
 
 class TestArchives(Bad):
-    """Archives and folders that lead somewhere else, or have no end."""
+    """Archives and folders with links to other places, or without an end."""
 
     def zipped(self, **files):
         packed = io.BytesIO()
@@ -511,7 +511,7 @@ class TestArchives(Bad):
                     )
 
     def test_an_archive_bomb_is_refused_by_the_bytes_that_really_come(self):
-        # Nine GiB of zeros in a member that no tree has; a few kilobytes on disk.
+        # Nine GiB of zeros in a member that belongs to no tree; a few kilobytes on disk.
         pack = zstandard.ZstdCompressor().compress
         info = tarfile.TarInfo("core.dump")
         info.size = 9 << 30
@@ -546,7 +546,7 @@ class TestArchives(Bad):
 
 
 class TestFlavors(Bad):
-    """Files that a person wrote."""
+    """Invalid flavor files of a user."""
 
     def test_a_negative_or_absurd_amount_is_refused(self):
         self.assertEqual(
@@ -631,7 +631,7 @@ class TestFlavors(Bad):
 
 
 class TestPolicies(Bad):
-    """Policies, and names that nobody knows."""
+    """Invalid policies and unknown names."""
 
     def test_an_unknown_filter_weigher_scheduler_or_option_gets_the_nearest_name(self):
         for text, hint in (

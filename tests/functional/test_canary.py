@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A password is nowhere: a canary is looked for in all that the programs print, write and start."""
+"""Passwords do not leak: no output, file or process of the programs contains a canary password."""
 
 import json
 import subprocess
@@ -17,12 +17,12 @@ from valence_sched.testing.served import ServedPodm, served
 RACK = "rack-mockup"
 TREE = str(ROOT / "tests" / "recorded" / RACK)
 CANARY = "canary-7d1f0e"
-#: As it is, and as HTTP carries it in a header of basic authentication.
+#: The canary in plain text, and as in a header of basic authentication.
 FORMS = (CANARY.encode(), b"Y2FuYXJ5LTdkMWYwZ", b"NhbmFyeS03ZDFmMGU", b"jYW5hcnktN2QxZjBl")
 
 
 class TestCanary(Case):
-    """Every command of live pod managers, in both programs, when all is well and when it is not."""
+    """Every command on live pod managers, in both programs, with success and with failure."""
 
     def setUp(self):
         self.home = self.folder / self.id().rpartition(".")[2]
@@ -47,13 +47,13 @@ class TestCanary(Case):
         return {**names, "CANARY": CANARY}
 
     def run_and_look(self, program: str, *words: str) -> Done:
-        """Run a command, and look for the canary in all that it leaves."""
+        """Run a command, and check all its results for the canary."""
         done = run(program, *words, folder=self.home, **self.environment())
         self.look(f"{program} {' '.join(words)}", stdout=done.out, stderr=done.err)
         return done
 
     def run_and_watch(self, program: str, *words: str) -> Done:
-        """Run a command in a process, and look for the canary in all processes below it, too."""
+        """Run a command in a process, and check also its child processes for the canary."""
         started = subprocess.Popen(
             [str(BIN / program), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             stdin=subprocess.DEVNULL, cwd=self.home, env=environment(**self.environment()),
@@ -69,7 +69,7 @@ class TestCanary(Case):
         return done
 
     def look(self, command: str, **texts: str) -> None:
-        """Fail where the canary is in one of the texts of a command, or in a file."""
+        """Fail if a text of a command or a file contains the canary."""
         for what, text in texts.items():
             for form in FORMS:
                 self.assertNotIn(form.decode(), text, f"{what} of {command}")
@@ -171,7 +171,7 @@ class TestCanary(Case):
 
 
 def _typed(state: Path, name: str) -> None:
-    """Put a password into the secure file, and refer to it, as --password-prompt does."""
+    """Store a password in the secure file and refer to it, as --password-prompt does."""
     import msgspec
 
     from valence_sched.model.registration import PasswordReference
@@ -184,7 +184,7 @@ def _typed(state: Path, name: str) -> None:
 
 
 def _watch(process: subprocess.Popen[bytes], seen: list[bytes]) -> None:
-    """Collect command lines of a process and of all below it, and environments of those below."""
+    """Collect the command lines of a process tree, and the environments of child processes."""
     while process.poll() is None:
         for pid in [process.pid, *_below(process.pid)]:
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``podm fit`` of a mix: what is proven, what ends first, what sums promise, what is stranded."""
+"""``podm fit`` of a mix: the proven bound, the exhausted resource, sums, and stranded amounts."""
 
 import json
 
@@ -11,7 +11,7 @@ SCENARIO = f"{ROOT / 'examples' / 'scenarios.yaml'}#new cards"
 
 
 class TestCapacity(Case):
-    """The example site, as people and as programs read of it."""
+    """The capacity of the example site, on screens and in JSON."""
 
     def rows(self, *words, code=0):
         done = run("valence-sched", *WORDS, *words, "-f", "json")
@@ -62,7 +62,7 @@ class TestCapacity(Case):
         before, after = (self.totals(*MIX, *words)["gpu-large"]["Nodes"] for words in ((), edits))
         self.assertGreater(after, before)
         rows, _ = self.rows(*MIX, "--stranded", "--fail", "gpu-east", "--set", "mem-1:enabled=no")
-        self.assertNotIn("gpu-east", {row["Podm"] for row in rows})  # nothing of it is free
+        self.assertNotIn("gpu-east", {row["Podm"] for row in rows})  # it has no free amount
         self.assertEqual({0}, {row["Usable"] for row in rows if row["Podm"] == "mem-1"})
         edited, file = self.totals("--scenario", SCENARIO, "--flavor", "gpu-large"), "edited.json"
         run("valence-sched", "podm", "inventory", "edit", "--inventory", SITE, "--scenario",

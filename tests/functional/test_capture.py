@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``podm capture`` and ``podm inventory diff``, as people and scripts run them."""
+"""``podm capture`` and ``podm inventory diff``, as users and scripts run them."""
 
 import json
 import os
@@ -161,7 +161,7 @@ TWO = ("gpu-east", "mem-1")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder by its path there."""
+    """Return every file below a folder by its relative path."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -170,7 +170,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def uris_of(json_) -> set[str]:
-    """Return where all links of a document lead."""
+    """Return the targets of all links of a document."""
     if isinstance(json_, list):
         return set().union(*map(uris_of, json_))
     if not isinstance(json_, dict):
@@ -180,7 +180,7 @@ def uris_of(json_) -> set[str]:
 
 
 class TestRoundTrip(Live):
-    """Registered, listed, scheduled, captured, served from the capture, and captured again."""
+    """A site is registered, listed, scheduled, captured, served from it, and captured again."""
 
     def capture(self, *words: str, program: str = "valence-sched") -> dict:
         return self.podm("capture", *words, "-f", "json", program=program).data
@@ -223,7 +223,7 @@ class TestRoundTrip(Live):
                 self.capture("--podm-file", named, "--tree", str(second))
                 old, new = files_of(tree), files_of(second)
                 self.assertEqual(set(old), set(new))
-                if source == str(tree):  # a file lacks what Redfish has no word for
+                if source == str(tree):  # Redfish has no property for some facts of a file
                     self.assertEqual([], [name for name in old if old[name] != new[name]])
                 third = str(self.folder / f"{Path(source).name}.json")
                 self.capture("--podm-file", named, "-o", third)
@@ -235,10 +235,10 @@ class TestRoundTrip(Live):
         self.capture("--inventory", TREE, "--tree", str(copy))
         old, new = files_of(Path(TREE)), files_of(copy / RACK)
         never = {name for name in old if "Session" in name or "Account" in name}
-        broken = {name for name in old if "/sled-2/" in name}  # half a document
+        broken = {name for name in old if "/sled-2/" in name}  # an incomplete document
         self.assertEqual({"redfish/index.json"} | never | broken, set(old) - set(new))
         self.assertEqual(set(), set(new) - set(old))
-        for name in set(new) - {"redfish/v1/index.json"}:  # links what is never recorded
+        for name in set(new) - {"redfish/v1/index.json"}:  # links that are never recorded
             with self.subTest(name):
                 self.assertEqual(json.loads(old[name]), json.loads(new[name]))
 
@@ -271,7 +271,7 @@ class TestRoundTrip(Live):
 
 
 class TestBadCompany(Live):
-    """One down, one hanging, one with bad TLS, one that refuses the login: the good one is read."""
+    """One pod manager is down, one hangs, one has bad TLS, one refuses the login; one is read."""
 
     def setUp(self):
         super().setUp()

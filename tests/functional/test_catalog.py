@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers of a cloud's service catalogue: named by service, and sent no password of others."""
+"""Pod managers in a cloud's service catalogue: named by service; no password is sent to them."""
 
 import json
 import unittest
@@ -223,7 +223,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 class Asking(BaseHTTPRequestHandler):
-    """A service that asks who it is, and lists nothing to the one who has the token."""
+    """A service that requires a token, and returns empty lists."""
 
     tokens: list[str | None]
 
@@ -238,7 +238,7 @@ class Asking(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class TestServiceCatalog(Case):

@@ -22,7 +22,7 @@ class Checks(Case):
 
 
 class TestCheck(Checks):
-    """What people, programs and CI systems get."""
+    """The results for users, programs and CI systems."""
 
     def test_all_expectations_of_the_example_are_met(self):
         for program in PROGRAMS:
@@ -78,7 +78,7 @@ class TestCheck(Checks):
 
 
 class TestGolden(Checks):
-    """A decision that is recorded, then compared."""
+    """A decision that is recorded and later compared."""
 
     def test_it_is_recorded_and_then_the_same_until_something_moves(self):
         text = "{decision: {file: golden.json, flavor: small, count: 2}}"
@@ -112,7 +112,7 @@ class TestGolden(Checks):
 
 
 class TestBadInput(Checks):
-    """One line with the file and the place, and never a silent pass."""
+    """A bad input causes one line with file and place, and never a silent success."""
 
     def test_each_is_one_line(self):
         for text, words in (
@@ -144,7 +144,7 @@ class TestBadInput(Checks):
 
 
 class TestPipeline(Case):
-    """The workflow of the documentation."""
+    """The CI workflow in the documentation."""
 
     def test_its_commands_pass_on_the_example_and_fail_when_a_rack_is_gone(self):
         for name in ("check.yaml", "site.json", "scenarios.yaml", "workload.csv", "decision.json"):

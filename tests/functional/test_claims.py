@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands about claims, in both programs."""
+"""The claim commands in both programs."""
 
 import re
 
@@ -12,7 +12,7 @@ from valence_sched.testing import request
 
 
 class TestClaims(Case):
-    """A claim from its making to its end."""
+    """The life of a claim."""
 
     def setUp(self):
         self.state = self.folder / f"{self.id()}.sqlite"
@@ -52,7 +52,7 @@ class TestClaims(Case):
     def test_one_whose_time_is_over_is_held_no_more(self):
         ends = self.asked("renew", self.claim.id, "--ttl", "1s", "-f", "json").data["Expires At"]
         found = [1]
-        for _ in range(1000):  # until its second is over
+        for _ in range(1000):  # until it expires after a second
             found = found and self.asked("list", "-f", "json").data
         self.assertEqual([], found)
         shown = self.asked("show", self.claim.id, "-f", "json").data
@@ -63,7 +63,7 @@ class TestClaims(Case):
     def test_reaping_names_what_it_frees(self):
         self.assertEqual(0, self.asked("renew", self.claim.id, "--ttl", "1s").code)
         found = []
-        for _ in range(1000):  # until its second is over
+        for _ in range(1000):  # until it expires after a second
             found = found or self.asked("reap", "--dry-run", "-f", "json").data
         self.assertEqual((self.claim.id, "expired: freed its holds"),
                          (found[0]["ID"], found[0]["Done"]))  # fmt: skip
@@ -94,7 +94,7 @@ TEAM = "team-a"
 
 
 class TestQuotas(Live):
-    """Limits of an owner, and of all."""
+    """Default limits, and limits of an owner."""
 
     def quota(self, verb: str, *words: str, program=PROGRAMS[0], code=0) -> Done:
         done = run(program, "scheduler", "quota", verb, *words, VALENCE_SCHED_STATE=str(self.state))

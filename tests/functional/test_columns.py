@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A misspelt column stops a command before its effect, not after it."""
+"""An unknown column stops a command before its effect."""
 
 import json
 
@@ -15,7 +15,7 @@ SMALL = ("--inventory", SITE, *FLAVOR)
 
 
 class TestColumns(Case):
-    """Exit code 2, one line with the nearest, and nothing has happened."""
+    """An unknown column exits with 2, suggests a name, and changes nothing."""
 
     def setUp(self):
         self.state = self.folder / f"{self.id().rpartition('.')[2][:40]}.sqlite"
@@ -100,7 +100,7 @@ class TestColumns(Case):
 
 
 class TestFormulas(Case):
-    """A spreadsheet evaluates no name of a pod manager, if that is requested."""
+    """With the option, a spreadsheet does not evaluate names of pod managers as formulas."""
 
     def test_texts_that_begin_a_formula_have_an_apostrophe(self):
         names = ("=2+5", "+1", "-1", "@sum", "plain")

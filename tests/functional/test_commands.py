@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every other command in both programs: formats, columns, help and completion."""
+"""All other commands in both programs: formats, columns, help and completion."""
 
 import csv
 import importlib.metadata
@@ -60,7 +60,7 @@ SHOWS = {
     "scheduler explain": (),  # see setUpModule
     "scheduler policy show": ("balanced",),
 }
-#: They change the registry, go by claims, or may have no rows, and have tests of their own.
+#: These commands change the registry, need claims, or may print no rows; they have their own tests.
 CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture", "podm serve",
            "podm inventory diff", "podm node delete", "podm node list", "podm node show",
            "podm check", "podm claim compose", "podm claim list", "podm claim show",
@@ -72,25 +72,25 @@ CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture
            "scheduler quota show", "scheduler quota unset",
            "scheduler whatif rebalance", "scheduler zone add", "scheduler zone delete",
            "scheduler zone list", "scheduler zone set", "scheduler zone show")  # fmt: skip
-# A word of a heading: a capital first, or a unit, or a link between words.
+# A word of a heading: capitalised, a unit, or a linking word.
 TITLE = re.compile(r"(?:[A-Z][A-Za-z]*|MiB|GPUs|NICs)(?: (?:[A-Z][A-Za-z]*|MiB|GPUs|NICs|of|At))*")
 
 
 def words_of(command: str) -> tuple[str, ...]:
-    """Return a whole command line for a command."""
+    """Return a complete command line of a command."""
     last = SHOWS if command in SHOWS else LISTS
     return (*command.split(), *last[command])
 
 
 def _ageless(rows: Any) -> Any:
-    """Return rows, or one, without their age, which grows from one command to the next."""
+    """Return rows, or one row, without ages, which differ between two commands."""
     if isinstance(rows, dict):
         return _ageless([rows])
     return [{name: cell for name, cell in row.items() if name != "Read At"} for row in rows]
 
 
 def setUpModule():
-    """Give what writes a file one that goes in the end, and ``explain`` one to read."""
+    """Create a temporary file for commands that write one, and a report for ``explain``."""
     folder = tempfile.TemporaryDirectory(prefix="functional-")
     unittest.addModuleCleanup(folder.cleanup)
     file = f"{folder.name}/converted.jsonl"
@@ -103,11 +103,11 @@ def setUpModule():
     SHOWS["scheduler explain"] = (report,)
 
 
-UNUSABLE = "free, but not usable: dark-1 (Offline)\n"  # of a table of fits
+UNUSABLE = "free, but not usable: dark-1 (Offline)\n"  # the field of a table of fits
 
 
 class TestCommands(unittest.TestCase):
-    """All of them, in both programs."""
+    """All commands in both programs."""
 
     def test_these_tests_know_every_command(self):
         names = importlib.metadata.entry_points(group="openstack.podm.v1").names
@@ -181,7 +181,7 @@ class TestCommands(unittest.TestCase):
 
 
 class TestFormats(unittest.TestCase):
-    """Every formatter that there is, on lists and on single objects."""
+    """All formatters, on lists and on single objects."""
 
     def formats(self, kind):
         groups = (f"cliff.formatter.{kind}", f"valence_sched.formatter.{kind}")
@@ -283,7 +283,7 @@ class TestFormats(unittest.TestCase):
 
 
 class TestOptions(Case):
-    """What single commands can do beside that."""
+    """Options of single commands."""
 
     def data(self, *words):
         done = asked("valence-sched", *words, "-f", "json")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing by the real programs on served pod managers, well and badly."""
+"""Composition with the real programs on served pod managers, with success and with failure."""
 
 import contextlib
 import signal
@@ -15,12 +15,12 @@ from valence_sched.testing.served import ServedPodm, served
 
 OURS, THEIRS = PROGRAMS
 POST = "POST:/redfish/v1/Systems"
-#: What is told of the health of blocks of gpu-east, before anything else.
+#: The warning about the health of blocks of gpu-east, which precedes other output.
 REMARKS = "2 remarks on the inventory: see podm show <podm>\n"
 
 
 class There:
-    """Served pod managers, registered in a state of their own."""
+    """Served pod managers, registered in a new state."""
 
     def __init__(self, podms: dict[str, ServedPodm], state: str) -> None:
         self.podms, self.state = podms, state
@@ -48,7 +48,7 @@ class There:
 
 
 class TestCompose(Case):
-    """From a request to a node and back."""
+    """From a request to a node, and its decomposition."""
 
     @contextlib.contextmanager
     def there(self, *fail: str, only: tuple[str, ...] = ("gpu-east",)) -> Iterator[There]:
@@ -119,7 +119,7 @@ class TestCompose(Case):
                     self.assertEqual([], here.rows("claim", "list"))
 
     def test_the_same_key_is_the_same_nodes_and_never_more(self):
-        """S4: run again after whatever happened, nothing is doubled."""
+        """S4: a repeated run creates no second node."""
         with self.there() as here:
             first = here.compose("--key", "job-7", "--count", "2")
             again = here.compose("--key", "job-7", "--count", "2")
@@ -192,7 +192,7 @@ class TestCompose(Case):
             self.assertRegex(done.err, told)
 
     def test_how_long_to_wait_is_said_by_timeout_and_once(self):
-        """``--wait`` has no value, and what is not waited for has no bound."""
+        """``--wait`` has no value; without waiting there is no time limit."""
         plan = self.write("plan.json", "{}")
         for words in (("schedule", "--flavor", "small"), ("claim", "compose", "x"),
                       ("apply", plan)):  # fmt: skip
@@ -256,10 +256,10 @@ class TestCompose(Case):
             self.assertEqual([f"vs-{row['ID']}"], here.names())
 
     def over(self, here: There, claim: str) -> None:
-        """Let the time of a claim be over."""
+        """Let a claim expire."""
         with Store(f"sqlite:///{here.state}") as store:
             store.claims.renew(claim, 0.001)
-        until = time.monotonic() + 60  # the pod manager takes its time, by its own clock
+        until = time.monotonic() + 60  # the pod manager takes time, by its own clock
         while not here.names() and time.monotonic() < until:
             here.podms["gpu-east"].app.podm.writes.tick()
             time.sleep(0.01)
@@ -299,7 +299,7 @@ class TestCompose(Case):
             self.assertRegex(done.err, "^no node named ")
 
     def test_only_the_pod_manager_that_fits_gets_the_one_call(self):
-        """S1."""
+        """S1: only the pod manager that fits is called, once."""
         with self.there(only=("gpu-east", "gpu-west", "dark-1")) as here:
             done = here.compose("--podm", "gpu-east")
             self.assertEqual(0, done.code, done.err)

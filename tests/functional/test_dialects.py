@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dialect of others: built, installed beside the project, reading and composing."""
+"""A third-party dialect: built, installed beside the project, reading and composing."""
 
 import json
 import tempfile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions handed to somebody else, by both programs, over real sockets."""
+"""Decisions dispatched to a controller, by both programs, over real sockets."""
 
 import json
 
@@ -25,10 +25,10 @@ def paper(url, order):
 
 
 class TestDispatch(Live):
-    """Whoever is to compose gets the decision; nothing is held or composed here."""
+    """The controller gets the decision; nothing is held or composed here."""
 
     def test_a_webhook_gets_the_report_and_a_signature(self):
-        """S3."""
+        """S3: a webhook gets the report and a signature."""
         report = self.folder / "report.json"
         for program in PROGRAMS:
             with self.subTest(program), controller() as there:
@@ -56,7 +56,7 @@ class TestDispatch(Live):
         self.assertFalse(self.state.exists())
 
     def test_valence_gets_each_node_in_its_own_words(self):
-        """S3: numbers as in our flavors."""
+        """S3: numbers are converted as in our flavors."""
         properties = "processor: {total_cores: 8}, memory: {capacity_mib: 4096}"
         text = f"name: v\nproperties: {{{properties}, pci_device: {{type: [SSD, SSD]}}}}\n"
         flavor = self.write("v.yaml", text)

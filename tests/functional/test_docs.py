@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation shows is what the programs do: every example is run.
+"""The documentation matches the programs: every example is run.
 
-After a wanted change: ``python -m tests.functional.renew_golden``, and look at the difference.
+After an intended change, run ``python -m tests.functional.renew_golden`` and review the difference.
 """
 
 import ast
@@ -33,7 +33,7 @@ from valence_sched.model.scenario import EDITS
 DOC = ROOT / "doc" / "source"
 PAGES = sorted(DOC.rglob("*.rst"))
 COMMANDS = entry_points(group="openstack.podm.v1")
-#: A command in a block of a page.
+#: A command in a literal block of a page.
 COMMAND_LINE = re.compile(
     r"^ {2,}(?:[$#] )?(?:\w+=\S+ )*(?:valence-sched|openstack) ((?:podm|scheduler) [a-z].*)", re.M
 )
@@ -42,7 +42,7 @@ DATA = ROOT / "valence_sched" / "data"
 NEAR = ("--near-map", str(EXAMPLES / "near.yaml"))
 SURROUNDINGS = (*NEAR, "--resource-file", str(EXAMPLES / "resources.yaml"))
 CARDS = ROOT / "examples" / "policy-cards.yaml"
-#: Lists of flavors that are placed on an inventory of their own.
+#: Flavor files that are placed on their own inventory.
 INVENTORIES = {"flavors-places.yaml": str(EXAMPLES / "places.json")}
 
 
@@ -92,7 +92,7 @@ class TestExamples(unittest.TestCase):
                 self.parse(line)
 
     def parse(self, line: str) -> str:
-        """Return the name of the command of a line of a shell, which its parser must take."""
+        """Return the name of the command of a shell line; its parser must accept the line."""
         words = shlex.shlex(line, posix=True, punctuation_chars=True)
         words.whitespace_split = True
         command = list(itertools.takewhile(lambda word: set(word) - set("|&;()<>"), words))
@@ -162,7 +162,7 @@ class TestExamples(unittest.TestCase):
                 self.assertEqual((0, []), (done.code, warnings(done)), done)
 
     def test_every_flavor_of_a_list_is_known_by_name_and_placed(self):
-        fails = {"triple": 3}  # its page shows why
+        fails = {"triple": 3}  # its page shows the reason
         for path in named("flavors-*"):
             site = INVENTORIES.get(path.name, SITE)
             for flavor in yaml.safe_load(path.read_text())["flavors"]:
@@ -175,7 +175,7 @@ class TestExamples(unittest.TestCase):
 
     def test_every_request_file_is_placed_on_the_example_site(self):
         most = "warning: no placement has more than 4 of the 5 nodes"
-        fails = {"request-too-many.yaml": (3, [most])}  # its page shows why
+        fails = {"request-too-many.yaml": (3, [most])}  # its page shows the reason
         files = named("request*.yaml")
         self.assertGreater(len(files), 2)
         for path in files:
@@ -238,7 +238,9 @@ class TestExamples(unittest.TestCase):
         schema = DATA / "inventory.schema.json"
         page = (DOC / "reference" / "inventory.rst").read_text()
         nouns = json.loads(schema.read_bytes())["$defs"]
-        asked_for = msgspec.json.schema(NodeRequest)["$defs"]  # of requests, on a page of their own
+        asked_for = msgspec.json.schema(NodeRequest)[
+            "$defs"
+        ]  # examples of requests, on their own page
         own = [noun for name, noun in nouns.items() if name not in asked_for]
         fields = {name for noun in own for name in noun.get("properties", {})}
         self.assertEqual([], sorted(name for name in fields if f"``{name}" not in page))
@@ -288,7 +290,7 @@ class TestExamples(unittest.TestCase):
         for words in (("podm", "list"), ("podm", "show")):
             text = asked("valence-sched", *words, "--help-all").out
             text = re.split(r"\noutput(?: formatters)?:\n", text, maxsplit=1)[1]
-            text = text.replace("--capabilities", "")  # columns of one list alone
+            text = text.replace("--capabilities", "")  # columns of only one list
             for option in set(re.findall(r"^  (?:-\w \w+, )?(--[a-z-]+)", text, re.MULTILINE)):
                 with self.subTest(option=option):
                     self.assertIn(f"``{option}``", page)

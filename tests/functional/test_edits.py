@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``podm inventory edit`` in both programs: what it writes, tells and refuses."""
+"""``podm inventory edit`` in both programs: its output, messages and refusals."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After an effect nothing fails quietly: what was made is named on a stream that still works."""
+"""No effect fails silently: a changed object is named on a stream that still works."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ GROUP = "openstack.podm.v1"
 
 
 class Here:
-    """A served pod manager and what there is of it, for one run of one command."""
+    """A served pod manager and its registration, for one run of one command."""
 
     def __init__(self, podm: ServedPodm, folder: Path, number: int) -> None:
         self.podm, self.folder = podm, folder / str(number)
@@ -46,7 +46,7 @@ class Here:
 
     @property
     def engine(self) -> Engine:
-        """Return a scheduler in this process, which prepares what a command needs."""
+        """Return a scheduler in this process, which prepares the objects of a command."""
         return self.app.engine(Selection(live=ReadOptions(state=str(self.state))))
 
     def register(self, registration: Registration) -> None:
@@ -63,7 +63,7 @@ class Here:
         return self.words("schedule", "--flavor", "small", *words)
 
     def held(self) -> str:
-        """Hold something and return the id of its claim."""
+        """Hold blocks and return the id of the claim."""
         claim = self.engine.claim(self.request).claim
         assert claim is not None
         return claim.id
@@ -93,7 +93,7 @@ class Here:
             return store.zones.add(ZONE).registration.name
 
     def made(self) -> list[str]:
-        """Return the claims and the nodes that the state knows."""
+        """Return the claims and the nodes in the state."""
         with Store(f"sqlite:///{self.state}") as store:
             return [one.id for one in (*store.nodes.list(), *store.claims.list(("HELD",)))]
 
@@ -112,7 +112,7 @@ Prepared = tuple[Words, str]
 
 
 class Row(NamedTuple):
-    """A command line with an effect, what names that, and whether it prints rows."""
+    """A command line with an effect, the text that names it, and whether it prints rows."""
 
     prepare: Callable[[Here], Prepared]
     prints: bool = True
@@ -127,7 +127,7 @@ def _with(make: Callable[[Here], str], *words: str) -> Callable[[Here], Prepared
 
 
 def _new(*words: str) -> Callable[[Here], Prepared]:
-    """Return what makes a claim or a node, whose name is found in the state afterwards."""
+    """Return a command that creates a claim or a node, whose name is then found in the state."""
     return lambda here: (here.schedule(*words), "")
 
 
@@ -163,7 +163,7 @@ def _sweep(here: Here) -> Prepared:
     return ("scheduler", "whatif", "sweep", *words), file
 
 
-#: A row or more for each command that changes what outlives it; every other one is below.
+#: At least one row for each command with a lasting effect; all other commands are below.
 ROWS: dict[str, tuple[Row, ...]] = {
     "podm_apply": (
         Row(lambda here: (here.words("apply", here.planned(), "--claim"), "")),
@@ -215,7 +215,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
     "podm_unset": (Row(lambda here: (here.words("unset", PODM, "--zone"), PODM), prints=False),),
 }  # fmt: skip
 
-#: Commands that change nothing, or nothing that outlives them.
+#: Commands that change nothing, or nothing lasting.
 READERS = {
     "podm_block_list", "podm_block_show", "podm_check", "podm_claim_list", "podm_claim_show",
     "podm_device_list", "podm_pool_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
@@ -232,7 +232,7 @@ READERS = {
 
 
 class TestEnumerated(unittest.TestCase):
-    """No command is forgotten."""
+    """All commands are enumerated."""
 
     def test_every_command_has_a_row_or_changes_nothing(self):
         for point in metadata.entry_points(group=GROUP):
@@ -251,7 +251,7 @@ class TestEnumerated(unittest.TestCase):
 
 
 class Effects(Case):
-    """A pod manager of its own for each command."""
+    """A test case with its own pod manager for each command."""
 
     count = 0
 
@@ -265,7 +265,7 @@ class Effects(Case):
 
     @property
     def home(self) -> dict[str, str]:
-        """Return the environment that names the settings of a zone with zones below it."""
+        """Return an environment that names the settings of a zone with child zones."""
         file = self.folder / "valence-sched" / "zones.yaml"
         file.parent.mkdir(exist_ok=True)
         file.write_text("enable_zone_routing: true")
@@ -278,7 +278,7 @@ class Effects(Case):
                     check(row, here, *row.prepare(here))
 
     def assert_audited(self, here: Here, words: Words) -> None:
-        """A command that changes the state leaves the user of this machine and itself in it."""
+        """Check that a change of the state records the user of this machine and the command."""
         elsewhere = {"capture", "convert", "edit", "check", "sweep", "--plan"}
         with Store(f"sqlite:///{here.state}") as store:
             lines = store.audit.newest(AuditQuery())
@@ -296,7 +296,7 @@ class Effects(Case):
 
 
 class TestOutputs(Effects):
-    """Every output of every effectful command fails."""
+    """Failures of every output of every command with an effect."""
 
     def test_standard_output_is_full(self):
         def check(row: Row, here: Here, words: Words, name: str) -> None:
@@ -342,13 +342,13 @@ class TestOutputs(Effects):
             if row.prints and "-c" not in words:
                 done = run_to(OURS, None, None, *words, "-c", "nosuch", **self.home)
                 self.assertEqual((2, ""), (done.code, done.out), done)
-                self.assertEqual(0, run(OURS, *words, **self.home).code)  # nothing of it was done
+                self.assertEqual(0, run(OURS, *words, **self.home).code)  # nothing was done
 
         self.each(check)
 
 
 class TestStreams(Effects):
-    """Streams that are closed, broken, or of a narrow encoding; in both programs."""
+    """Closed and broken streams, and streams of a narrow encoding, in both programs."""
 
     def shell(self, program: str, words: tuple[str | Path, ...], rest: str, **more: str):
         line = f'{BIN / program} "$@" {rest}'
@@ -365,7 +365,7 @@ class TestStreams(Effects):
                     self.assert_named(here, "", done.stdout + done.stderr)
 
     def test_a_closed_standard_input(self):
-        """As of a job that starts programs without one: it is read by nothing, or is empty."""
+        """A job may start programs without standard input: they do not read it, or it is empty."""
         for program in PROGRAMS:
             with self.subTest(program):
                 words = ("podm", "list", "--inventory", SITE, "-f", "value", "-c", "Podm")
@@ -449,7 +449,7 @@ class TestReport(Effects):
 
 
 class TestPage(Effects):
-    """The page of a decision that had an effect."""
+    """The page of a decision with an effect."""
 
     def test_it_shows_the_hardware_that_was_decided_on_and_what_became_of_it(self):
         for deed, fact in (("--claim", "HELD"), ("--compose", "1 of 1 node")):
@@ -475,7 +475,7 @@ class TestPage(Effects):
 
 
 class TestSignals(Effects):
-    """What breaks a command off while it changes something."""
+    """Signals that interrupt a command during a change."""
 
     def test_the_node_that_is_being_made_is_named(self):
         for program, number in (

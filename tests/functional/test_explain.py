@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``scheduler explain`` and ``podm schedule --explain``: screens, structures, bad reports."""
+"""``scheduler explain`` and ``podm schedule --explain``: screens, JSON, and bad reports."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ ESCAPE = "\x1b"
 
 
 class Explain(Case):
-    """One decision, explained when it was made and from its report."""
+    """A decision, explained when it is made and from its report."""
 
     @classmethod
     def setUpClass(cls):
@@ -32,7 +32,7 @@ class Explain(Case):
 
 
 class TestSeveral(Case):
-    """A report of a file of requests is explained, one decision after another."""
+    """The report of a file of requests is explained, one decision after another."""
 
     @classmethod
     def setUpClass(cls):
@@ -77,7 +77,7 @@ class TestSeveral(Case):
 
 
 class TestScreen(Explain):
-    """What a person sees in a pipe."""
+    """The output for a user, in a pipe."""
 
     def test_every_part_is_there_in_order(self):
         done = self.explain(self.report)
@@ -158,7 +158,7 @@ class TestScreen(Explain):
 
 
 class TestStructure(Explain):
-    """What a program gets."""
+    """The output for a program."""
 
     def test_json_and_yaml_hold_the_whole(self):
         found = self.explain(self.report, "-f", "json").data
@@ -219,7 +219,7 @@ class TestStructure(Explain):
 
 
 class TestBadReports(Explain):
-    """One line each: what, where, and what to do."""
+    """A bad report causes one line: what is wrong, where, and what to do."""
 
     def refused(self, text):
         file = self.write("bad.json", text if isinstance(text, (str, bytes)) else json.dumps(text))
@@ -281,7 +281,7 @@ class TestBadReports(Explain):
 
 
 class TestTerminal(Explain):
-    """In colours on a terminal that has them, and only there."""
+    """Colours appear only on a terminal that supports them."""
 
     def screen(self, *words, columns=160, **more):
         terminal = Terminal(columns)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests in the words of other projects, from the shell to the rows."""
+"""Requests in the formats of other projects, from the command line to the rows."""
 
 import json
 import unittest
@@ -11,7 +11,7 @@ HERE = ("--inventory", SITE)
 
 
 class TestFiles(Case):
-    """Files of every form, where a flavor is named."""
+    """Files of every format, in place of a flavor name."""
 
     def chosen(self, *words: str) -> list[str]:
         done = asked("valence-sched", "podm", "schedule", *HERE, *words, "-f", "json")
@@ -75,7 +75,7 @@ class TestFiles(Case):
 
 
 class TestPlacement(Case):
-    """Placement's words, in both programs."""
+    """Placement queries, in both programs."""
 
     def outcomes(self, code: int, *words: str, program: str = "valence-sched") -> dict[str, str]:
         done = asked(program, "podm", "schedule", *HERE, *words, "--report", "-")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision report is held byte for byte; documents keep to the schemas that ship.
+"""The decision report does not change by a byte; documents follow the shipped schemas.
 
-After a wanted change: ``python -m tests.functional.renew_golden``, and look at the difference.
+After an intended change, run ``python -m tests.functional.renew_golden`` and review the difference.
 """
 
 import functools
@@ -31,7 +31,7 @@ def validator(name: str) -> jsonschema.Draft202012Validator:
 
 
 class TestGolden(Case):
-    """One decision, byte for byte."""
+    """One decision, compared byte for byte."""
 
     def test_the_report_is_the_golden_file(self):
         file = self.folder / "decision.json"
@@ -50,7 +50,7 @@ class TestGolden(Case):
 
 
 class TestDigests(Case):
-    """Decisions, exit codes, answers and help are as they were."""
+    """Decisions, exit codes, outputs and help texts do not change."""
 
     known = json.loads(DIGESTS.read_bytes())
 
@@ -67,7 +67,7 @@ class TestDigests(Case):
 
 
 class TestSchemas(Case):
-    """What the schemas promise."""
+    """Documents are valid by the schemas."""
 
     def test_there_is_a_schema_of_every_document_and_it_is_made_from_the_nouns(self):
         self.assertEqual(set(NAMES), set(schemas.NOUNS))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups, owners and what to keep away from, on the command line."""
+"""Groups, owners and anti-affinity on the command line."""
 
 import json
 import unittest
@@ -13,7 +13,7 @@ SMALL = ("--inventory", SITE, "--flavor", "small")
 
 
 class TestCompany(Case):
-    """From the shell to the reason."""
+    """From the command line to the reason."""
 
     def rows(self, code: int, *words: str) -> list[dict]:
         done = asked("valence-sched", "podm", "schedule", *SMALL, *words, "-f", "json")
@@ -77,7 +77,7 @@ class TestCompany(Case):
         self.assertNotIn("isolation", str(self.reasons(0, "--owner", "physics")["hall-b-1"]))
 
     def test_the_owners_next_node_lands_elsewhere(self):
-        """S33: on a pod manager that holds none of the owner's nodes."""
+        """S33: the node is on a pod manager without nodes of the owner."""
         podms = [{"id": name, "blocks": cpus(2, 16)} for name in ("a", "b")]
         for podm, owner in zip(podms, ("physics", "chemistry"), strict=True):
             podm["nodes"] = [{"uri": "n", "owner": owner}]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The help of every command: narrow, in sections, with examples that its parser takes."""
+"""The help of every command: narrow, in sections, with examples that its parser accepts."""
 
 import argparse
 import contextlib
@@ -17,7 +17,7 @@ from valence_sched_cli.options.parser import SECTIONS
 
 COMMANDS = sorted(entry_points(group="openstack.podm.v1"), key=lambda point: point.name)
 WIDTH = 80
-MANY_OPTIONS = 12  # of its own, from which on a command has sections and examples
+MANY_OPTIONS = 12  # number of own options from which a command has sections and examples
 EXAMPLES = re.compile(r"\Ausage: [^\n]+\n(?: +[^\n]+\n)*\nexamples:\n((?:  [^\n]+\n)+)\n(\S+)")
 
 
@@ -33,7 +33,7 @@ def parser_of(point: EntryPoint) -> argparse.ArgumentParser:
 
 
 def own_options(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """Return the group of each option that is not cliff's, by its longest name."""
+    """Return the group of each option that is not from cliff, by its longest name."""
     return {
         action.option_strings[0]: str(group.title)
         for group in parser._action_groups
@@ -44,7 +44,7 @@ def own_options(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 
 class TestHelp(unittest.TestCase):
-    """The help of every command there is an entry point for, in both programs."""
+    """The help of every command with an entry point, in both programs."""
 
     def test_no_line_of_any_help_is_wider_than_the_terminal(self):
         nouns = {tuple(words_of(point)[:n]) for point in COMMANDS for n in (1, 2)}

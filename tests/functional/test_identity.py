@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod manager is a service, not a name: one service under two names, two under one."""
+"""A pod manager is a service, not a name: one service with two names, and two with one name."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ NO_UUID = ("no-uuid",)
 
 @contextlib.contextmanager
 def second_port(url: str) -> Iterator[str]:
-    """Let a service answer at a second port, by passing on all that comes there."""
+    """Make a service reachable at a second port, by forwarding."""
     target = urlsplit(url)
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -50,7 +50,7 @@ def second_port(url: str) -> Iterator[str]:
 
 
 class Identities(Live):
-    """Served pod managers of the example, and a state."""
+    """A test case with served pod managers of the example, and a state."""
 
     def one(self, *fail: str, name: str = "gpu-east") -> ServedPodm:
         return self.serve(fail=fail)[name]
@@ -59,7 +59,7 @@ class Identities(Live):
         return urlsplit(podm.url).port or 0
 
     def registered(self, **urls: str) -> None:
-        """Register URLs as when nobody answered there."""
+        """Register URLs as if the service did not answer."""
         with Store(f"sqlite:///{self.state}") as store:
             for name, url in urls.items():
                 store.register(Registration(name=name, url=url))
@@ -70,7 +70,7 @@ class Identities(Live):
 
 
 class TestCreate(Identities):
-    """The second name of a service is refused when it is registered."""
+    """A second name of the same service is refused at registration."""
 
     def test_every_other_spelling_of_an_address_is_refused(self):
         for fail in ((), NO_UUID):
@@ -129,7 +129,7 @@ class TestCreate(Identities):
 
 
 class TestReading(Identities):
-    """What slipped in is named when it is read, and nothing is held twice."""
+    """A second name is reported when it is read, and no block is held twice."""
 
     def test_two_names_of_one_service_are_named_and_only_the_first_is_used(self):
         for fail in ((), NO_UUID):
@@ -179,10 +179,10 @@ class TestReading(Identities):
 
 
 class TestChanged(Identities):
-    """A service that is not the one that was registered is named and not written to."""
+    """A service that is not the registered one is reported, and never written to."""
 
     def swapped(self, *fail: str) -> ServedPodm:
-        """Register a service, compose on it, and let another answer at its URL."""
+        """Register a service, compose on it, and serve another service at its URL."""
         one = self.one(*fail)
         self.podm("create", "a", one.url)
         self.node = self.podm(*SMALL, "--compose").data[0]["Node"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interactive sessions: each command does what it does alone, whatever came before it."""
+"""Interactive sessions: each command gives the same result as alone, after any other command."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ ONE = '{"id": "half", "pools": [], "blocks": []}'
 
 
 def every_pair(commands):
-    """Return a walk over commands in which each one follows each one, itself included."""
+    """Return a walk over commands in which each command follows each, also itself."""
     unused = {first: list(range(len(commands))) for first in range(len(commands))}
     stack, walk = [0], []
     while stack:
@@ -37,13 +37,13 @@ def every_pair(commands):
 
 
 def told(done):
-    """Return what a command left behind, without how long it took."""
+    """Return the result of a command, without its duration."""
     code, *texts = done
     return code, *(re.sub(r"\d+(\.\d+)?(ms|s)\b", "", text) for text in texts)
 
 
 class TestInteractive(Case):
-    """Every pair of commands that name other targets, in one session of each program."""
+    """Every pair of commands with different targets, in one session of each program."""
 
     @classmethod
     def setUpClass(cls):
@@ -168,7 +168,7 @@ LINES = [
 ]
 
 
-#: Is the program for each environment in its standard input; it ends where it has completed.
+#: Completes the command lines for each environment on its standard input.
 PROGRAM = """
 import json, os, sys
 from valence_sched_cli.shell import main
@@ -182,7 +182,7 @@ for variables in json.load(sys.stdin):
 
 
 def completions(lines: Sequence[str], folder: Path) -> list[list[str]]:
-    """Return what the program offers where each line ends, as a shell asks it."""
+    """Return the completions at the end of each line, as a shell requests them."""
     asked = []
     for number, line in enumerate(f"valence-sched {line}" for line in lines):
         asked.append({"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware that Ironic uses: no command and no service changes it."""
+"""Hardware that Ironic uses is not changed by a command or a service."""
 
 import json
 import os
@@ -31,13 +31,13 @@ OURS, THEIRS = PROGRAMS
 AWAY = "http://127.0.0.1:9"
 URL = "VALENCE_SCHED_IRONIC_URL"
 REAL = os.environ.get("VALENCE_SCHED_TEST_IRONIC", "http://127.0.0.1:35810")
-#: On one pod manager nothing is composed.
+#: A pod manager without composed nodes.
 FAULT = "status:500:POST:/redfish/v1/Systems@gpu-north"
 HOMES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 
 
 class IronicCase(Case):
-    """A pod manager with one composed node, and an Ironic that knows nothing yet."""
+    """A test case with a composed node, and an Ironic without nodes."""
 
     @classmethod
     def setUpClass(cls):
@@ -62,12 +62,14 @@ class IronicCase(Case):
         return run(program, "podm", *words, "--state", self.state, **more)
 
     def writes(self):
-        """Return the writes that the pod manager got, but for logins."""
+        """Return the writes to the pod manager, without logins."""
         return [(one.method, one.path) for one in self.podm.requests
                 if one.method != "GET" and "Sessions" not in one.path]  # fmt: skip
 
     def enrol(self, uri, **fields):
-        """Let Ironic know a system of the pod manager, in use unless fields say otherwise."""
+        """Register a system of the pod manager in Ironic; it is in use unless fields set another
+        state.
+        """
         info = {"redfish_address": self.podm.url + "/", "redfish_system_id": uri and f"{uri}/"}
         fields = {"provision_state": "active", "driver_info": info, **fields}
         one = node("rack-1", **fields)
@@ -75,7 +77,7 @@ class IronicCase(Case):
         return one
 
     def check(self, code, told, *words, rest="", **more):
-        """Run a command that is refused, and changes nothing on the pod manager."""
+        """Check that a command is refused and changes nothing on the pod manager."""
         done = self.podms(*words, **more)
         self.assertEqual(code, done.code, done)
         self.assertRegex(done.out + done.err, told)
@@ -83,9 +85,9 @@ class IronicCase(Case):
         return done
 
     def check_plan(self, url):
-        """Carry out a plan of which one node fails, while Ironic at a URL uses all other systems.
+        """Compose a plan of which one node fails; Ironic uses all other systems.
 
-        What was composed in vain is not taken apart.
+        The nodes that were composed are not decomposed.
         """
         plan, more = f"{self.folder}/{self.id()}.json", {URL: url}
         self.assertEqual(0, self.podms("create", "gpu-north", self.failing.url).code)
@@ -118,7 +120,7 @@ class IronicCase(Case):
         return run(OURS, "podm", "node", "delete", self.node["Node"], *words, VALENCE_SCHED_URL=url)
 
     def check_service(self, url, told):
-        """Ask a service twice to delete the node, which it refuses."""
+        """Request the deletion of the node twice from a service, which refuses."""
         done = self.delete(url)
         self.assertEqual(6, done.code, done)
         self.assertRegex(done.err, told)
@@ -141,7 +143,7 @@ class IronicCase(Case):
 
 
 class TestCommands(IronicCase):
-    """Both programs, with an Ironic that the environment names."""
+    """Both programs, with an Ironic from the environment."""
 
     def test_a_node_with_a_server_is_not_deleted_by_either_program(self):
         instance = "22222222-2222-4222-8222-222222222222"
@@ -235,7 +237,7 @@ class TestCommands(IronicCase):
 
 
 class TestService(IronicCase):
-    """The service, which asks as its own settings say."""
+    """The service, which queries Ironic by its own settings."""
 
     def test_a_node_with_a_server_is_not_deleted(self):
         one = self.enrol(self.node["URI"])
@@ -303,7 +305,7 @@ def _listens() -> bool:
 
 
 class SilentBmc(BaseHTTPRequestHandler):
-    """A BMC that answers only, and with 404, after ``released`` is set."""
+    """A BMC that answers, with 404, only after ``released`` is set."""
 
     released: ClassVar[threading.Event]
 
@@ -312,11 +314,11 @@ class SilentBmc(BaseHTTPRequestHandler):
         self.send_error(404)
 
     def log_message(self, *_words: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class TestRealIronic(IronicCase):
-    """A real Ironic: nodes of the hardware type ``fake-hardware`` that name a system."""
+    """A real Ironic: nodes of the hardware type ``fake-hardware`` that refer to a system."""
 
     @classmethod
     def setUpClass(cls):
@@ -366,7 +368,7 @@ class TestRealIronic(IronicCase):
         self.check(6, f"{self.named}.*{told}", *words, **{URL: REAL, **more})
 
     def check_allowed(self):
-        """Delete the node, and make another that Ironic knows in its place."""
+        """Delete the node, and create another one that Ironic has in its place."""
         done = self.podms("node", "delete", self.node["Node"], **{URL: REAL})
         self.assertEqual((0, "", ""), done)
         done = self.podms("schedule", "--flavor", "small", "--compose", "-f", "json", **{URL: REAL})
@@ -397,7 +399,7 @@ class TestRealIronic(IronicCase):
         self.assertEqual((0, "", ""), self.podms(*words, **{URL: REAL}))
 
     def check_allowed_elsewhere(self, words):
-        """A node of another system of the pod manager is not the node."""
+        """Check that a node of another system does not protect the node."""
         more = {URL: REAL}
         done = self.podms("schedule", "--flavor", "small", "--compose", "-f", "json", **more)
         (other,) = done.data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live pod managers in both programs: read, remembered, named when they are silent."""
+"""Live pod managers in both programs: read, stored, and reported if they do not answer."""
 
 import contextlib
 import datetime
@@ -29,7 +29,7 @@ RFC_3339 = r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
 
 
 class Live(Case):
-    """A test with pod managers that listen, and a state of its own."""
+    """A test case with served pod managers and its own state."""
 
     def setUp(self):
         self.state = self.folder / f"{self.id().rpartition('.')[2][:60]}.sqlite"
@@ -48,12 +48,12 @@ class Live(Case):
         return found
 
     def stop(self) -> None:
-        """Let all that is served go; its ports refuse connections, and no other test gets them."""
+        """Stop all servers; their ports refuse connections and are not reused by other tests."""
         self.close()
         self.close = None
         for port in self.ports:
             held = self.held_ports.enter_context(socket.socket())
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of connections that ended
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of ended connections
             held.bind(("127.0.0.1", port))
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 
@@ -76,7 +76,7 @@ class Live(Case):
 
 
 class TestMostBlocks(Live):
-    """How many compute blocks a node may have."""
+    """The largest number of compute blocks of a node."""
 
     def test_the_operator_says_so_where_the_pod_manager_tells_no_limit(self):
         documents = site.documents()
@@ -90,7 +90,7 @@ class TestMostBlocks(Live):
         self.podm("set", "p", "--max-blocks", "2")
         self.podm(*schedule)
         self.podm("unset", "p", "--max-blocks")
-        shown = self.podm("show", "p", "-f", "json")  # now there is a system of two
+        shown = self.podm("show", "p", "-f", "json")  # now a system of two blocks exists
         self.assertIn("at most 2 per node", self.podm("list", "-vv").err + shown.err)
 
     def test_a_stricter_limit_of_the_pod_manager_holds_and_that_is_said(self):
@@ -102,7 +102,7 @@ class TestMostBlocks(Live):
 
 
 class TestReading(Live):
-    """What is registered is read where no inventory is named."""
+    """Registered pod managers are read if no inventory is given."""
 
     def test_what_is_live_is_listed_and_scheduled_as_its_recording_is(self):
         file = self.file(self.urls(self.serve()))
@@ -205,7 +205,7 @@ class TestReading(Live):
 
 
 class TestSilent(Live):
-    """One that does not answer never sinks the rest."""
+    """A pod manager that does not answer does not affect the others."""
 
     def test_the_others_are_scheduled_and_it_is_named(self):
         found = self.serve()
@@ -353,7 +353,7 @@ class TestSilent(Live):
 
     def test_a_signal_ends_it_quickly_as_a_shell_says_it_and_no_session_is_left(self):
         settings = SimulatorSettings(login=Account("op", "word"))
-        usual = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # with nohup it is ignored
+        usual = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores the signal
         self.addCleanup(signal.signal, signal.SIGHUP, usual)
         for program, number, code in (
             ("valence-sched", signal.SIGINT, 130),
@@ -381,7 +381,7 @@ class TestSilent(Live):
 
 
 class TestAges(Live):
-    """What is too old is not decided on."""
+    """Readings that are too old are not used for decisions."""
 
     def stale(self, *words) -> str:
         done = self.podm(*words, code=5)
@@ -398,7 +398,7 @@ class TestAges(Live):
             )
 
     def warned(self, *words, **more) -> str:
-        more = {"VALENCE_SCHED_WARN_AGE": ""} | more  # as where nobody has set it
+        more = {"VALENCE_SCHED_WARN_AGE": ""} | more  # as without a setting
         return "".join(line for line in self.podm(*words, **more).err.splitlines(keepends=True)
                        if line.startswith("warning: "))  # fmt: skip
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs read has times, not ages: it is the same an hour later."""
+"""JSON output has times, not ages: it is the same an hour later."""
 
 import contextlib
 import datetime
@@ -22,7 +22,7 @@ from valence_sched.testing.served import served
 
 LATER_S = 3661.0
 DAY_S = 86400.0
-#: Of a recorded site, but for what a file of zones, flavors or policies has.
+#: Commands on a recorded site, except for files of zones, flavors and policies.
 RECORDED = {
     "podm list": ("--long", "--capabilities"),
     "podm show": ("mem-1",),
@@ -31,7 +31,7 @@ RECORDED = {
     "podm pool list": (),
     "podm device list": (),
 }
-#: Of a state.
+#: Commands on a state.
 STORED = {
     "podm list": ("--long",),
     "podm show": ("told",),
@@ -49,7 +49,7 @@ STORED = {
     "scheduler zone info": (),
     "scheduler zone tree": (),
 }
-#: Of what is configured or composed.
+#: Commands on configured or composed objects.
 OTHERS = {
     "podm flavor list": ("--flavor-file", FLAVORS),
     "podm flavor show": ("small",),
@@ -66,7 +66,7 @@ NOUNS = ("list", "show", "info", "tree")
 
 @contextlib.contextmanager
 def clocks(ahead_s: float) -> Iterator[None]:
-    """Let the clock of the process and that of each database be ahead."""
+    """Advance the clocks of the process and of each database."""
 
     def now() -> datetime.datetime:
         return datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=ahead_s)
@@ -81,7 +81,9 @@ def clocks(ahead_s: float) -> Iterator[None]:
     try:
         with (
             mock.patch.object(sources, "_utc_now", now),
-            mock.patch.object(expiry.ClockWatch, "jump_s", lambda *_: 0.0),  # time went by, unset
+            mock.patch.object(
+                expiry.ClockWatch, "jump_s", lambda *_: 0.0
+            ),  # the time must have passed
         ):
             yield
     finally:
@@ -89,7 +91,7 @@ def clocks(ahead_s: float) -> Iterator[None]:
 
 
 class TestMachineTimes(Case):
-    """Every command that lists or shows something."""
+    """Every command that lists or shows objects."""
 
     def setUp(self):
         self.state = f"sqlite:///{self.folder}/{self.id()}.sqlite"

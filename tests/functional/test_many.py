@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site of hundreds of pod managers, as its operator sees it on a terminal of 80 columns."""
+"""A site of hundreds of pod managers on a terminal of 80 columns."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ TOO_MANY = ("schedule", "--resource", "PGPU=64")
 
 
 class TestMany(Case):
-    """Screens of the size of a terminal."""
+    """Screens that fit a terminal."""
 
     @classmethod
     def setUpClass(cls):
@@ -96,12 +96,12 @@ COMMANDS = (
 
 
 def ageless(done: Done) -> Done:
-    """Return an outcome without ages, which are others a second later."""
+    """Return an outcome without ages, which change every second."""
     return done._replace(out=re.sub(r'"Read At": "[^"]*"', "", done.out))
 
 
 class TestLargeFiles(Case):
-    """One file just large enough, with the cache and without."""
+    """A file just large enough for the cache, with and without the cache."""
 
     def setUp(self):
         self.file, self.home = self.folder / "site.jsonl", self.folder / "cache"
@@ -114,7 +114,7 @@ class TestLargeFiles(Case):
         return run(program, *words, "--inventory", self.file, XDG_CACHE_HOME=home, **more)
 
     def cached_file(self) -> Path:
-        """Return the file of the cached view, once the inventory is old enough for one."""
+        """Return the file of the cached view, after the inventory is old enough to be cached."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             self.command("podm", "list")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near a volume: the shell, maps, and a cloud that is asked only when it must be (S16)."""
+"""Near a volume: options, maps, and a cloud that is queried only when needed (S16)."""
 
 import json
 import unittest
@@ -88,7 +88,7 @@ class TestMaps(Case):
 
 
 class TestCloud(Case):
-    """The openstack program and a cloud on loopback."""
+    """The openstack program and a fake cloud on loopback."""
 
     def setUp(self):
         self.cloud = Cloud()
@@ -165,7 +165,7 @@ POOL, GROUP = (
     f"{V}/Services/rss/LogicalDrives/group-1",
 )
 
-#: Rack, body, and the blocks and amounts that it gets; None when it gets nothing.
+#: Rack, body, and the chosen blocks and amounts; None if nothing fits.
 TABLE = (
     ("rsd-network", {"Processors": [{"ProcessorType": "FPGA"}] * 2}, ([FPGA, HOST_1], {})),
     ("rsd-network", {"Processors": [{"ProcessorType": "FPGA"}] * 3}, None),
@@ -188,10 +188,10 @@ TABLE = (
 
 
 class TestAllocateBodies(Case):
-    """From the body to the blocks."""
+    """From an Allocate body to the blocks."""
 
     def decided(self, rack, body):
-        """Return the blocks and the amounts by stock that are chosen, None for nothing."""
+        """Return the chosen blocks, and the amounts by stock; None if nothing fits."""
         file, source = self.write("body.json", json.dumps(body)), str(RECORDED / f"{rack}.json")
         words = ("--inventory", source, "--flavor", file, "-f", "json")
         done = run("valence-sched", "podm", "schedule", *words)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes after a decision: claims that say what to type, outages, checks, nodes by name."""
+"""The steps after a decision: hints of claims, outages, checks, and nodes by name."""
 
 import re
 import signal
@@ -30,7 +30,7 @@ class Site(Live):
 
 
 class TestClaim(Site):
-    """A claim says until when it is held, and what to type."""
+    """A claim shows its expiry, and the next command."""
 
     def test_it_names_the_very_commands_of_its_own_program(self):
         for program in PROGRAMS:
@@ -110,7 +110,7 @@ class TestClaim(Site):
 
 
 class TestOutage(Site):
-    """No pod manager that could be read is an outage, and never that nothing fits."""
+    """If no pod manager can be read, this is an outage, not "nothing fits"."""
 
     def test_it_is_exit_code_5_with_a_line_for_each(self):
         self.held(*GPU, "--key", "k")
@@ -145,7 +145,7 @@ class TestOutage(Site):
 
 
 class TestCheck(Live):
-    """A pod manager is read when it is registered, and whenever that is asked."""
+    """A pod manager is read at its registration, and on request."""
 
     def serve_login(self) -> str:
         login = SimulatorSettings(login=Account("op", "secret-word"))
@@ -200,7 +200,7 @@ class TestCheck(Live):
 
 
 class TestNodes(Site):
-    """Nodes by name, with their flavor and what they have."""
+    """Nodes are listed by name, with their flavor and devices."""
 
     def test_a_list_has_flavor_and_hardware_in_less_than_80_columns(self):
         for words in (GPU, (*SMALL, "--owner", "ana")):
@@ -269,7 +269,7 @@ class TestNodes(Site):
 
 
 class TestEmpty(Live):
-    """An empty list says that it is empty, and what to do next."""
+    """An empty list shows that it is empty, and the next command."""
 
     def test_nothing_is_there_yet(self):
         for words, hint in (
@@ -287,7 +287,7 @@ class TestEmpty(Live):
 
 
 class TestAgain(Live):
-    """A list may be printed again and again."""
+    """A list can be printed repeatedly."""
 
     def test_until_it_is_interrupted(self):
         words = ("podm", "list", "--inventory", SITE, "--watch", "0.2", "-f", "value", "-c", "Podm")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors of Nova: of a cloud, through the real ``openstack``, and saved as a file."""
+"""Flavors of Nova: from a cloud, with the real ``openstack``, and from a file."""
 
 import json
 import unittest
@@ -198,7 +198,7 @@ class TestNovaFlavor(Case):
         done = self.ask("--nova-flavor", "m1.large", clouds=wrong)
         self.assertEqual((1, "", 1), (done.code, done.out, done.err.count("\n")), done.err)
         self.assertTrue(done.err.startswith("cloud 'loopback': "), done.err)
-        self.assertNotIn("OS_CLOUD", done.err)  # it is named already
+        self.assertNotIn("OS_CLOUD", done.err)  # it is already named
         self.assertNotIn("another-secret", done.err)
         done = run("openstack", *SCHEDULE, "--nova-flavor", "m1.large", OS_CLOUD="nowhere")
         self.assertEqual((1, ""), (done.code, done.out), done.err)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options ``NAME=VALUE`` that are repeated: one name has one value, whichever option it is."""
+"""Repeated options ``NAME=VALUE``: a name has one value, whichever option sets it."""
 
 import unittest
 
@@ -9,7 +9,7 @@ from tests.functional.test_help import COMMANDS, parser_of
 SITE = ("--inventory", "examples/site.json", "--warn-age", "never")
 SCHEDULE = ("podm", "schedule", *SITE)
 WHATIF = ("scheduler", "whatif")
-#: Words for each option: the command, and what is said twice of one name.
+#: The arguments for each option: the command, and two values of one name.
 TWICE = {
     ("--at-most", "<domain=n>"): (*SCHEDULE, "--flavor", "small", "podm=1", "podm=2"),
     ("--attribute", "<name=expression>"): (
@@ -40,7 +40,7 @@ TWICE = {
         "podm", "fit", *SITE, "--flavor", "small", "room=1", "room=2",
     ),
 }  # fmt: skip
-#: Options whose values of one name all count, and why.
+#: Options that use all values of one name, and why.
 ALL_COUNT = {
     ("--capability", "<key=value;value>"): "values of a pod manager's capability add up",
     ("--near", "<kind=name>"): "a node is near each volume",
@@ -50,7 +50,7 @@ ALL_COUNT = {
 
 
 class TestTwice(unittest.TestCase):
-    """Two values of one name are refused, by a line that names the option and the name."""
+    """Two values of one name are refused; the line names the option and the name."""
 
     def test_the_second_value_of_a_name_is_refused(self):
         for (option, usage), words in TWICE.items():

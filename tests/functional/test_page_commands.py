@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each command on a page is run, in the order of the page, on a site that is served for it."""
+"""Each command on a page is run, in the order of the page, on a site served for it."""
 
 import re
 import shlex
@@ -16,19 +16,19 @@ from valence_sched.service.settings import ServiceSettings
 
 #: Commands that need more than a site, and the tests that run them.
 ELSEWHERE = {
-    "podm serve": "tests.functional.test_serve",  # ends with the test's signal
+    "podm serve": "tests.functional.test_serve",  # a signal of the test ends it
     "podm watch": "tests.functional.test_watch",
-    "--policy quiet": "tests.functional.test_plugins",  # plug-ins that are installed
+    "--policy quiet": "tests.functional.test_plugins",  # needs installed plug-ins
     "rack_csv:": "tests.functional.test_dialects",
     "sled.yaml": "tests.functional.test_dialects",
     "rack-9": "tests.functional.test_dialects",
-    "--from-catalog": "tests.functional.test_catalog",  # a cloud
+    "--from-catalog": "tests.functional.test_catalog",  # needs a cloud
     "--nova-flavor": "tests.functional.test_nova_flavor",
     "--password-prompt": "tests.functional.test_registry",
     "--auth-url": "tests.service.test_zone_keystone",
     "--backend dask": "tests.functional.test_whatif_sweep",
 }
-#: Files of a page, and those of the tree that stand in for them.
+#: Files of a page, and the files of the repository that replace them.
 FILES = {
     "site.json": "examples/site.json",
     "site.jsonl": "doc/source/examples/inventory-lines.jsonl",
@@ -40,18 +40,18 @@ creation_time,deletion_time,cpu_milli,memory_mib,num_gpu
 0,600,4000,16384,1
 60,900,8000,32768,0
 """
-#: What would take long in a test.
+#: Commands that would take too long in a test.
 SHORTER = {"--horizon 30d": "--horizon 1d", "--horizon 7d": "--horizon 1d", "1..20": "1..2"}
-NAMES = {"--flavor node": "--flavor small"}  # of a file that the page describes
-#: Of what a page shows as it fails: some nodes have no place, a small site has no room.
+NAMES = {"--flavor node": "--flavor small"}  # the page describes the file
+#: Commands that fail on the page: nodes that cannot be re-placed, or a small site.
 EXIT_CODES = {"scheduler whatif fail": 4, "site.jsonl": 3}
-#: Pod managers that a page registers: the first ones of the site, which are not registered.
+#: The pod managers that a page registers: the first ones of the site.
 NEW = ("https://podm-east.example.com:8443", "http://podm-east.example.com:9443")
 NODE = re.compile(r"\bvs-[0-9a-f]{16}\b")
 
 
 def commands() -> dict[str, list[str]]:
-    """Return the commands of each page that no transcript has."""
+    """Return the commands of each page that are in no transcript."""
     replayed = "\n".join(path.read_text() for path in transcripts())
     found: dict[str, list[str]] = {}
     for page in (README, *PAGES):
@@ -78,7 +78,7 @@ class TestPages(Live):
         }
 
     def world(self, page: str) -> None:
-        """Serve a site and a scheduler for a page, with a state of its own."""
+        """Serve a site and a scheduler for a page, with a new state."""
         for name, source in FILES.items():
             shutil.copy(ROOT / source, self.folder / name)
         self.state = self.folder / f"{page}.sqlite"
@@ -90,7 +90,7 @@ class TestPages(Live):
         self.file(self.urls(self.found))
 
     def localised(self, line: str) -> str:
-        """Return a command with the addresses and names of this world."""
+        """Return a command with the addresses and names of the served site."""
         for url, one in zip(NEW, self.found.values(), strict=False):
             line = line.replace(url, one.url)
         line = re.sub(r"https?://(?:east\.|10\.1)\S+", self.service, line)

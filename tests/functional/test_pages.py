@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``--html``: which page is written, and what stops one."""
+"""``--html``: the written page, and the errors that prevent it."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ REBALANCE = ("scheduler", "whatif", "rebalance", "--inventory", SITE, "--flavor"
 NEED = ("scheduler", "whatif", "need", "--inventory", SITE, "--flavor", "gpu-large", "--count", "5",
         "--buy", "GPU-03@gpu-east", "--buy", "Compute-02@gpu-east")  # fmt: skip
 ALL = (LIST, SCHEDULE, RUN, FAIL, DRAIN, SWEEP, REBALANCE, NEED)
-#: Runs commands where one library is not installed.
+#: Runs commands without one library.
 WITHOUT = """
 import json, sys
 sys.modules[sys.argv[1]] = None
@@ -37,7 +37,7 @@ print(json.dumps([run("valence-sched", *words) for words in json.loads(sys.argv[
 
 
 class TestPages(Case):
-    """Pages of both commands, by both programs."""
+    """Pages of both commands, with both programs."""
 
     def page(self, *words: str, program: str = OURS, code: int = 0) -> str:
         file = self.folder / "page.html"
@@ -158,7 +158,7 @@ REPLAY = ("scheduler", "whatif", "run", "--rate", "2/h", "--mix", "small=6,gpu-l
 
 
 class TestBrowser(BrowserCase):
-    """One browser, a page in it for each case."""
+    """One browser with a page for each case."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -182,7 +182,7 @@ class TestBrowser(BrowserCase):
         return path
 
     def open(self, path: Path, width: int = 1280, *, fragment: str = "", **settings: Any) -> Any:
-        """Open a page in a window of this width; what it asks of a network fails the test."""
+        """Open a page in a window of this width; a network request of the page fails the test."""
         context = self.browser.new_context(viewport={"width": width, "height": 900}, **settings)
         self.addCleanup(context.close)
         opened = context.new_page()
@@ -304,7 +304,7 @@ class TestBrowser(BrowserCase):
         opened = self.open(self.pages["replay"])
         self.assertRegex(opened.inner_text(".lead"), r"^2 runs place \d+ to \d+ of \d+ ")
         bars = opened.locator("figure", has_text="Refused lower is better").locator("rect.rect")
-        first, second = (bar.bounding_box()["width"] for bar in bars.all())  # from below
+        first, second = (bar.bounding_box()["width"] for bar in bars.all())  # from the bottom
         self.assertLess(first, second)
         refused = opened.locator("figure", has_text="Refused nodes so far")
         heights = [

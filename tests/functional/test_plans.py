@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans in both programs: saved, done as they stand, or refused by what moved."""
+"""Plans in both programs: saved, applied unchanged, or refused after a change of the site."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ RECORDED = ("--inventory", SITE)
 
 
 class Plans(Live):
-    """A plan of its own for each test."""
+    """A test case with its own plan for each test."""
 
     def setUp(self):
         super().setUp()
@@ -47,7 +47,7 @@ class Registered(Plans):
 
 
 class TestClaimed(Registered):
-    """Plans are claimed."""
+    """Plans that are claimed."""
 
     def test_the_very_blocks_are_claimed_once(self):
         for program in PROGRAMS:
@@ -108,7 +108,7 @@ class TestClaimed(Registered):
         for row in done.data:
             self.assertNotEqual(row["Old Blocks"], row["New Blocks"])
         self.assertIn("2 of 2 nodes would differ now", done.err)
-        self.apply("--refresh")  # without the option that is no failure
+        self.apply("--refresh")  # without the option this is not a failure
         self.assertEqual(1, len(self.podm("claim", "list", "--all", "-f", "json").data))
 
     def test_a_plan_that_was_changed_or_is_too_new_is_refused(self):
@@ -153,7 +153,7 @@ class TestClaimed(Registered):
 
 
 class TestLive(Registered):
-    """Plans on live pod managers are composed."""
+    """Plans that are composed on live pod managers."""
 
     def test_the_very_blocks_are_composed_once(self):
         plan = self.planned("--count", "2")
@@ -206,7 +206,7 @@ class TestLive(Registered):
 
 
 class TestSecrets(Plans):
-    """A plan holds no credentials."""
+    """A plan contains no credentials."""
 
     def test_no_password_is_in_a_plan(self):
         found = self.serve(settings=SimulatorSettings(login=Account("op", CANARY)))
@@ -226,7 +226,7 @@ class TestSecrets(Plans):
 
 
 class TestRecordings(Plans):
-    """A recording is decided on and planned on, and never acted on."""
+    """A recording can be decided on and planned on, but not changed."""
 
     def test_a_recording_is_not_claimed_or_composed_on_however_it_is_named(self):
         self.planned(*RECORDED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other people's filters and weighers: built, installed beside the project, and at work."""
+"""Third-party filters and weighers: built, installed beside the project, and used."""
 
 import json
 import tarfile
@@ -16,7 +16,7 @@ RECIPE = ROOT / "tests" / "recipes" / "quiet_site"
 COMPUTE = {"processors": [{"cores": 32}], "memory": [{"capacity_mib": 65536}]}
 NODE = "name: node\nproperties: {processor: {total_cores: 16}, memory: {capacity_mib: 1024}}\n"
 
-#: What follows the name in a policy. Each is written to a file of its own, which it may spoil.
+#: The plug-ins after their name in a policy. Each is written to its own file, which it may break.
 POLICIES = {
     "room-only": "filters: [capacity, devices], weighers: [room]",
     "by-day": "filters: [{name: quiet_hours, options: {limit: 80}}, capacity, devices], "
@@ -95,7 +95,7 @@ getattr(testing, check)(plugins.load(group).get(name))
 
 
 def podm(name: str, blocks: int, used: int, **facts: int) -> dict[str, Any]:
-    """Return a pod manager with some blocks, the first of them in use."""
+    """Return a pod manager with some blocks, of which the first are in use."""
     return {
         "id": name,
         "facts": facts,
@@ -111,7 +111,7 @@ def podm(name: str, blocks: int, used: int, **facts: int) -> dict[str, Any]:
     }
 
 
-#: The library has the most room, the annex is newer, the hall is newer still, and loud.
+#: The library has the most room; the annex is newer; the hall is the newest, and loud.
 SITE = {
     "schema": "valence-sched/inventory",
     "podms": [
@@ -123,7 +123,7 @@ SITE = {
 
 
 class Case(unittest.TestCase):
-    """The environment of the project with other people's wheels in it, as long as they are used."""
+    """The environment of the project, with third-party wheels until the end of each test."""
 
     maxDiff = None
 
@@ -139,14 +139,14 @@ class Case(unittest.TestCase):
 
     @classmethod
     def add(cls, copy: Path):
-        """Build a wheel and install it; what it depends on has to be there already."""
+        """Build a wheel and install it; its dependencies must be installed."""
         (wheel,) = build(copy, "--wheel").glob("*.whl")
         name = wheel.name.partition("-")[0]
         cls.addClassCleanup(cls.installed.pip, "uninstall", "--quiet", name)
         cls.installed.pip("install", "--quiet", "--no-index", wheel)
 
     def schedule(self, policy: str, *words: str, file: Path | None = None):
-        """Schedule a node by a policy; return what the program left behind, and the report."""
+        """Schedule a node by a policy; return the result of the program, and the report."""
         if file is None:
             file = self.folder / "policies.yaml"
             file.write_text(f"policies: [{{name: {policy}, {POLICIES[policy]}}}]\n")
@@ -160,7 +160,7 @@ class Case(unittest.TestCase):
         return done, json.loads(report.read_bytes()) if report.exists() else None
 
     def chosen(self, policy: str, **more: Any) -> str:
-        """Return the pod manager that a policy chooses, without a complaint about any plug-in."""
+        """Return the pod manager that a policy chooses, without an error about plug-ins."""
         done, report = self.schedule(policy, **more)
         self.assertEqual(0, done.code, done.err)
         self.assertEqual([], report["warnings"])
@@ -168,7 +168,7 @@ class Case(unittest.TestCase):
         return next(row["Podm"] for row in done.data if row["Rank"] == 1)
 
     def listed(self, noun: str):
-        """Return the rows of the list of filters or weighers by name, and what was said."""
+        """Return the rows of the list of filters or weighers by name, and the errors."""
         done = self.installed.program("scheduler", noun, "list", "--long", "-f", "json")
         self.assertEqual(0, done.code, done.err)
         return {row["Name"]: row for row in done.data}, done.err
@@ -251,7 +251,7 @@ class TestPlugins(Case):
 
 
 class TestBrokenPlugins(Case):
-    """A package that fails in every way is named, and stops nothing unless that is asked for."""
+    """A broken package is reported, and prevents nothing that does not use it."""
 
     @classmethod
     def setUpClass(cls):
@@ -263,7 +263,7 @@ class TestBrokenPlugins(Case):
         cls.add(broken)
 
     def refused(self, line: str, policy: str, *words: str):
-        """Check that scheduling ends in this line, and in nothing else."""
+        """Check that scheduling prints only this line."""
         done, report = self.schedule(policy, *words)
         self.assertEqual((1, "", None), (done.code, done.out, report))
         self.assertEqual(1, done.err.count("\n"), done.err)
@@ -355,7 +355,7 @@ def candidates(placement: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class TestPackages(unittest.TestCase):
-    """Source archive, wheel from it, installation of that wheel; from a copy without git."""
+    """The source archive, the wheel built from it and its installation, without git."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles: defaults of options in config.yaml, below the environment and the options."""
+"""Profiles: defaults of options in config.yaml; environment and options override them."""
 
 from tests.functional.programs import FLAVORS, ROOT, SITE, Case, Done, environment, run
 from tests.service.serving import serving

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress line of the real program on a terminal, while slow pod managers are awaited."""
+"""The progress line of the real program on a terminal, while it waits for slow pod managers."""
 
 import contextlib
 import json
@@ -15,9 +15,9 @@ from tests.functional.programs import FLAVORS, PROGRAMS, SITE, Case, environment
 from tests.functional.terminal import COLOUR, CONTROL, Terminal, frames, lasting, watched
 from valence_sched.testing.served import ServedPodm, served
 
-#: Longer than the second that is not worth a line.
+#: Longer than the second before the line appears.
 SLOW = "delay:1300:GET:/redfish/v1"
-#: Longer than the others of a site take to answer on a busy machine, too.
+#: Longer than the other pod managers need to answer, also on a busy machine.
 SLOWER = "delay:2500:GET:/redfish/v1"
 COMPOSES_SLOWLY = "delay:1300:POST:/redfish/v1/Systems"
 DELETES_SLOWLY = "delay:1300:DELETE:/redfish/v1/Systems/*"
@@ -33,11 +33,11 @@ sys.exit(code)
 
 
 class TestProgress(Case):
-    """A line that comes after a second, says who is awaited, and goes without a trace."""
+    """A line appears after a second, names the awaited pod managers, and is erased at the end."""
 
     @contextlib.contextmanager
     def site(self, *fail: str, only: tuple[str, ...] = RACKS) -> Iterator[dict[str, ServedPodm]]:
-        """Serve some pod managers of the example site, and name them in a file."""
+        """Serve some pod managers of the example site, and write a file that names them."""
         with served(SITE, fail=fail) as podms:
             urls = {name: {"url": podms[name].url} for name in only}
             file = self.write("podms.yaml", yaml.safe_dump({"podms": urls}, sort_keys=False))
@@ -45,7 +45,7 @@ class TestProgress(Case):
             yield podms
 
     def watched(self, *words: str | Path, code: int = 0, **more: str) -> str:
-        """Return all that a command writes to a terminal."""
+        """Return all output of a command to a terminal."""
         done, _, text = watched("podm", *map(str, words), *self.site_words, **more)
         self.assertEqual(code, done, text)
         self.assertNotIn("Traceback", text)
@@ -79,7 +79,7 @@ class TestProgress(Case):
             text = self.watched("node", "delete", node, "nobody", code=1)
             self.assertIn(f"node {node} on gpu-east: decomposing", frames(text))
             (line,) = lasting(text)
-            self.assertIn("nobody", line)  # what is told meanwhile has a line of its own
+            self.assertIn("nobody", line)  # a message during the wait has its own line
 
     def test_a_quick_command_shows_nothing_and_does_not_import_what_would(self):
         loaded, terminal = self.folder / "loaded.json", Terminal()
@@ -119,7 +119,7 @@ NOVA = '{"name": "n", "vcpus": 1, "ram": 1, "extra_specs": {"hw_rng:allowed": "T
 
 
 class TestLogging(Case):
-    """The options that every command has."""
+    """The logging options of every command."""
 
     def test_quiet_leaves_data_and_errors(self):
         nova = self.write("nova.json", NOVA)

@@ -11,16 +11,16 @@ from tests.functional import through
 from tests.functional.programs import BIN, PROGRAMS, Case, Done, environment, run
 
 SECRET = "hunter2-do-not-tell"
-URL = "http://127.0.0.1:9"  # where nobody is
+URL = "http://127.0.0.1:9"  # where nothing listens
 
 
 def _unread(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command line that registers a pod manager of which there is only an address."""
+    """Return a command line that registers a pod manager by its address only."""
     return (*words, "--no-check") if words[0] == "create" else words
 
 
 class Registry(Case):
-    """A test with a state of its own."""
+    """A test case with its own state."""
 
     def setUp(self):
         self.state = self.folder / f"{self.id().rpartition('.')[2][:60]}.sqlite"
@@ -43,7 +43,7 @@ class Registry(Case):
 
 
 class TestCommands(Registry):
-    """What is registered is what is shown."""
+    """The commands show what was registered."""
 
     def test_everything_can_be_said_when_it_is_created(self):
         ca = self.write("ca.pem", "-----BEGIN CERTIFICATE-----\n")
@@ -99,7 +99,7 @@ class TestCommands(Registry):
     def test_a_client_certificate_is_named_by_its_files_and_goes_with_its_key(self):
         first, other = (self.write(name, "-----BEGIN") for name in ("a.pem", "b.pem"))
         self.podm("create", "a", URL, "--cert", first, "--key", other)
-        self.podm("set", "a", "--cert", other)  # which holds its own key now
+        self.podm("set", "a", "--cert", other)  # which now has its own key
         self.assertEqual(other, self.shown("a")["Client Cert"])
         self.podm("unset", "a", "--cert")
         self.assertIsNone(self.shown("a")["Client Cert"])
@@ -175,7 +175,7 @@ class TestCommands(Registry):
 
 
 class TestRefusals(Registry):
-    """One line, and nothing changed."""
+    """A refusal prints one line and changes nothing."""
 
     def test_a_name_that_is_taken_keeps_what_it_has(self):
         self.podm("create", "a", URL, "--zone", "z")
@@ -262,7 +262,7 @@ class TestTyped(Registry):
     """A password that is typed at a terminal."""
 
     def typed(self, *words: str, password: str = SECRET) -> tuple[int, str]:
-        """Run a command at a terminal, type a password, and return its code and the screen."""
+        """Run a command at a terminal, type a password, and return its exit code and the screen."""
         pid, main = pty.fork()
         if not pid:
             program = str(BIN / "valence-sched")
@@ -273,7 +273,7 @@ class TestTyped(Registry):
             while select.select([main], [], [], 60)[0]:
                 try:
                     got = os.read(main, 4096)
-                except OSError:  # the other side has gone
+                except OSError:  # the other end is closed
                     break
                 screen += got
                 if b"Password of" in screen and not asked:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of requests: placed together or not at all, with an exit code that says which."""
+"""Files of requests: all are placed or none, and the exit code shows which."""
 
 import json
 import unittest
@@ -35,7 +35,7 @@ first_of:
 
 
 class TestInline(Case):
-    """Needs on the command line, without a flavor and beside one."""
+    """Needs on the command line, without a flavor and with one."""
 
     def asked(self, code, *words):
         done = run("valence-sched", "podm", "schedule", "--inventory", SITE, "-f", "json", *words)
@@ -79,7 +79,7 @@ class TestInline(Case):
 
 
 class TestRequestFiles(Case):
-    """--request-file."""
+    """``--request-file``."""
 
     def schedule(self, code, text, *words):
         done = run("valence-sched", *WORDS, self.write("r.yaml", text), *words)
@@ -124,7 +124,7 @@ class TestRequestFiles(Case):
         self.assertEqual(file.read_bytes(), file.with_name("again.json").read_bytes())
 
     def test_a_request_of_a_report_is_a_file(self):
-        """The same question gets the same answer."""
+        """The same request gets the same answer."""
         file = self.folder / "report.json"
         words = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large")
         run("valence-sched", *words, "--report", str(file))
@@ -153,7 +153,7 @@ class TestRequestFiles(Case):
         )
 
     def test_declared_resources_are_there(self):
-        """S25: a kind of resource that a file declares is placed by a file of requests, too."""
+        """S25: a file of requests can use a declared resource."""
         text = "{id: hot, properties: {resources: {watts: 600}}, count: 2}"
         watts = self.write("watts.yaml", "{name: watts, podms: {mem-1: 1300}}")
         done = self.schedule(0, text, "--resource-file", watts, "-f", "json")
@@ -258,7 +258,7 @@ FLAVOR = "name: young\nproperties: {{processor: {{total_cores: 4}}}}\nattributes
 
 
 class TestAttributes(Case):
-    """From the shell to the reason."""
+    """From the command line to the reason."""
 
     def verdicts(self, code: int, *words: str) -> dict[str, tuple[str, str]]:
         done = asked("valence-sched", "podm", "schedule", *words, "--report", "-")
@@ -343,7 +343,7 @@ RESOURCE_FLAVOR = "name: licensed\nproperties: {processor: {total_cores: 8}, res
 
 
 class TestResources(Case):
-    """S25: one new YAML file, no code."""
+    """S25: a new resource needs one YAML file and no code."""
 
     def setUp(self):
         self.resources = self.write("r.yaml", SHORT)
@@ -374,7 +374,7 @@ class TestResources(Case):
         self.assertIn("no more nodes on gpu-west: no licences at once", done.err)
 
     def test_a_new_kind_of_device_is_counted_and_depleted(self):
-        """S25: in one file, devices that consist of parts."""
+        """S25: devices that consist of parts, in one file."""
         regions = "{name: REGION, per: accelerator, of: GPU, total: 7}"
         flavor = "name: f\nproperties: {accelerators: [{kind: REGION, count: 7}]}\n"
         words = (
@@ -398,7 +398,7 @@ class TestResources(Case):
         self.assertEqual(3, shown["Free Stocks"]["licences"])
         output = str(self.folder / "whole.json")
         run("valence-sched", "podm", "inventory", "convert", *self.words, "-o", output)
-        for more in ((), ("--resource-file", self.resources)):  # again, it is the same one
+        for more in ((), ("--resource-file", self.resources)):  # repeated, it is the same one
             words = ("podm", "show", "--inventory", output, *more, "mem-1", "-f", "json")
             done = run("valence-sched", *words)
             self.assertEqual((3, ""), (done.data["Free Stocks"]["licences"], done.err))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job, asked of both programs: which pod manager, which pool, which blocks."""
+"""The main task in both programs: choosing the pod manager, the pool and the blocks."""
 
 import fcntl
 import json
@@ -45,7 +45,7 @@ def chosen(*words: str):
 
 
 class TestBothPrograms(Case):
-    """What scripts act on is the same in both."""
+    """Output that scripts use is the same in both programs."""
 
     def both(self, code, *words, stdin=b""):
         done = [run(program, *words, stdin=stdin) for program in PROGRAMS]
@@ -263,7 +263,7 @@ class TestOptions(Case):
 
     def test_a_flavor_file_adds_names(self):
         words = ("podm", "schedule", "--inventory", SITE, "--flavor-file", FLAVORS)
-        # A service scores by its own mix of flavors: it does not know this file.
+        # A service scores by its own mix of flavors: it does not read this file.
         columns = [word for name in ("Rank", "Podm", "Amounts") for word in ("-c", name)]
         (row,) = chosen(*words, "--flavor", "in-memory", *columns)
         self.assertEqual("mem-1", row["Podm"])
@@ -316,7 +316,7 @@ class TestOptions(Case):
 
 
 class TestDeterminism(Case):
-    """The same question has the same answer, byte for byte."""
+    """The same request gets the same answer, byte for byte."""
 
     def test_the_same_question_twice_gives_the_same_bytes(self):
         answers = []
@@ -417,7 +417,7 @@ class TestStreams(Case):
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # how Linux says that the other side is closed
+    except OSError:  # the text of Linux for a closed pipe
         return b""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation shows of live pod managers is what the programs print."""
+"""The screens of live pod managers in the documentation match the programs."""
 
 import unittest
 

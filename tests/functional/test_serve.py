@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``podm serve`` as a program: what it prints, how it ends, what it refuses."""
+"""``podm serve`` as a program: its output, its end, and its refusals."""
 
 import json
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both programs, through a service: each command gives the answer that it gives without one."""
+"""Both programs through a service: each command gives the same answer as without a service."""
 
 import contextlib
 import tempfile
@@ -12,7 +12,7 @@ from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
-# What reads pod managers, and may name an inventory without a service.
+# Commands that read pod managers, and can use an inventory without a service.
 READING = (
     ("podm", "list", "--long"),
     ("podm", "list", "-f", "json", "-c", "Podm", "-c", "Free Cores"),
@@ -31,7 +31,7 @@ READING = (
     ("podm", "schedule", "--resource", "VCPU=10000"),
     ("podm", "schedule", "--resource", "VCPU=8", "--alternates", "2", "--seed", "7"),
 )
-# What reads none.
+# Commands that read no pod manager.
 NAMING = (
     ("podm", "flavor", "list", "--long"),
     ("podm", "flavor", "show", "small"),
@@ -58,7 +58,7 @@ class TestRecorded(unittest.TestCase):
         return run("valence-sched", *words, **{URL: self.url})
 
     def test_each_command_gives_the_same_answer(self):
-        """S68: the answer does not depend on where it is decided."""
+        """S68: the answer does not depend on the place of the decision."""
         reading = [(words, (*words, "--inventory", SITE)) for words in READING]
         for words, local in [*reading, *((words, words) for words in NAMING)]:
             with self.subTest(" ".join(words)):
@@ -113,7 +113,7 @@ class TestLive(unittest.TestCase):
         self.url = stack.enter_context(serving(settings, dict.fromkeys(homes, folder)))
 
     def test_a_pod_manager_is_registered_through_it(self):
-        """What is registered through the service is what a state of one's own would have."""
+        """A registration through the service is the same as in a local state."""
         shown = self.ours("podm", "show", "gpu-east").data
         self.assertIn("Registered In", shown)
         (url,) = {shown["URL"]}

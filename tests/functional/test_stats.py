@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers that report by themselves, in both programs."""
+"""Pod managers that report themselves, in both programs."""
 
 import json
 
@@ -18,7 +18,7 @@ def only(signs, argument, now):
 
 
 class TestStats(Live):
-    """Nobody registered them: what they tell is all that is known."""
+    """Unregistered pod managers, known only from their reports."""
 
     def report(self, name: str, program=PROGRAMS[0], code=0, **stats):
         said = {"blocks": [{**BLOCK, "uri": "b1"}, {**BLOCK, "uri": "b2"}], **stats}
@@ -30,7 +30,7 @@ class TestStats(Live):
         return [row["Podm"] for row in rows if row["Rank"] == 1]
 
     def test_the_very_next_decision_sees_a_report(self):
-        """S60: and S61, host and node are a name that a decision returns and a report takes."""
+        """S60, S61: host and node are names in decisions and in reports."""
         for program in PROGRAMS:
             self.assertEqual({"Podm": "host/n1", "Generation": 1},
                              self.report("host/n1", program).data | {"Generation": 1})  # fmt: skip
@@ -41,7 +41,7 @@ class TestStats(Live):
             self.report(name, program, status="Online")
 
     def test_words_that_nobody_knows_are_kept(self):
-        """S63."""
+        """S63: unknown statistics are stored."""
         told = {"power_w": 350, "firmware": {"bmc": "2.1"}, "tags": ["a", "b"]}
         self.report("p", **told)
         shown = self.podm("stats", "show", "p", "-f", "json").data
@@ -58,7 +58,7 @@ class TestStats(Live):
         self.podm("stats", "set", "a", "-", stdin=b"{}")
 
     def test_the_zone_comes_with_the_stats_alone(self):
-        """S64."""
+        """S64: the zone is in the statistics."""
         self.report("a", availability_zone="east")
         self.report("b", zone="west")
         self.assertEqual((["a"], ["b"]), (self.chosen("--zone", "east"),
@@ -118,7 +118,7 @@ class TestStats(Live):
         self.assertIn("no pod manager that reported named 'p' (no name is known)", done.err)
 
     def test_others_say_who_is_alive(self):
-        """S22: by an entry point of theirs."""
+        """S22: a third-party entry point decides on liveness."""
         self.report("a")
         self.report("b")
         others = written(self.folder / "others", "liveness_of_others", OTHERS,

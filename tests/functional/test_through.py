@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functional tests with a service in the middle: each test again, and the same answers."""
+"""Repeats functional tests with commands sent through a service: the answers are the same."""
 
 import importlib
 import os
@@ -9,16 +9,16 @@ from typing import Any
 
 from tests.functional.through import ThroughService
 
-#: Modules whose commands a service can answer; what reading live pod managers tells is not here.
+#: Modules whose commands a service can answer; readings of live pod managers are excluded.
 MODULES = (
     "bad_input", "capacity", "claims", "columns", "compose", "edits", "explain", "groups", "near",
     "plans", "registry", "requests", "schedule", "stats", "zones",
 )  # fmt: skip
 
-#: What holds of a scheduler in the process alone: a service reads its pod managers and its
-#: files and polls its child zones by itself, has its state open from its beginning and names no
-#: file of it, and has its zone in its settings. No variable of a command says what it reads. The
-#: last ones start a program themselves.
+#: Tests that apply only to a scheduler in the process. A service reads its pod managers and files
+#: and polls its child zones by itself, opens its state at the start and names no file of it, and
+#: has its zone in its settings; variables of a command do not change its sources. The last tests
+#: start a program themselves.
 HERE_ONLY = (
     "test_the_line_names_the_variable",
     "test_the_very_blocks_are_composed_once",
@@ -38,7 +38,7 @@ HERE_ONLY = (
 
 
 def _again(name: str) -> dict[str, type[unittest.TestCase]]:
-    """Return the test cases of a module as they run through a service."""
+    """Return the test cases of a module, run through a service."""
     module = importlib.import_module(f"tests.functional.test_{name}")
     cases: dict[str, type[unittest.TestCase]] = {}
     for case in vars(module).values():
@@ -52,7 +52,7 @@ def _again(name: str) -> dict[str, type[unittest.TestCase]]:
 
 
 def _is_chosen(title: str, name: str) -> bool:
-    """Return whether a name is no test, or a test that runs: in the size of CI one of ten."""
+    """Return whether a name is not a test, or a test that runs: one in ten in the size of CI."""
     if not name.startswith("test") or os.environ.get("VALENCE_SCHED_SOAK"):
         return True
     return zlib.crc32(f"{title}.{name}".encode()) % 10 == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ties of commands: what takes hardware spreads over equals, a question has the same answer."""
+"""Ties of commands: uses of hardware spread over equals; the same request has the same answer."""
 
 import contextlib
 import json
@@ -13,11 +13,11 @@ from valence_sched.testing.served import served
 
 EQUALS = ("p1", "p2", "p3", "p4")
 FLAVOR = ("--resource", "VCPU=8")
-TAKERS = 10  # of 4 equals, all get the same by chance once in 4 ** 9
+TAKERS = 10  # with 4 equals, all get the same one by chance once in 4 ** 9
 
 
 class TestTies(Case):
-    """Four pod managers that are equal, recorded and live."""
+    """Four equal pod managers, recorded and live."""
 
     def setUp(self):
         self.site = self.folder / "equal.json"
@@ -34,7 +34,7 @@ class TestTies(Case):
         return done
 
     def taken(self, *words, **more):
-        """Take a node and let it go; return the row that tells of it."""
+        """Use a node and release it; return the row of its placement."""
         (row,) = self.podm("schedule", *FLAVOR, *words, "-f", "json", **more).data
         if "URI" in row:
             self.podm("node", "delete", row["Node"])
@@ -46,7 +46,7 @@ class TestTies(Case):
         return {row["Podm"] for row in rows}, {(row["Seed"], row["Request ID"]) for row in rows}
 
     def test_equal_callers_take_each_by_an_id_of_its_own(self):
-        """S8: ties at random."""
+        """S8: ties are broken at random."""
         for option in ("--claim", "--compose"):
             with self.subTest(option):
                 programs = PROGRAMS * (TAKERS // len(PROGRAMS))
@@ -66,7 +66,7 @@ class TestTies(Case):
         self.assertEqual(ties, {(0, id_) for id_ in came})
 
     def test_with_a_seed_the_same_is_taken_each_time(self):
-        """S8: a fixed seed, the same sequence."""
+        """S8: a seed gives the same sequence."""
         for option in ("--claim", "--compose"):
             for seed in ("0", "7"):
                 with self.subTest(option, seed=seed):
@@ -93,7 +93,7 @@ class TestTies(Case):
         return file.read_bytes()
 
     def test_the_decision_is_made_again_by_the_id_and_the_seed_that_are_told(self):
-        """Of a claim as of a compose, on the screen, in rows, reports and plans."""
+        """The id and the seed are in screens, rows, reports and plans, of claims and compositions."""
         for option in ("--claim", "--compose"):
             with self.subTest(option):
                 file = self.folder / "taken.json"
@@ -147,7 +147,7 @@ FAILING = "def stumbles(*arguments):\n    return {}['rack']\n"
 
 
 class TestStrangers(Live):
-    """What raises something of its own is named."""
+    """Errors of third-party code are reported."""
 
     def failed(self, group: str, *words: str) -> str:
         folder = written(self.folder / group, f"{group}_of_others", FAILING,

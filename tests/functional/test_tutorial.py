@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tutorial shows is what its reader sees, from the first command to the last."""
+"""The tutorial matches the output that its reader gets, from the first to the last command."""
 
 import re
 import unittest

@@ -41,7 +41,7 @@ class TestUi(BrowserCase):
                   for name in ("ann", "mo", "eve")}  # fmt: skip
         users.write_text(f"ann:{hashed['ann']}:admin\nmo:{hashed['mo']}\neve:{hashed['eve']}\n")
         users.chmod(0o600)
-        limits = RateSettings(failures="1000/minute")  # strangers fail here on purpose
+        limits = RateSettings(failures="1000/minute")  # other users fail here on purpose
         settings = ServiceSettings(
             state=state, auth="basic", users_file=str(users), rate_limits=limits
         )
@@ -65,7 +65,7 @@ class TestUi(BrowserCase):
     def open(
         self, path: str, user: str = "ann", width: int = 1280, *, init: str = "", **settings: Any
     ) -> Any:
-        """Open a page as a user; what else than pages it asks for fails the test."""
+        """Open a page as a user; requests for anything but pages fail the test."""
         context = self.browser.new_context(
             viewport={"width": width, "height": 900},
             http_credentials={"username": user, "password": user},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the budget of a policy leaves undecided, on the screen and to a script."""
+"""Pod managers that the budget of a policy leaves undecided, on screens and in scripts."""
 
 import json
 import unittest
@@ -39,7 +39,7 @@ class TestUndecided(Case):
                 "--policy-file", policy, "--policy", "tight")  # fmt: skip
 
     def report(self, state: str, *podms: dict) -> None:
-        """Let pod managers report themselves, so that they can be claimed of."""
+        """Let pod managers report themselves, so that blocks can be claimed."""
         for one in podms:
             words = ("podm", "stats", "set", one["id"], "-", "--state", state)
             stats = {name: value for name, value in one.items() if name != "id"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``podm watch``: what is read, what is said, how it ends, and who goes on when it is killed."""
+"""``podm watch``: its readings, its output, its end, and the takeover after it is killed."""
 
 import contextlib
 import queue
@@ -32,7 +32,7 @@ PATIENCE_S = 60
 
 
 class Watch:
-    """A running ``podm watch``, and its lines as they come."""
+    """A running ``podm watch``, and its lines as they arrive."""
 
     def __init__(self, case: unittest.TestCase, state: str, *words: str) -> None:
         self.process = subprocess.Popen(
@@ -48,7 +48,7 @@ class Watch:
     def _read(self) -> None:
         for line in self.process.stderr:
             at, _, text = line.strip().partition(" ")
-            if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", at):  # each line says when
+            if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", at):  # each line begins with a time
                 self._lines.put(text)
 
     def line(self) -> str:
@@ -67,7 +67,7 @@ class Watch:
 
 
 class WatchCase(unittest.TestCase):
-    """Pod managers that listen, one that does not, and a state where all are registered."""
+    """A test case with served pod managers, one that does not answer, and a state with all of them."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -92,7 +92,7 @@ class WatchCase(unittest.TestCase):
 
 
 class TestOnce(WatchCase):
-    """All are read once."""
+    """All pod managers are read once."""
 
     def test_each_is_stored_and_what_cannot_be_read_is_said(self):
         podms = self.serve()
@@ -116,7 +116,7 @@ class TestOnce(WatchCase):
         self.assertEqual(self.answers(stored=False), stored)
 
     def answers(self, *, stored):
-        # a cache of its own: a port may have been that of another pod manager before
+        # a separate cache: another pod manager may have used the port before
         homes = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME")
         app = App(environ=dict.fromkeys(homes, str(self.folder)))
         state = f"sqlite:///{self.state}"
@@ -154,7 +154,7 @@ class TestOnce(WatchCase):
 
 
 class TestWatch(WatchCase):
-    """Until it is ended."""
+    """``podm watch`` until it is ended."""
 
     def test_a_signal_ends_it_well_and_frees_the_lease(self):
         self.serve()
@@ -168,7 +168,7 @@ class TestWatch(WatchCase):
             self.assertIsNone(self.store.leases.holder(LEASE))
 
     def test_when_it_is_killed_another_goes_on(self):
-        """The lease ends by the clock of the database; the test sets its end."""
+        """The lease expires by the clock of the database; the test sets its end."""
         self.serve()
         first = Watch(self, self.state, "--interval", "1")
         self.assertIn("leader: this process", first.line())
@@ -189,7 +189,7 @@ class TestWatch(WatchCase):
         self.assertNotEqual(holder, self.store.leases.holder(LEASE))
 
     def test_an_event_is_a_reading_and_the_line_says_which(self):
-        """With an interval of an hour nothing but the event makes it read again."""
+        """With an interval of an hour, only the event causes a reading."""
         podms = self.serve()
         watch = Watch(self, self.state, "--interval", "3600", "--event-pause", "1")
         lines = [watch.line()]
@@ -227,7 +227,7 @@ class TestMessaging(WatchCase, BrokerCase):
         WatchCase.setUp(self)
 
     def test_it_hears_hints_and_sends_them(self):
-        """With an interval of an hour nothing but a hint makes it read again."""
+        """With an interval of an hour, only a hint causes a reading."""
         heard = queue.SimpleQueue()
         messaging = MessagingSettings(url=UrlReference(env="BROKER"), topic=self.topic)
         fanout = App(environ={"BROKER": self.url}).hint_fanout(messaging, heard.put)
@@ -250,7 +250,7 @@ class TestMessaging(WatchCase, BrokerCase):
         until = time.monotonic() + PATIENCE_S
         found = None
         while found != ("gpu-east",) and time.monotonic() < until:
-            fanout.send(["gpu-east", "nobody"])  # it may not listen yet
+            fanout.send(["gpu-east", "nobody"])  # it may not receive hints yet
             with contextlib.suppress(queue.Empty):
                 found = heard.get(timeout=1)
         self.assertEqual(("gpu-east",), found)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What-if commands of both programs: replays, and where nodes go when hardware fails or drains."""
+"""What-if commands of both programs: replays, and relocations after failures and drains."""
 
 import gzip
 import json
@@ -44,7 +44,7 @@ class Replays(Case):
 
 
 class TestSeries(Replays):
-    """What happened over time: --series."""
+    """``--series``: figures over time."""
 
     def test_a_row_for_each_time_in_place_of_the_runs(self):
         done = self.replay(0, *DRAWN, "--series")
@@ -76,7 +76,7 @@ class TestSeries(Replays):
 
 
 class TestRun(Replays):
-    """scheduler whatif run."""
+    """``scheduler whatif run``."""
 
     def test_a_workload_is_replayed_with_its_refusals_in_words(self):
         done = self.replay(0, "--workload", WORKLOAD)
@@ -170,7 +170,7 @@ class TestRun(Replays):
 
 
 class TestCompare(Replays):
-    """--compare, --baseline and --tolerance."""
+    """``--compare``, ``--baseline`` and ``--tolerance``."""
 
     def test_scenarios_and_edits_are_compared_with_the_inventory_as_it_is(self):
         words = ("--workload", WORKLOAD, "--compare", "-f", "json")
@@ -220,7 +220,7 @@ class TestCompare(Replays):
 
 @unittest.skipUnless(TRACE.is_file(), MISSING)
 class TestTrace(Replays):
-    """A recorded trace, whose columns have other names and units."""
+    """A recorded trace with other column names and units."""
 
     def test_a_trace_is_replayed_by_a_map_of_its_columns(self):
         columns = self.write("columns.yaml", COLUMNS)

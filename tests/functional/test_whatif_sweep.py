@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps in both programs: the same bytes with any workers, continued after an interruption."""
+"""Sweeps in both programs:
+
+the same bytes with any number of workers; resumed after interruptions.
+"""
 
 import csv
 import importlib.util
@@ -22,7 +25,7 @@ SCENARIOS = """scenarios:
 - {name: grown, edits: [{clone: gpu-east}]}
 - {name: tray, edits: [{fail: gpu-east}]}
 """
-#: Each library is gone, as where its extra was not installed.
+#: The libraries whose extra may be missing.
 WITHOUT = """
 import sys
 sys.modules[sys.argv[1]] = None
@@ -47,7 +50,7 @@ class Sweeps(Case):
 
 
 class TestWorkers(Sweeps):
-    """One process, two, and a Dask cluster."""
+    """One process, two processes, and a Dask cluster."""
 
     def question(self):
         scenarios = self.write("scenarios.yaml", SCENARIOS)
@@ -94,7 +97,7 @@ class TestWorkers(Sweeps):
 
 
 class TestContinued(Sweeps):
-    """--resume."""
+    """``--resume``."""
 
     def test_a_line_that_is_cut_off_is_made_again_and_the_result_is_the_same(self):
         words = ("--workload", WORKLOAD, *POLICIES, "--jobs", "1")
@@ -153,7 +156,7 @@ class TestContinued(Sweeps):
 
 
 class TestCompare(Sweeps):
-    """--compare: means over seeds."""
+    """``--compare``: means over seeds."""
 
     def test_a_row_has_means_with_errors_and_a_best_only_where_it_is_clear(self):
         scenarios = self.write("scenarios.yaml", SCENARIOS)
@@ -186,7 +189,7 @@ class TestCompare(Sweeps):
 
 
 class TestFiles(Sweeps):
-    """What -o writes."""
+    """Files of ``-o``."""
 
     def test_csv_has_the_numbers_of_json_lines_and_a_column_for_each_measure(self):
         scenarios = self.write("scenarios.yaml", SCENARIOS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where nodes may be made: expressions, locations, names, and the policy that a flavor names."""
+"""Placement constraints: expressions, locations, names, and the policy of a flavor."""
 
 import json
 import textwrap
@@ -36,7 +36,7 @@ POLICIES = """
 
 
 class WhereCase(Case):
-    """Decisions by pod manager."""
+    """A test case that shows decisions by pod manager."""
 
     def verdicts(self, code: int, *words: str) -> dict[str, tuple[str, str]]:
         done = asked("valence-sched", "podm", "schedule", *words, "--report", "-")
@@ -198,7 +198,7 @@ class TestNames(WhereCase):
 
 
 class TestFlavor(WhereCase):
-    """A flavor with everything, and the policy it names."""
+    """A flavor with all fields, and its policy."""
 
     def shown(self, *words: str) -> Any:
         flavors = self.yaml("full.yaml", FULL)

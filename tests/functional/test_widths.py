@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No default screen of any command is wider than 80 columns, of recordings and of what is live.
+"""No default screen of a command is wider than 80 columns, on recordings and on live pod managers.
 
-The programs write into files here, as into a pipe, so no terminal narrows their tables.
+The programs write to files here, as to a pipe, so no terminal narrows their tables.
 """
 
 import itertools
@@ -34,11 +34,12 @@ from valence_sched.testing.served import served
 WIDTH = 80
 SITE_OPTION = "--inventory examples/site.json"
 DOC = "doc/source/examples"
-#: What may make a line on standard error longer: an id, or a URL or path, which has a slash. It
-#: must be copied whole, and a line that a program finds by its beginning is not folded.
+#: Words that may make a line on standard error longer: an id, a URL, or a path with a slash. It
+#: must be copied as a whole; and programs find lines by their beginning, so that they are not
+#: folded.
 IDENTIFIER = re.compile(r"/|\b[0-9a-f]{8,}\b")
 
-#: Screens of recordings: nothing is remembered from one to the next.
+#: Screens of recordings, which do not depend on each other.
 RECORDED = (
     "podm list", "podm list --stale", "podm block list",
     "podm block list --free", "podm block show --podm gpu-east GPU-03", "podm pool list",
@@ -73,7 +74,7 @@ RECORDED = (
     "--jobs 1",
 )  # fmt: skip
 
-#: Screens that need neither an inventory nor a pod manager, after those of RECORDED.
+#: Screens without an inventory or a pod manager, after those of RECORDED.
 PLAIN = (
     "scheduler config show", "podm flavor list", "podm flavor show gpu-large",
     "podm flavor validate examples/flavors.yaml",
@@ -87,7 +88,7 @@ PLAIN = (
     "scheduler policy validate examples/flavors.yaml",
 )  # fmt: skip
 
-#: Screens of live pod managers and of the store, one after another.
+#: Screens of live pod managers and of the store, in order.
 LIVE = (
     "podm create extra {url} --zone east-1", "podm create gone {dead} --no-check",
     "podm set gone --url {dead}/redfish/v1 --max-blocks 4", "podm unset extra --zone",
@@ -124,7 +125,7 @@ LIVE = (
 
 
 class TestWidths(Case):
-    """Every command that there is an entry point for, on the example site."""
+    """Every command with an entry point, on the example site."""
 
     screens: dict[str, Done]
 
@@ -151,7 +152,7 @@ class TestWidths(Case):
 
     @classmethod
     def run_screen(cls, words: str) -> None:
-        """Run a command with the first claim and node that there are by then."""
+        """Run a command with the first claim and node that exist."""
         for name, listing, place in (
             ("id", "claim", 0),
             ("held", "claim", -1),
@@ -176,7 +177,7 @@ class TestWidths(Case):
                 self.assertTrue(any(f"{words}_".startswith(f"{name}_") for words in shown))
 
     def test_the_screens_are_those_of_commands_that_work(self):
-        """A screen that only says what is wrong would hide the one that is too wide."""
+        """An error message would hide a screen that is too wide."""
         for words, done in self.screens.items():
             with self.subTest(words):
                 self.assertNotIn(done.code, (2, 7), done.err)
@@ -195,10 +196,10 @@ class TestWidths(Case):
 
 
 class TestTerminals(Case):
-    """Where the width is not said but found."""
+    """Widths that are read from the terminal."""
 
     def on_terminal(self, columns: int, *words: str) -> str:
-        """Return what a command writes to a terminal of so many columns."""
+        """Return the output of a command to a terminal of this number of columns."""
         terminal = Terminal(columns)
         try:
             run_to("valence-sched", terminal.path, None, *words, COLUMNS="", TERM="dumb")
@@ -245,7 +246,7 @@ class TestTerminals(Case):
                     self.assertEqual([], [line for line in wide if " " in line.strip("| ")])
 
     def thirteen(self) -> str:
-        """Return the path of the site with names of pod managers of 13 letters."""
+        """Return the path of the site with pod manager names of 13 letters."""
         text = Path(SITE).read_text().replace('"full-1"', '"full-rack-one"')
         file = self.folder / "thirteen.json"
         file.write_text(text.replace('"dark-1"', '"dark-hall-one"'))
@@ -253,7 +254,7 @@ class TestTerminals(Case):
 
 
 def served_screen() -> Done:
-    """Return what ``podm serve`` prints until it is ended."""
+    """Return the output of ``podm serve`` until it is ended."""
     words = ("podm", "serve", "examples/site.json", "--port", "0")
     process = subprocess.Popen(
         [str(BIN / "valence-sched"), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -268,7 +269,7 @@ def served_screen() -> Done:
 
 COMMANDS = sorted(entry_points(group="openstack.podm.v1"), key=lambda point: point.name)
 ADD_COLUMNS = ("--long", "--capabilities", "--explain")
-#: What a command must be given beside an inventory.
+#: The further arguments of a command beside an inventory.
 NEEDED = {
     "podm_schedule": ("--flavor", "gpu-large"), "podm_fit": ("--flavor", "gpu-large"),
     "podm_show": ("mem-1",), "podm_block_show": ("--podm", "mem-1", "CXL-01"),
@@ -298,7 +299,7 @@ def hostile_podm(name: str, **more: object) -> dict[str, object]:
 
 
 class TestEveryCommand(Case):
-    """Each command that reads what others wrote, in formats for people and for programs."""
+    """Each command that reads third-party data, in formats for users and for programs."""
 
     def setUp(self):
         site = {"schema": "valence-sched/inventory"}
@@ -387,7 +388,7 @@ class TestEveryCommand(Case):
 
 
 class TestServe(Case):
-    """``podm serve`` on a pod manager with a name of that kind."""
+    """``podm serve`` on a pod manager with an odd name."""
 
     def test_its_lines_are_harmless_and_are_as_many_as_pod_managers(self):
         podms = [hostile_podm(EVIL), hostile_podm("b")]

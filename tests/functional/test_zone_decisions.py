@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions over zones on the command line: of a file, and through a service."""
+"""Decisions over zones on the command line: from a file, and through a service."""
 
 import contextlib
 import json
@@ -19,10 +19,10 @@ OURS = "valence-sched"
 
 
 class TestZoneFile(Case):
-    """A tree of recorded zones decides as one inventory with all of them."""
+    """A tree of recorded zones decides as one inventory of all pod managers."""
 
     def test_the_decision_is_that_of_one_inventory_and_names_the_zone(self):
-        """S39: with the same alternates, scores and blocks."""
+        """S39: alternates, scores and blocks are the same."""
         words = (*GPU, "--count", "3", "--alternates", "1", "-f", "json")
         flat = run(OURS, *words, "--inventory", SITE)
         tree = run(OURS, *words, "--zone-file", ZONES)
@@ -59,7 +59,7 @@ class TestZoneFile(Case):
                       "air, has liquid)", done.err)  # fmt: skip
 
     def test_a_capability_of_a_zone_holds_for_its_pod_managers(self):
-        """However it is asked for, in the choice and in its reasons."""
+        """It applies in all forms of a request, to the choice and to its reasons."""
         for words in (
             ("--capability", "cooling={}"),
             ("--attribute", "capabilities.cooling={}"),
@@ -141,7 +141,7 @@ class TestZoneFile(Case):
         self.assertIn("--plan: a plan covers one zone", done.err)
 
     def test_a_data_centre_is_lost(self):
-        """S70: a zone fails with all below it, and every pod manager of it."""
+        """S70: a zone fails with all zones below it, and all their pod managers."""
         fail = (OURS, "scheduler", "whatif", "fail", "--zone-file", ZONES, "-f", "json")
         whole, halls = run(*fail, "--fail-zone", "west"), run(*fail, "--fail-zone", "west/*")
         self.assertEqual(whole.data, halls.data)
@@ -173,13 +173,13 @@ class TestZoneFile(Case):
 
 
 def names(done: Done) -> list[str]:
-    """Return the pod managers of rows, else the devices, in an order."""
+    """Return the pod managers of rows, or else the devices, in order."""
     found = (row.get("Podm") or f"{row['Device']} {row['Model']}" for row in done.data)
     return sorted(name for name in found if name != "total")
 
 
 class TestThroughService(Case):
-    """A service with children that do not answer."""
+    """A service whose children do not answer."""
 
     def setUp(self):
         super().setUp()
@@ -191,7 +191,7 @@ class TestThroughService(Case):
         return run(OURS, *GPU, *words, VALENCE_SCHED_URL=url)
 
     def test_silence_is_a_warning_and_with_strict_an_error(self):
-        """S70: the rest keeps placing; --strict does not trust it."""
+        """S70: the other zones are used; with --strict this is an error."""
         podms = json.loads(Path(SITE).read_text())["podms"]
         child = self.zones.start("child", podms)
         with child_server(lambda *_: {}) as gone:
@@ -216,7 +216,7 @@ class TestThroughService(Case):
         self.assertIn("the service uses its own setting", plain.err)
 
     def check_podms(self, top: str, good: str) -> None:
-        """What pod managers have is listed by path, and what fits on them is counted."""
+        """Check that lists name pod managers by path, and that fits are counted on them."""
         lists = {("podm", "list"): "pod managers", ("podm", "pool", "list"): "pools",
                  ("podm", "block", "list"): "blocks", ("podm", "device", "list"): "devices",
                  ("podm", "fit", "--flavor", "gpu-large"): "nodes",
@@ -242,7 +242,7 @@ class TestThroughService(Case):
         self.assertEqual("all/gpu-east", shown.data["Podm"], shown.err)
 
     def check_list(self, noun: str, top: str, good: str) -> None:
-        """A list without a zone says so; with --strict its exit code does, too."""
+        """Check that a list warns of a missing zone; with --strict its exit code is an error."""
         words = ("podm", noun, "list", "-f", "json")
         line = (
             rf"no answer from 1 zone: gone \(.*does not answer.*\): the list lacks its {noun}s\n$"

@@ -6,7 +6,7 @@ import socket
 
 from tests.functional.programs import PROGRAMS, Case, Done, run
 
-NOWHERE = "http://127.0.0.1:9"  # where nobody is
+NOWHERE = "http://127.0.0.1:9"  # where nothing listens
 SETTINGS = """
 name: dallas
 capabilities: os=linux;windows, arch=x86
@@ -15,7 +15,7 @@ enable_zone_routing: true
 
 
 class Zones(Case):
-    """A test with a state and settings of its own."""
+    """A test case with its own state and settings."""
 
     def setUp(self):
         self.home = self.folder / self.id().rpartition(".")[2][:60]
@@ -38,7 +38,7 @@ class Zones(Case):
 
 
 class TestCommands(Zones):
-    """What is stored is what is shown."""
+    """The commands show what was stored."""
 
     def test_zones_are_added_listed_and_deleted_by_name_or_id(self):
         """S52, S53: no connection is made; ID, name, active flag, capabilities and URL."""
@@ -57,7 +57,7 @@ class TestCommands(Zones):
                 self.assertEqual([], self.zone("list", "-f", "json", program=program).data)
 
     def test_one_that_is_there_is_not_connected_to(self):
-        """S52: an address that listens hears nothing."""
+        """S52: a server at the address gets no connection."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
             self.zone("add", "east", f"http://127.0.0.1:{listening.getsockname()[1]}")
@@ -165,7 +165,7 @@ class TestCommands(Zones):
         self.assertIn(line, done.err)
 
     def test_without_routing_zones_are_listed_and_not_changed(self):
-        """S56: the setting is named."""
+        """S56: the message names the setting."""
         self.zone("add", "east", NOWHERE)
         file = self.settings("name: dallas\n")
         text = f"child zones are not enabled: set enable_zone_routing: true in {file}\n"
@@ -188,7 +188,7 @@ class TestCommands(Zones):
 
 
 class TestInfo(Zones):
-    """What a zone tells of itself."""
+    """The report of a zone about itself."""
 
     def info(self, **more):
         rows = self.zone("info", "-f", "json", **more).data
@@ -204,7 +204,7 @@ class TestInfo(Zones):
         self.assertFalse((self.home / "state.sqlite").exists())
 
     def test_two_hosts_report_and_the_newest_report_counts(self):
-        """S47, S50: ``compute_cpu 0.7,0.7``; a later report takes the place of the earlier."""
+        """S47, S50: ``compute_cpu 0.7,0.7``; a later report replaces the earlier one."""
         for host, cpu in (("h1", 0.2), ("h1", 0.7), ("h2", 0.7)):
             told = {"compute": {"cpu": cpu, "disk": 123000}}
             self.zone("set", host, "-", noun="stats", stdin=json.dumps(told).encode())
@@ -225,7 +225,7 @@ class TestInfo(Zones):
 
 
 class TestTree(Zones):
-    """The zones below, from above."""
+    """The tree of zones, seen from the top."""
 
     def test_one_that_does_not_answer_is_in_the_tree_with_the_reason(self):
         self.zone("add", "east", NOWHERE)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service in the middle of functional tests: commands are answered through it where they can be.
+"""Runs the commands of functional tests through a service, if a service can answer them.
 
-Where it is switched on, a command that decides on recorded inventories runs both ways, and the
-answers are compared; one that changes a state runs through the service alone. ``test_through.py``
-runs the tests of other modules so; with ``VALENCE_SCHED_TEST_THROUGH=service`` any test does.
+A command that decides on recorded inventories then runs with and without the service, and the
+answers are compared. A command that changes a state runs only through the service.
+``test_through.py`` runs the tests of other modules this way; with
+``VALENCE_SCHED_TEST_THROUGH=service`` all tests run this way.
 """
 
 import atexit
@@ -28,33 +29,36 @@ from valence_sched.service.settings import Limits, ServiceSettings
 
 VARIABLE = "VALENCE_SCHED_TEST_THROUGH"
 GROUP = "openstack.podm.v1"
-MOST_SERVICES = 6  # that are kept for the next command
+MOST_SERVICES = 6  # services kept for the next command
 FLAGS = ("-q", "-v", "--quiet", "--verbose", "--debug")
 #: Options whose values become settings of the service.
 SETTINGS = {"--inventory": "inventories", "--resource-file": "resource_files",
             "--policy-file": "policy_files", "--podm-file": "podm_files"}  # fmt: skip
-#: What only a scheduler in the process can heed, or a person at a terminal.
+#: Options that only a scheduler in the process can use, or that need a terminal.
 HERE_ONLY = re.compile(
     r"--(strict|max-age|warn-age|liveness|from-catalog|all-regions|full|parallel|help"
     r"|password-prompt|os-scheduler-endpoint|nova-flavor)\b|-h$"
 )
-#: Commands and options that change what outlives them: they are not to run twice.
+#: Commands and options with lasting changes: they must not run twice.
 CHANGES = ("podm claim", "podm node", "podm apply", "podm stats", "podm create", "podm set",
            "podm unset", "podm delete", "scheduler quota", "scheduler zone")  # fmt: skip
 CHANGING_OPTIONS = ("--claim", "--compose", "--dispatch", "--journal")
 #: Commands that need no pod manager.
 NAMING = ("podm flavor", "scheduler policy", "scheduler filter", "scheduler weigher")
-#: Lines about how inventories were read, which is told where they are read.
+#: Lines about readings of inventories, which only the reading process prints.
 ABOUT_READING = re.compile(r"^(remark|warning|skipped|unread): |\d remarks? on the inventory: ")
-READ_AT = re.compile(r'"Read At": "[^"]*"')  # of the second answer it is later
-#: As good as none: a scheduler in the process has none either.
+READ_AT = re.compile(r'"Read At": "[^"]*"')  # times of the second answer are later
+#: Values that count as empty: a scheduler in the process has no such object either.
 LIMITS = Limits(
     nodes=1_000_000, alternates=1_000_000, requests=10_000, queue_s=60, body_bytes=1 << 28
 )
 
 
 class Translation(NamedTuple):
-    """A command for the service: its words and variables, the settings, and whether it is safe."""
+    """A command for the service:
+
+    its arguments and variables, the settings, and whether it is safe.
+    """
 
     words: tuple[str, ...]
     environ: dict[str, str]
@@ -63,13 +67,13 @@ class Translation(NamedTuple):
 
 
 class Switch:
-    """Whether commands go through a service."""
+    """Sets whether commands go through a service."""
 
     on = os.environ.get(VARIABLE) == "service"
 
 
 class ThroughService:
-    """Switches the service on while the tests of a class run; a mixin before a test case."""
+    """Uses a service while the tests of a class run; a mixin before a test case."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -79,7 +83,7 @@ class ThroughService:
 
 
 def translate(words: tuple[str, ...], more: Mapping[str, str]) -> Translation | None:
-    """Return a command as it is put to a service, None where a service cannot answer it."""
+    """Return a command for a service, None if a service cannot answer it."""
     if "VALENCE_SCHED_URL" in more or any(name.startswith("OS_") for name in more):
         return None
     name = _command(words)
@@ -91,30 +95,32 @@ def translate(words: tuple[str, ...], more: Mapping[str, str]) -> Translation | 
     named = (*found.pop("inventories"), *_inventories(more))
     state = found.pop("state")
     if named[1:] and not all(map(os.path.exists, named)):
-        return None  # which of them is wrong is told in another order
+        return None  # the first of several errors differs
     if state and named:
-        return None  # both are decided on together, which no setting of a service says
+        return None  # the service has no setting for deciding on both
     changes = name.startswith(CHANGES) or any(word in CHANGING_OPTIONS for word in words)
     if changes and named:
-        return None  # nothing is claimed on a recording
-    state_url = state[-1] if state else None  # else that of the environment, or the usual one
+        return None  # recordings cannot be claimed
+    state_url = state[-1] if state else None  # otherwise that of the environment, or the default
     if not changes and (named or name.startswith(NAMING)):
-        state_url = _empty_state()  # what claims hold is not subtracted from a recording
+        state_url = _empty_state()  # holds are not subtracted from recordings
     elif state is None and not {"XDG_STATE_HOME", "VALENCE_SCHED_STATE"} & more.keys():
         return None
     try:
         zones = App(environ=more).config.zones() if "XDG_CONFIG_HOME" in more else ZoneSettings()
     except SchedulerError:
-        return None  # a service has them in its settings, and does not begin
+        return None  # these are settings of a service, and invalid ones prevent its start
     settings = ServiceSettings(
         state=state_url, inventories=named, reader=False, limits=LIMITS, zones=zones, **found
     )
-    recorded = bool(named) or name.startswith(NAMING)  # of live ones the second reading is newer
+    recorded = bool(named) or name.startswith(
+        NAMING
+    )  # the second reading of live pod managers is newer
     return Translation(kept, dict(more), settings, compares=recorded and not changes)
 
 
 def same(here: Any, there: Any) -> bool:
-    """Return whether two answers are alike, but for lines about how inventories were read."""
+    """Return whether two answers are alike, except for lines about readings of inventories."""
     return _compared(here) == _compared(there)
 
 
@@ -123,7 +129,7 @@ def _compared(done: Any) -> tuple[Any, ...]:
 
 
 def difference(words: tuple[str, ...], here: Any, there: Any) -> str:
-    """Return how the answer through a service differs from the one without it."""
+    """Return the difference between the answers through a service and without it."""
     texts = [f"exit {one.code}\n{one.out}\n{one.err}".splitlines() for one in (here, there)]
     lines = difflib.unified_diff(*texts, "without", "through a service", lineterm="", n=1)
     return "\n".join((" ".join(words), *lines))
@@ -135,7 +141,7 @@ def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def _command(words: tuple[str, ...]) -> str | None:
-    """Return the name of the command of some words, None for one that is about what is here."""
+    """Return the command name of some arguments, None if it concerns only the local program."""
     rest = list(words)
     while rest and rest[0] in FLAGS:
         rest.pop(0)
@@ -148,7 +154,7 @@ def _command(words: tuple[str, ...]) -> str | None:
 
 
 def _taken_out(words: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any] | None]:
-    """Return the words without those that name what is decided on, and these by setting."""
+    """Return the arguments without the sources of a decision, and the sources by setting."""
     kept: list[str] = []
     found: dict[str, Any] = dict.fromkeys(SETTINGS.values(), ()) | {"state": None}
     rest = iter(words)
@@ -157,7 +163,7 @@ def _taken_out(words: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any] 
         if option in SETTINGS or option == "--state":
             value = value if equals else next(rest, "-")
             if value in ("-", "") or ":" in value.partition("/")[0]:
-                # standard input, a plug-in, or no name, which the command refuses
+                # standard input, a plug-in, or an empty name, which the command refuses
                 return words, None
             name = SETTINGS.get(option, "state")
             found[name] = (*(found[name] or ()), value)
@@ -185,22 +191,24 @@ def _empty_state() -> str:
 
 
 def write_key(state: Path) -> None:
-    """Write the key that signs plans beside a state: all programs of tests have the same."""
+    """Write the key that signs plans beside a state; all programs of tests have the same key."""
     key = state.with_name(f"{state.name}.zone-key")
     key.write_text("k" * 64)
     key.chmod(0o600)
 
 
 def _read_once(settings: ServiceSettings, environ: Mapping[str, str]) -> None:
-    """Read each registered pod manager, as a scheduler in the process would before it decides."""
+    """Read each registered pod manager, as a scheduler in the process does before a decision."""
     pace = ReadPace(events=False)
     live = ReadOptions(state=settings.state)
-    with contextlib.suppress(UsageError, InventoryIncomplete, StoreError):  # the command tells
+    with contextlib.suppress(
+        UsageError, InventoryIncomplete, StoreError
+    ):  # the command reports the error
         App(environ=environ).watch(live, lambda _line: None, pace=pace, threads=8, once=True)
 
 
 class Services:
-    """The services of this process by their settings, the latest few of which are kept."""
+    """The services of this process by their settings; only the latest few are kept."""
 
     def __init__(self) -> None:
         self._running: OrderedDict[Any, tuple[str, contextlib.ExitStack]] = OrderedDict()
@@ -221,7 +229,7 @@ class Services:
         return self._running[key][0]
 
     def close(self) -> None:
-        """End all of them."""
+        """End all services."""
         while self._running:
             self._running.popitem()[1][1].close()
 

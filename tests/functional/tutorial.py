@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of the tutorial, run as its reader does: ``python -m tests.functional.tutorial``.
 
-A transcript has a part for each screen; ``podm serve`` goes on in a terminal of its own until a
-part ends it with ``^C``. The ports of the transcript are replaced by free ones.
+A transcript has a part for each screen. ``podm serve`` continues in its own terminal until a part
+ends it with ``^C``. Free ports replace those of the transcript.
 """
 
 import re
@@ -26,7 +26,7 @@ PORTS = 4
 
 
 class Terminals:
-    """A folder with the example site, the environment of its reader, and what is served."""
+    """A folder with the example site, the environment of the reader, and running servers."""
 
     def __init__(self, folder: str, base: int) -> None:
         self._folder = Path(folder)
@@ -37,7 +37,7 @@ class Terminals:
         (self._folder / "examples").symlink_to(ROOT / "examples")
 
     def out(self, command: str, ended: bool) -> str:
-        """Run one command; return what its terminal shows."""
+        """Run one command; return the output on its terminal."""
         words = PORT.sub(lambda found: str(self._base + int(found[1])), command)
         if words.startswith("valence-sched podm serve"):
             return self._ports(self._end(words) if ended else self._serve(words))
@@ -49,7 +49,7 @@ class Terminals:
         return self._aliases.written(AGE.sub("9s ago", self._ports(out)))
 
     def close(self) -> None:
-        """End what is still served."""
+        """End running servers."""
         for process, _ in self._served.values():
             process.kill()
             process.communicate()
@@ -76,7 +76,7 @@ class Terminals:
 
 
 def replayed(transcript: str) -> str:
-    """Return the transcript as its commands print it now."""
+    """Return the transcript with the present output of its commands."""
     told = []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tutorial-"))
@@ -91,7 +91,7 @@ def replayed(transcript: str) -> str:
 
 
 def _free() -> int:
-    """Return the first of so many ports in a row, of four digits, on which nobody listens."""
+    """Return the first of this number of successive free ports, of four digits."""
     for base in range(7204, 9900, PORTS):
         with ExitStack() as stack:
             try:
@@ -105,7 +105,7 @@ def _free() -> int:
 
 
 def main() -> None:
-    """Write it."""
+    """Write the transcript."""
     TRANSCRIPT.write_text(replayed(TRANSCRIPT.read_text()))
 
 

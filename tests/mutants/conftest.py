@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tests run on a mutant: the quickest first, and up to the first thing that is wrong.
+"""Runs the tests on a mutant: the fastest tests first, until the first failure.
 
-``make mutants`` lays this file beside the copy of the packages that mutmut changes.
+``make mutants`` copies this file beside the copy of the packages that mutmut changes.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from reached import Reached  # beside this file: the package ``tests`` would be the wrong copy of it
+from reached import Reached  # beside this file, the package ``tests`` would be the wrong copy
 
-# The same examples each time, or a mutant would survive by luck; and no smaller example is sought.
+# The same examples each time, or a mutant could survive by chance; examples are not shrunk.
 settings.register_profile(
     "mutants",
     derandomize=True,
@@ -30,8 +30,8 @@ settings.load_profile("mutants")
 
 STATS = Path("mutmut-stats.json")
 DURATIONS_S = json.loads(STATS.read_text())["duration_by_test"] if STATS.exists() else {}
-#: Tests on servers, of many processes and of large stores would take longer than all others, and so
-#: would those that compose on served pod managers in each way that these go wrong.
+#: Tests with servers, many processes, large stores, or compositions on faulty pod managers would
+#: take longer than all others.
 SLOW = (
     "_postgresql::",
     "_mysql::",
@@ -44,17 +44,17 @@ SLOW = (
     "lifecycle/test_flavors.py::",
     "lifecycle/test_habits.py::",
 )
-#: A loop without end is a kill, a slow machine is not: this is time of the processor.
+#: The limit of CPU time: an endless loop kills a mutant, a slow machine does not.
 LEAST_CPU_LIMIT_S = 15.0
 TIMES_ITS_DURATION = 8.0
-#: What waits for ever uses no processor: a test ends that uses less than this part for so long.
+#: A blocked test uses no CPU time: a test ends if it uses less than this share for this time.
 IDLE_PART, IDLE_CHECK_S, LEAST_IDLE_LIMIT_S = 0.02, 5.0, 30.0
-#: How mutmut reads that a mutant ran out of time.
+#: The exit code of a mutant that ran out of time, for mutmut.
 TIMED_OUT = 36
 
 
 def first_failure_ends_the_test(self, msg=None, **params):
-    """Stand for ``TestCase.subTest``, which would go on with thousands of further cases."""
+    """Replace ``TestCase.subTest``, which would continue with thousands of further cases."""
     return contextlib.nullcontext()
 
 
@@ -95,7 +95,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def _end_when_idle(limit_s: float) -> None:
-    """End this process once it has used next to no processor for so long."""
+    """End this process after it has used almost no CPU time for this time."""
     idle_s, used_s = 0.0, time.process_time()
 
     def check(*_: object) -> None:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The set of functions that a test has reached, while threads of an earlier test go on."""
+"""The set of functions that a test has reached, while threads of an earlier test continue."""
 
 from collections.abc import Iterator
 
 
 class Reached(set[str]):
-    """Names of functions; iterating sees those that were there when it began.
+    """Names of functions; an iteration sees the names at its start.
 
-    mutmut iterates over the set at the end of each test. A thread that outlives its test, such as
-    one that deletes a session, adds to it meanwhile, which raises RuntimeError on a plain set: then
-    mutmut ends with "failed to collect stats".
+    mutmut iterates over the set at the end of each test. A thread of an earlier test, such as one
+    that deletes a session, may add a name at the same time. A plain set would then raise
+    RuntimeError, and mutmut would end with "failed to collect stats".
     """
 
     def __iter__(self) -> Iterator[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caller: a client of the service that sees each answer as it is, and each cut connection."""
+"""Caller: a client of the service that shows each answer unchanged, and each cut connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 class Caller:
-    """One connection to a service, opened again after each cut; ``seen`` counts what came back."""
+    """One connection to a service, reopened after each cut; ``seen`` counts the results."""
 
     def __init__(
         self, url: str, headers: dict[str, str] | None = None, context: ssl.SSLContext | None = None
@@ -42,7 +42,7 @@ class Caller:
         self.seen: Counter[int | str] = Counter()
 
     def call(self, method: str, path: str, body: Any = None, key: str | None = None) -> Answer:
-        """Return the answer to a request; OSError where the connection ends before it."""
+        """Return the answer to a request; OSError if the connection ends before it."""
         headers = dict(self._headers)
         data = None
         if method == "POST":
@@ -75,9 +75,10 @@ class Caller:
         key: str | None = None,
         again: Collection[str] = (),
     ) -> Answer:
-        """Return an answer, sent again after a cut, where the service is busy, or for some codes.
+        """Return an answer; repeat the request after a cut, if the service is busy, or for some
+        codes.
 
-        A request that changes anything has a key, or is the same when it is sent twice.
+        A request that changes something has a key, or is idempotent.
         """
         for _ in range(MOST_TRIES):
             try:

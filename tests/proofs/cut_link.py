@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CutLink: a connection between two zones that a test cuts, at once or in the midst of a call."""
+"""CutLink: a connection between two zones that a test cuts, immediately or during a call."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import threading
 from typing import Literal
 from urllib.parse import urlsplit
 
-#: ``drop`` takes connections and bytes and forwards none; ``close`` takes no connection.
+#: ``drop`` accepts connections and bytes and forwards nothing; ``close`` accepts no connection.
 Cut = Literal["drop", "close"]
 
 
 class CutLink:
-    """Forwards TCP to the service at ``target`` until it is cut, and again once it is mended."""
+    """Forwards TCP to the service at ``target`` until it is cut, and again after it is mended."""
 
     def __init__(self, target: str) -> None:
         parts = urlsplit(target)
@@ -36,15 +36,15 @@ class CutLink:
             self._cut_now(how)
 
     def cut_answer(self, request: bytes, how: Cut) -> None:
-        """Cut the link when the service answers the next request that begins so.
+        """Cut the link when the service answers the next request with this beginning.
 
-        The service has done then what it was asked, and its answer is lost.
+        The service has then performed the request, and its answer is lost.
         """
         with self._lock:
             self._planned, self._asked = (request, how), False
 
     def mend(self) -> None:
-        """Forward new connections again; those that were cut are closed."""
+        """Forward new connections again; the cut connections are closed."""
         with self._lock:
             was, self._cut = self._cut, None
             self._close_open()
@@ -52,7 +52,7 @@ class CutLink:
                 self._listener = self._listening(self._port)
 
     def close(self) -> None:
-        """Close the link with all its connections."""
+        """Close the link and all its connections."""
         with self._lock:
             self._cut_now("close")
 
@@ -97,7 +97,7 @@ class CutLink:
             sink.shutdown(socket.SHUT_WR)
 
     def _passes(self, data: bytes, answers: bool) -> bool:
-        """Return whether bytes are forwarded; cut the link where that is planned for them."""
+        """Return whether bytes are forwarded; cut the link if this is planned for them."""
         with self._lock:
             if self._planned is not None:
                 request, how = self._planned
@@ -110,7 +110,7 @@ class CutLink:
     def _cut_now(self, how: Cut) -> None:
         self._cut, self._planned = how, None
         if how == "close":
-            # a thread that accepts keeps a socket listening until it is shut down
+            # until shutdown, a thread in accept keeps a socket listening
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()

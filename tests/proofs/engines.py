@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test cases on each engine, on servers of their own: one that is killed has no other users."""
+"""Test cases on each engine, on private servers: a server that is killed has no other users."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.unit.store.engines import ENGINES
 
 
 def on_each_private_engine(case: type) -> type:
-    """Make a test case of a class for each engine; its ``state_url`` names an empty store."""
+    """Create a test case of a class for each engine; its ``state_url`` names an empty store."""
     return on_private_engines(*ENGINES)(case)
 
 
 def on_private_engines(*engines: str):
-    """Return a decorator that makes a test case of a class for each of some engines."""
+    """Return a decorator that creates a test case of a class for each of some engines."""
 
     def decorate(case: type) -> type:
         module = sys.modules[case.__module__]
@@ -32,7 +32,7 @@ def on_private_engines(*engines: str):
 
 
 class EngineCase(unittest.TestCase):
-    """Has an engine, and the server of its class, None for SQLite."""
+    """A test case with an engine and its server, which is None for SQLite."""
 
     engine = "sqlite"
     database: ClassVar[PrivateDatabase | None] = None

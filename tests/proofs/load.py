@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load: seeded clients that decide, claim, compose and release, and write down every answer.
+"""Load: seeded clients that decide, claim, compose and release, and record every answer.
 
-Each job has a key of its own, under which a client sends it again until it is answered.
+Each job has its own key, with which a client repeats it until it is answered.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Kind = Literal["decide", "keep", "release", "compose"]
 
 @dataclass
 class Job:
-    """What a client did under a key, and what it was answered."""
+    """The requests of a client with one key, and their answers."""
 
     kind: Kind
     key: str
-    claims: set[str] = field(default_factory=set)  # ids, of each time that it was claimed
-    is_refused: bool = False  # nothing fitted
+    claims: set[str] = field(default_factory=set)  # ids of all its claims
+    is_refused: bool = False  # nothing fits
     is_released: bool = False
     operations: list[str] = field(default_factory=list)  # ids
-    nodes: list[dict[str, Any]] = field(default_factory=list)  # that were answered as composed
+    nodes: list[dict[str, Any]] = field(default_factory=list)  # answered as composed
     is_deleted: bool = False
     open: str = ""  # an operation whose end was not seen
 
@@ -43,7 +43,7 @@ class Job:
 
 
 class Load:
-    """``clients`` at a time, each of so many jobs; the same seed makes the same jobs."""
+    """``clients`` in parallel, with this number of jobs each; the same seed gives the same jobs."""
 
     def __init__(self, url: str, clients: int, jobs: int, seed: int, *, mark: str = "job") -> None:
         self._url, self._seed, self._mark = url, seed, mark
@@ -60,17 +60,17 @@ class Load:
         self.total = clients * jobs
 
     def start(self) -> None:
-        """Let all clients begin."""
+        """Start all clients."""
         for thread in self._threads:
             thread.start()
 
     def wait_for(self, share: float) -> None:
-        """Wait until this share of all jobs is over."""
+        """Wait until this share of all jobs has ended."""
         with self._lock:
             self._lock.wait_for(lambda: self.errors or self._ended >= share * self.total, 120)
 
     def finish(self) -> None:
-        """Wait for all clients; raise what ended one of them too early."""
+        """Wait for all clients; raise the error that ended a client early."""
         for thread in self._threads:
             thread.join()
         if self.errors:
@@ -101,7 +101,7 @@ class Load:
             self._expect(caller.answered("POST", "/v1/select_destinations", {"request": REQUEST}),
                          200)  # fmt: skip
             return
-        for _ in range(random.choice((1, 1, 2))):  # some send it again though it was answered
+        for _ in range(random.choice((1, 1, 2))):  # some repeat a request that was answered
             answer = caller.answered("POST", "/v1/claims", {"request": REQUEST}, job.key,
                                      again=("claim_lost",))  # fmt: skip
             self._expect(answer, 200, 201)
@@ -134,7 +134,7 @@ class Load:
     def _ended_operation(
         self, caller: Caller, job: Job, operation: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Return an operation that ended, None where no end comes: its process died."""
+        """Return an ended operation, None if it does not end because its process died."""
         job.operations.append(operation["id"])
         for _ in range(POLLS):
             if operation["state"] != "running":

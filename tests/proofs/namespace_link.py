@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NamespaceLink: a link to a zone in a network namespace, which is taken down to cut it.
 
-The kernel then drops what either side sends: nobody refuses a connection, and nobody ends one.
+The kernel then drops the packets of both sides: connections are neither refused nor ended.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CLONE_NEWNET = 0x40000000
 
 
 class NamespaceLink(CutLink):
-    """Forwards TCP from an address in a namespace of its own to the service at ``target``.
+    """Forwards TCP from an address in a new namespace to the service at ``target``.
 
     Raises:
-        SkipTest: namespaces cannot be made here.
+        SkipTest: this machine does not permit namespaces.
     """
 
     def __init__(self, target: str) -> None:
@@ -53,7 +53,7 @@ class NamespaceLink(CutLink):
         self.url = f"http://{self._address}:{self._port}"
 
     def mend(self) -> None:
-        """Take the link up again; connections from before are closed."""
+        """Take the link up again; earlier connections are closed."""
         self._ip_inside("link", "set", self._inside, "up")
         super().mend()
 
@@ -63,7 +63,7 @@ class NamespaceLink(CutLink):
         _ip("netns", "delete", self._namespace)
 
     def _listening(self, port: int) -> socket.socket:
-        """Listen in the namespace: sockets stay in the one of the thread that made them."""
+        """Listen in the namespace: a socket stays in the namespace of the thread that made it."""
         made: list[socket.socket] = []
 
         def listen() -> None:
@@ -81,7 +81,7 @@ class NamespaceLink(CutLink):
         return listener
 
     def _passes(self, data: bytes, answers: bool) -> bool:
-        """Forward all bytes: it is the kernel that drops them once the link is down."""
+        """Forward all bytes: the kernel drops them while the link is down."""
         super()._passes(data, answers)
         return True
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Oracle: what a load was answered, against what the store and the pod managers have."""
+"""Oracle: compares the answers to a load with the store and the pod managers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOLDING: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED")
 
 
 class Oracle:
-    """Judges a load on a service over a store and served pod managers; made before it begins."""
+    """Checks a load on a service over a store and served pod managers; create it before the load."""
 
     def __init__(
         self, case: unittest.TestCase, state: str, podms: Mapping[str, ServedPodm], load: Load
@@ -33,7 +33,7 @@ class Oracle:
         self._earlier = set(self._every_claim())
 
     def check(self, caller: Caller) -> None:
-        """Check what is there now; then let all time pass, reconcile, and check what is left."""
+        """Check the present state; then let all claims expire, reconcile, and check again."""
         case = self._case
         case.assertEqual(set(), {status for status in self._load.seen
                                  if isinstance(status, int) and status >= 500} - {503})  # fmt: skip
@@ -51,7 +51,7 @@ class Oracle:
         case.assertEqual(set(), left.keys() - set(COMPOSED), "claims leak")
 
     def _check_claims(self) -> None:
-        """No claim that was answered is lost, and none is there twice."""
+        """Check that each answered claim exists exactly once."""
         case, claims = self._case, self._every_claim()
         for id_ in self._earlier:
             del claims[id_]
@@ -82,7 +82,7 @@ class Oracle:
             return {one.id: one for one in store.claims.list((*ACTIVE_STATES, *FINAL_STATES))}
 
     def _check_blocks(self) -> None:
-        """No block is held by two claims, or of two nodes; a settled claim holds none itself."""
+        """Check that no block has two claims or two nodes; a settled claim holds no block."""
         with Store(self._state) as store:
             active = store.claims.list(HOLDING)
         held = Counter(
@@ -95,7 +95,9 @@ class Oracle:
         self._case.assertEqual({}, {block: many for block, many in used.items() if many > 1})
 
     def _check_interrupted(self, caller: Caller) -> None:
-        """An operation whose process died says so, and its key may be sent again."""
+        """Check that an operation of a dead process is interrupted, and that its key can be
+        repeated.
+        """
         for job in self._load.jobs:
             if not job.open:
                 continue
@@ -113,7 +115,7 @@ class Oracle:
         self._case.assertIn(ended["state"], ("done", "failed"))
 
     def _check_nodes(self) -> None:
-        """The store knows every node that is there, and no other."""
+        """Check that the store has exactly the existing nodes."""
         with Store(self._state) as store:
             known = Counter((node.podm, frozenset(node.blocks)) for node in store.nodes.list())
         there = Counter(
@@ -134,7 +136,7 @@ class Oracle:
 
 
 def age(state: str) -> None:
-    """Let everything in a store be older: the claims that may end, and the words of processes."""
+    """Age everything in a store: claims that may expire, and signs of life of processes."""
     claims, records = tables.claims, tables.records
     engine = raw_engine(state)
     try:
@@ -148,7 +150,7 @@ def age(state: str) -> None:
 
 
 def reconcile(case: unittest.TestCase, caller: Caller) -> None:
-    """Have claims and nodes reconciled, through the service."""
+    """Reconcile claims and nodes through the service."""
     answer = caller.answered("POST", "/v1/reconciliations", {"keep_s": 1e9})
     case.assertEqual(202, answer.status, answer.body)
     ended = operation_end(case, caller, answer.body["id"])
@@ -156,7 +158,7 @@ def reconcile(case: unittest.TestCase, caller: Caller) -> None:
 
 
 def operation_end(case: unittest.TestCase, caller: Caller, id_: str) -> dict[str, object]:
-    """Return an operation once it has ended."""
+    """Return an operation after it has ended."""
     for _ in range(3000):
         answer = caller.answered("GET", f"/v1/operations/{id_}")
         case.assertEqual(200, answer.status, answer.body)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Database servers of one test's own, which it may kill and start again.
+"""Private database servers, which a test may kill and start again.
 
-A server that others use is never killed. Each runs on a free port of loopback over a temporary
-folder, and does not wait for the disk: it is the process that dies, not the machine.
+A server with other users is never killed. Each server has a free port of loopback and a temporary
+folder. It does not wait for the disk, since only the process dies, not the machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAME = "proofs"
 
 
 class PrivateDatabase:
-    """A database server, running from the start; SkipTest where its programs are missing."""
+    """A running database server; SkipTest if its programs are missing."""
 
     def __init__(self, engine: str, folder: Path) -> None:
         self.engine, self._folder = engine, folder
@@ -71,7 +71,7 @@ class PrivateDatabase:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """Kill the server with all of its processes, as by ``kill -9``."""
+        """Kill the server with all its processes, as with ``kill -9``."""
         assert self._process is not None
         for pid in (*_children(self._process.pid), self._process.pid):
             with contextlib.suppress(ProcessLookupError):
@@ -80,7 +80,7 @@ class PrivateDatabase:
         (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def connections(self) -> int:
-        """Return how many clients are connected, this one not counted."""
+        """Return the number of connected clients, without this one."""
         query = {
             "postgresql": "select count(*) from pg_stat_activity where backend_type = "
             "'client backend' and pid <> pg_backend_pid()",
@@ -108,7 +108,7 @@ class PrivateDatabase:
 
     def _server(self) -> Sequence[str]:
         if self.engine == "postgresql":
-            # a commit reaches the files before it is answered: enough where a process dies
+            # a commit reaches the files before its answer, which suffices if only a process dies
             return [_program("postgresql", "postgres"), "-D", str(self._data), "-p",
                     str(self.port), "-h", "127.0.0.1", "-k", "", "-c", "fsync=off", "-c",
                     "max_connections=200"]  # fmt: skip
@@ -140,7 +140,7 @@ class PrivateDatabase:
 
 @contextlib.contextmanager
 def private_database(engine: str) -> Iterator[PrivateDatabase]:
-    """Yield a server of an engine, ``postgresql`` or ``mysql``, that ends with the context."""
+    """Yield a server of an engine, ``postgresql`` or ``mysql``; it ends with the context."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         database = PrivateDatabase(engine, Path(folder))
         try:
@@ -150,7 +150,7 @@ def private_database(engine: str) -> Iterator[PrivateDatabase]:
 
 
 def _program(engine: str, name: str) -> str:
-    """Return the path of a program; where it is missing the test is skipped, or fails in CI."""
+    """Return the path of a program; if it is missing, skip the test, or fail in CI."""
     folders = [os.environ.get("PATH", os.defpath), "/usr/sbin"]
     folders += sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
     found = shutil.which(name, path=os.pathsep.join(folders))
@@ -163,7 +163,7 @@ def _program(engine: str, name: str) -> str:
 
 
 def _account(engine: str) -> str | None:
-    """Return the account that the server runs as, None for that of the test: neither is root."""
+    """Return the account of the server, None for that of the test; neither is root."""
     if os.geteuid() != 0:
         return None
     name = {"postgresql": "postgres", "mysql": "mysql"}[engine]
@@ -175,7 +175,7 @@ def _account(engine: str) -> str | None:
 
 
 def _identity(account: str | None) -> dict[str, Any]:
-    """Return the words by which a process is started as an account."""
+    """Return the arguments that start a process as an account."""
     if account is None:
         return {}
     return {"user": account, "group": pwd.getpwnam(account).pw_gid, "extra_groups": ()}

@@ -22,10 +22,10 @@ START_S = 60
 
 
 class SchedulerProcess:
-    """A service of several workers, running from the start; its log is a file of ``folder``.
+    """A running service of several workers; its log is a file in ``folder``.
 
-    ``context`` is that of a client where it speaks TLS, ``descriptors`` how many files each of its
-    processes may have open.
+    ``context`` is the TLS context of clients, if the service uses TLS. ``descriptors`` is the
+    largest number of open files of each of its processes.
     """
 
     def __init__(
@@ -52,29 +52,29 @@ class SchedulerProcess:
         return [int(word) for word in children.split() if _is_alive(int(word))]
 
     def booted(self) -> int:
-        """Return how many workers were started so far."""
+        """Return the number of workers started until now."""
         return self.log().count("Booting worker")
 
     def log(self) -> str:
-        """Return what it logged so far."""
+        """Return the log until now."""
         return self._log.read_text()
 
     def defects(self) -> str:
-        """Return the lines of its log that tell of its own defects, tracebacks as they are."""
+        """Return the lines of the log about internal errors, with their tracebacks."""
         lines = [line for line in self.log().splitlines() if "raceback" in line]
         return "\n".join(lines).replace("\\n", "\n")
 
     def kill_worker(self, pid: int) -> None:
-        """Kill a worker as by ``kill -9``."""
+        """Kill a worker, as with ``kill -9``."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
     def restart_workers(self) -> None:
-        """Replace every worker, as an operator does after an upgrade: those that answer finish."""
+        """Replace every worker, as an operator does after an upgrade; current answers are finished."""
         self._process.send_signal(signal.SIGHUP)
 
     def wait_for(self, found: Callable[[], object], what: str) -> None:
-        """Wait until a thing is found; AssertionError with the log where it never is."""
+        """Wait for a result; AssertionError with the log if it does not appear."""
         until = time.monotonic() + START_S
         while not found():
             if self._process.poll() is not None or time.monotonic() > until:
@@ -82,7 +82,7 @@ class SchedulerProcess:
             time.sleep(0.02)
 
     def stop(self) -> int:
-        """End it as an operator does; return its exit code."""
+        """End the service as an operator does; return its exit code."""
         if self._process.poll() is None:
             self._process.terminate()
         return self._process.wait(60)
@@ -116,12 +116,12 @@ def scheduler_process(
 
 
 def open_files(pid: int) -> int:
-    """Return how many files and sockets a process has open."""
+    """Return the number of files and sockets that a process has open."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def threads(pid: int) -> int:
-    """Return how many threads a process has."""
+    """Return the number of threads of a process."""
     return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 

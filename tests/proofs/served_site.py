@@ -15,7 +15,7 @@ from valence_sched.testing.served import ServedPodm, served
 
 
 def inventory(podms: int, blocks: int) -> dict[str, object]:
-    """Return pod managers of one pool, whose blocks make a node each."""
+    """Return pod managers of one pool, of which each block is enough for a node."""
     return {
         "schema": "valence-sched/inventory",
         "version": "1.0",
@@ -43,7 +43,7 @@ def _block(index: int) -> dict[str, object]:
 def served_site(
     folder: Path, state: str, podms: int, blocks: int
 ) -> Iterator[Mapping[str, ServedPodm]]:
-    """Yield pod managers by id that listen, and that a state has registered."""
+    """Yield served pod managers by id, which are registered in a state."""
     path = folder / "site.json"
     path.write_text(json.dumps(inventory(podms, blocks)))
     with served(str(path)) as there:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes die under load: no answered request is lost, none is done twice, nothing leaks.
+"""Processes die under load: no answered request is lost or done twice, and nothing leaks.
 
-``VALENCE_SCHED_SOAK`` is the number of jobs of each client, where more are wanted.
+``VALENCE_SCHED_SOAK`` sets a larger number of jobs of each client.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ from valence_sched.store import tables
 from valence_sched.store.store import Store
 
 CLIENTS, WORKERS, SEED = 4, 3, 1
-JOBS = int(os.environ.get("VALENCE_SCHED_SOAK") or 3)  # of each client
-DEATHS = (0.25, 0.5, 0.75)  # when so much of the load is done
-LEASE_S = 6  # of the worker that reads: the others look for its end three times in that
+JOBS = int(os.environ.get("VALENCE_SCHED_SOAK") or 3)  # per client
+DEATHS = (0.25, 0.5, 0.75)  # at this share of the load
+LEASE_S = 6  # lease of the reading worker, of which others check the end three times
 PODMS, BLOCKS = 2, 12 + JOBS * CLIENTS // 8
-MOST_THREADS, MOST_FILES, MOST_CONNECTIONS = 48, 160, 60  # of a process; of all together
+MOST_THREADS, MOST_FILES, MOST_CONNECTIONS = 48, 160, 60  # of a process, and of all together
 
 
 @on_each_private_engine
@@ -53,7 +53,7 @@ class TestDeaths:
         return load
 
     def judge(self, load: Load) -> None:
-        """Wait for the end of a load, and hold what is there against what was answered."""
+        """Wait for the end of a load, and compare the state with the answers."""
         try:
             load.finish()
         except AssertionError as error:
@@ -70,7 +70,7 @@ class TestDeaths:
         self.assertEqual("", self.service.defects())
 
     def test_any_worker(self):
-        """S4: kill -9, again and again."""
+        """S4: kill -9, repeatedly."""
         random, load = Random(SEED), self.load()
         load.start()
         for share in DEATHS:
@@ -80,7 +80,7 @@ class TestDeaths:
         self.assertGreaterEqual(self.service.booted(), WORKERS + len(DEATHS))
 
     def test_the_worker_that_reads(self):
-        """Another one takes over once its lease is over."""
+        """Another worker takes over after the lease has expired."""
         self.service.wait_for(self.reader, "reader")
         reader, load = self.reader(), self.load()
         load.start()
@@ -102,7 +102,7 @@ class TestDeaths:
         self.judge(load)
 
     def test_all_workers_one_after_another(self):
-        """A rolling restart: whatever was begun is answered."""
+        """A rolling restart: every request that was begun is answered."""
         before, load = set(self.service.worker_pids()), self.load()
         load.start()
         load.wait_for(DEATHS[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every fault, habit, flavor and damaged column, of which the unit tests take every third or so."""
+"""Every fault, habit, flavor and damaged column; the unit tests take about every third."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from tests.unit.store.engines import on_each_engine
 
 
 def only(word: str) -> Callable[[type], type]:
-    """Leave a case those of its inherited tests that have a word in their names."""
+    """Keep only the inherited tests of a case that have a word in their names."""
 
     def leave(case: type) -> type:
         for name in dir(case):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many clients of many workers claim exactly the room: each block once, and none is left."""
+"""Many clients of many workers claim the exact room: each block once, until none is left."""
 
 import contextlib
 import tempfile
@@ -30,7 +30,7 @@ class TestExactRoom:
         self.service = self.enterContext(scheduler_process(folder, WORKERS, *words))
 
     def test_no_block_is_claimed_twice_and_none_is_left(self):
-        """S26."""
+        """S26: each block is claimed once."""
         with contextlib.closing(Caller(self.service.url)) as caller:
             counts = caller.answered("POST", "/v1/fits", BODY).body["podms"]
             self.assertEqual(PODMS * BLOCKS, sum(count for _, count in counts))
@@ -50,7 +50,7 @@ class TestExactRoom:
         self.assertEqual((PODMS * BLOCKS, {1}), (len(held), set(held.values())))
 
     def claim_all(self, number):
-        """Return the claims that one client makes before it hears that nothing fits."""
+        """Return the claims of one client until nothing fits."""
         claims = []
         with contextlib.closing(Caller(self.service.url)) as caller:
             while len(claims) <= PODMS * BLOCKS:

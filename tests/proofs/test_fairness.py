@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenant that asks as much as it can leaves the others their turn."""
+"""A tenant with the largest possible load does not take the turns of other tenants."""
 
 import base64
 import contextlib
@@ -50,7 +50,7 @@ class TestFairness(unittest.TestCase):
         return Caller(self.service.url, {"Authorization": login})
 
     def test_one_tenant_does_not_starve_another(self):
-        """Whatever the others ask, each of its requests is decided, while theirs go on."""
+        """Each request of the small tenant is decided during the load of the large one."""
         stop, seen = threading.Event(), Counter()
 
         def flood(number):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service keeps to the description of its API for all bodies, roles and sequences."""
+"""The service matches its API document for all bodies, roles and sequences."""
 
 from collections import Counter
 from types import MappingProxyType
@@ -27,14 +27,17 @@ CHECKS = (
     content_type_conformance,
     response_schema_conformance,
 )
-EXAMPLES = 4  # of each operation, right and wrong ones
+EXAMPLES = 4  # requests of each operation, valid and invalid
 SEQUENCES, STEPS = 12, 15
 LIMITS = Limits(nodes=20, alternates=5, requests=3)
-SLOW = ("POST /v1/plans/refresh", "POST /v1/previews")  # whole decisions as bodies: one is drawn
+SLOW = (
+    "POST /v1/plans/refresh",
+    "POST /v1/previews",
+)  # bodies that are whole decisions, of which one is drawn
 
 
 class FuzzCase(ApplicationCase):
-    """An application whose answers to bodies and queries of any form are checked."""
+    """A test case that checks the answers to bodies and queries of any form."""
 
     settings = MappingProxyType({"inventories": (EXAMPLE,), "limits": LIMITS})
 
@@ -48,20 +51,20 @@ class FuzzCase(ApplicationCase):
 
 
 class TestFuzz(FuzzCase):
-    """Bodies and queries of any form get answers that the description has, and never a 5xx."""
+    """Bodies and queries of any form get documented answers, and never a 5xx."""
 
     def test_no_body_and_no_query_is_too_much(self):
         for operation in (result.ok() for result in self.schema.get_all_operations()):
             modes = [GenerationMode.POSITIVE]
             if operation.body or operation.query or operation.path_parameters:
-                modes.append(GenerationMode.NEGATIVE)  # else any input is right
+                modes.append(GenerationMode.NEGATIVE)  # otherwise any input is valid
             for mode in modes:
                 with self.subTest(operation.label, mode=mode.value):
                     fuzz(operation, mode, 1 if operation.label in SLOW else EXAMPLES)
 
 
 class TestRoles(FuzzCase):
-    """Users of each role send what the description allows, and never get a 5xx."""
+    """Users of each role send documented requests, and never get a 5xx."""
 
     def new_process(self, **words):
         users = self.users_file(*(f"{role}:{role}" for role in ROLES))
@@ -76,12 +79,12 @@ class TestRoles(FuzzCase):
 
 
 class TestSequences(FuzzCase):
-    """What one answer names is asked for next: claims, operations, pod managers."""
+    """Requests use names of earlier answers: claims, operations, pod managers."""
 
     def setUp(self):
         self.podms = self.enterContext(served(EXAMPLE))
         super().setUp()
-        self.read_podms()  # until then there is nothing to decide on, which is a 503
+        self.read_podms()  # before, an empty inventory causes a 503
 
     def new_process(self, **words):
         with Store(self.state) as store:
@@ -90,7 +93,7 @@ class TestSequences(FuzzCase):
         return super().new_process(**{"inventories": (), **words})
 
     def test_no_sequence_of_calls_is_too_much(self):
-        """Every route, those that write included, on live pod managers."""
+        """Every route, also those that write, on live pod managers."""
         asked = Counter()
         machine = self.schema.as_state_machine()
 
@@ -116,7 +119,7 @@ def fuzz(operation, mode, examples, headers=None):
 
 
 def fuzz_settings(examples, **words):
-    """Return settings under which the same examples are drawn each time."""
+    """Return settings that draw the same examples each time."""
     return hypothesis.settings(
         max_examples=examples,
         database=None,

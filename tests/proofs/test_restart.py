@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of the service that answer, die, are restarted or ended: what is answered holds."""
+"""Processes of the service answer, die, restart and end: answered requests stay valid."""
 
 import contextlib
 import json
@@ -29,18 +29,18 @@ from valence_sched.testing.served import served
 
 PROGRAM = [sys.executable, "-m", "valence_sched.server.main"]
 
-#: Runs the program with a socket that another program listens on, as systemd hands it over.
+#: Runs the program with a socket of another program, as systemd passes it.
 ACTIVATED = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
 os.environ["LISTEN_PID"] = str(os.getpid())
 os.execv(sys.argv[2], sys.argv[2:])
 """
-NODES = 16  # that clients claim, one after another, on a rack that has room for more
+NODES = 16  # claims of clients, on a rack with room for more
 
 
 class Clients:
-    """Threads that claim one node after another and note each answer, each with a connection."""
+    """Threads that claim one node after another and record each answer, each with a connection."""
 
     def __init__(self, url, count=3):
         self.url, self.claims, self.problems = url, [], []
@@ -71,7 +71,7 @@ class Clients:
                 self.problems.append(answer.text)
 
     def wait(self, more):
-        """Wait until so many more claims were answered."""
+        """Wait until this number of further claims is answered."""
         until = len(self.claims) + more
         for _ in range(1200):
             if len(self.claims) >= until:
@@ -81,7 +81,7 @@ class Clients:
 
 
 class ServiceCase(unittest.TestCase):
-    """Starts a service of two workers over a state of its own."""
+    """A test case that starts a service of two workers over its own state."""
 
     def setUp(self):
         case = ApplicationCase()
@@ -99,7 +99,7 @@ class ServiceCase(unittest.TestCase):
         self.settings.write_text(json.dumps({"state": self.state, **settings}))
 
     def start(self, *words, command=PROGRAM, name="log", **more):
-        """Start the program; return its process, URL and log when it is well."""
+        """Start the program; return its process, URL and log after it is healthy."""
         log = self.folder / name
         with log.open("wb") as stream:
             process = subprocess.Popen(
@@ -118,7 +118,7 @@ class ServiceCase(unittest.TestCase):
             process.wait(60)
 
     def found(self, log, process, pattern):
-        """Wait until a log has a text; return the match."""
+        """Wait until a log contains a text; return the match."""
         for _ in range(1200):
             if found := re.search(pattern, log.read_text()):
                 return found
@@ -134,7 +134,7 @@ class TestProcesses(ServiceCase):
         return [int(pid) for pid in re.findall(r"Booting worker with pid: (\d+)", log.read_text())]
 
     def test_workers_agree_and_one_that_is_killed_is_replaced(self):
-        """S4, S60: a report reaches every process, and a death loses no answered request."""
+        """S4, S60: a report reaches every process, and no answered request is lost."""
         process, url, log = self.start()
         report = {"stats": RACK}
         self.assertEqual(
@@ -168,12 +168,12 @@ class TestProcesses(ServiceCase):
         return answer.json()["report"]["placed"]
 
     def placed(self, url):
-        """Return how many nodes each of many decisions placed, of both processes."""
+        """Return the number of nodes of each of many decisions of both processes."""
         with ThreadPoolExecutor(4) as pool:
             return set(pool.map(lambda _n: self.one_placed(url), range(20)))
 
     def test_when_the_worker_that_reads_is_killed_another_reads(self):
-        """S60: readings go on, and every worker sees what they find."""
+        """S60: readings continue, and every worker sees their results."""
         store = Store(self.state)
         self.addCleanup(store.close)
         with served(EXAMPLE) as podms:
@@ -192,7 +192,7 @@ class TestProcesses(ServiceCase):
             os.kill(first, signal.SIGKILL)
             answers = set()
             for _ in range(600):
-                with contextlib.suppress(requests.ConnectionError):  # of the worker that died
+                with contextlib.suppress(requests.ConnectionError):  # of the dead worker
                     answers.add(self.one_placed(url))
                 if self.reader(store) not in (first, None):
                     break
@@ -219,7 +219,7 @@ class TestProcesses(ServiceCase):
         self.assertEqual([], re.findall(r"Traceback.{,400}", log.read_text()))
 
     def rooms(self, url):
-        """Return how many nodes fit, as each of many answers of both processes says."""
+        """Return the numbers of nodes that fit, in many answers of both processes."""
 
         def room(_number):
             answer = requests.post(f"{url}/v1/fits", json=SMALL, timeout=20)
@@ -230,12 +230,12 @@ class TestProcesses(ServiceCase):
             return set(pool.map(room, range(20)))
 
     def reader(self, store):
-        """Return the process that reads."""
+        """Return the reading process."""
         holder = store.leases.holder(LEASE)
         return holder and int(re.search(r" process (\d+) ", holder)[1])
 
     def test_a_client_that_resets_its_connection_is_no_error(self):
-        """In the midst of its answer, and before the service says that no more will come."""
+        """During its answer, and before the service has ended the answer."""
         process, url, log = self.start()
         place = urllib.parse.urlsplit(url)
 
@@ -267,7 +267,7 @@ class TestProcesses(ServiceCase):
 
 
 class TestRestart(ServiceCase):
-    """Clients that ask without a pause while the service is restarted."""
+    """Clients that send requests without a pause while the service restarts."""
 
     def rack(self, url):
         rack = {**RACK, "blocks": [
@@ -278,7 +278,7 @@ class TestRestart(ServiceCase):
         ).raise_for_status()
 
     def check_held(self, claims):
-        """Each claim that was answered is there once, and no two have a block in common."""
+        """Check that each answered claim exists once, and that no two claims share a block."""
         with Store(self.state) as store:
             stored = {one.id: one for one in store.claims.list()}
         self.assertEqual(len(claims), len(set(claims)))
@@ -287,7 +287,7 @@ class TestRestart(ServiceCase):
         self.assertEqual(len(blocks), len(set(blocks)))
 
     def test_new_workers_take_over_and_no_request_is_refused(self):
-        """S4: a restart of all workers loses nothing, and nobody notices."""
+        """S4: a restart of all workers loses no request."""
         process, url, log = self.start()
         self.rack(url)
         with Clients(url) as clients:
@@ -395,7 +395,7 @@ class TestEnd(ServiceCase):
         self.assertEqual(["COMPOSING"], self.claims())
 
     def test_what_is_being_composed_is_composed_and_on_record(self):
-        """S4: an end that is asked for interrupts no work."""
+        """S4: a regular end interrupts no work."""
         self.podm("delay:2000")
         process, url, log = self.start()
         begun = self.compose(url)
@@ -410,7 +410,7 @@ class TestEnd(ServiceCase):
         self.assertEqual(operation["result"]["nodes"][0]["id"], node.id)
 
     def test_what_is_being_answered_is_answered(self):
-        """What had not arrived is refused as a connection, so that a client may ask elsewhere."""
+        """Connections of incomplete requests are refused, so that a client may try elsewhere."""
         self.podm("delay:1")
         process, url, log = self.start()
         answers = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slow clients, large bodies and hard questions keep no other client of a worker waiting."""
+"""Slow clients, large bodies and hard requests do not delay other clients of a worker."""
 
 import contextlib
 import json
@@ -35,14 +35,14 @@ HEAD = (
 
 
 def setUpModule():
-    """Allow this process a socket for each client of a flood."""
+    """Allow this process enough sockets for the clients of a flood."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 4 * FLOOD), limits[1]))
     unittest.addModuleCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
 
 
 class TestSlowClients(unittest.TestCase):
-    """One worker of few threads over a recording."""
+    """One worker with few threads over a recording."""
 
     @classmethod
     def setUpClass(cls):
@@ -63,7 +63,7 @@ class TestSlowClients(unittest.TestCase):
         self.addCleanup(lambda: self.assertEqual(workers, self.service.worker_pids()))
 
     def open(self, *parts: bytes) -> socket.socket:
-        """Return a connection over which some bytes were sent."""
+        """Return a connection on which some bytes were sent."""
         address = urlsplit(self.service.url)
         line = self.enterContext(socket.create_connection((address.hostname, address.port), 30))
         for part in parts:
@@ -71,7 +71,7 @@ class TestSlowClients(unittest.TestCase):
         return line
 
     def check_others(self, slow=()):
-        """Other clients are answered, on connections old and new, while the slow ones are open."""
+        """Check that other clients are answered, on old and new connections, beside the slow ones."""
         for _ in range(5):
             with contextlib.closing(Caller(self.service.url)) as other:
                 for caller in (other, self.caller):
@@ -106,7 +106,7 @@ class TestSlowClients(unittest.TestCase):
         self.check_others(slow)
 
     def test_chunks_that_cost_more_than_they_bring_are_refused(self):
-        """Clients that send them as fast as they can take no time of others."""
+        """Clients that send small chunks at full speed do not delay others."""
         head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
         for chunk in (b"1\r\n[\r\n", b"2;a=b\r\n[[\r\n"):
             lines = [self.open(head) for _ in range(12)]
@@ -115,7 +115,7 @@ class TestSlowClients(unittest.TestCase):
                     line.sendall(chunk * 100_000)
             self.check_others()
             for line in lines:
-                with contextlib.suppress(ConnectionError):  # of what it sends after its answer
+                with contextlib.suppress(ConnectionError):  # of its bytes after its answer
                     self.assertIn(b" 400 ", line.recv(1000))
 
     def test_a_body_in_some_small_chunks_is_taken(self):
@@ -142,7 +142,7 @@ class TestSlowClients(unittest.TestCase):
             self.assertEqual(b"", line.recv(1000))
 
     def test_clients_that_do_not_close(self):
-        """They have their last answer, and keep the connection."""
+        """They have their last answer, and keep the connection open."""
         head = b"GET /healthcheck HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
         slow = [self.open(head) for _ in range(SLOW)]
         for line in slow:
@@ -157,7 +157,7 @@ class TestSlowClients(unittest.TestCase):
         self.assertIn(b"200 OK", slow[-1].recv(1000))
 
     def test_clients_that_do_not_read(self):
-        """Each asks many times for what is far more than its socket takes."""
+        """Each requests much more than its socket can buffer, many times."""
         question = b"GET /v1/blocks HTTP/1.1\r\nHost: here\r\n\r\n"
         slow = [self.open(question * 20) for _ in range(12)]
         self.check_others(slow)
@@ -172,7 +172,7 @@ class TestSlowClients(unittest.TestCase):
         self.assertLess(len(answered), len(lines))
 
     def test_large_bodies(self):
-        """They are refused, whether their length is told or not, and nobody waits for their end."""
+        """They are refused, with or without a length, before they are complete."""
         large = [self.open(HEAD % (1 << 30), b"[" * 1000) for _ in range(SLOW)]
         chunked = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
         large += [self.open(chunked, b"30000\r\n" + b"[" * 0x30000 + b"\r\n")]
@@ -184,14 +184,14 @@ class TestSlowClients(unittest.TestCase):
         self.check_others()
 
     def test_bodies_in_a_coding_that_nobody_decodes(self):
-        """They are refused with their head: what comes of a body is not waited for."""
+        """They are refused after their head, without waiting for the body."""
         coded = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: gzip, chunked")
         for parts in ((coded,), (coded, b"ff\r\n"), (coded + b"0\r\n\r\n",)):
             self.assertIn(b"501 Not Implemented", self.open(*parts).recv(1000))
         self.check_others()
 
     def test_hard_questions(self):
-        """As many clients as there are threads ask what is hard to settle; others are answered."""
+        """As many clients as threads send hard requests; others are answered."""
         stop, asked = threading.Event(), []
 
         def ask():
@@ -213,7 +213,7 @@ class TestSlowClients(unittest.TestCase):
 
 
 class TestMemory(unittest.TestCase):
-    """A worker that takes large bodies."""
+    """A worker that receives large bodies."""
 
     def test_bodies_that_arrive_and_wait_are_bounded_and_freed(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -257,7 +257,9 @@ class TestFewDescriptors(unittest.TestCase):
         self.assertEqual(workers, service.worker_pids())
         self.assertEqual("", service.defects())
         with contextlib.closing(Caller(service.url, login)) as caller:
-            for _ in range(100):  # until this process has enough of those that both take
+            for _ in range(
+                100
+            ):  # until this process has enough connections that both workers accept
                 status = caller.call("GET", "/v1/policies").status
                 if status != 200:
                     break
@@ -270,7 +272,7 @@ class TestFewDescriptors(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("openssl"), "no program openssl to make a certificate")
 class TestSlowClientsOverTls(unittest.TestCase):
-    """The same where handshakes may be slow, too."""
+    """The same tests over TLS, where handshakes may be slow too."""
 
     def test_handshakes_and_requests_that_do_not_end(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -303,13 +305,13 @@ class TestSlowClientsOverTls(unittest.TestCase):
 
 
 def peak_mib(status: str) -> int:
-    """Return the most memory that a process had, by its file of status."""
+    """Return the peak memory of a process from its status file."""
     line = next(one for one in Path(status).read_text().splitlines() if one.startswith("VmHWM"))
     return int(line.split()[1]) >> 10
 
 
 def is_open(line: socket.socket) -> bool:
-    """Return whether nothing came over a connection, not its end either."""
+    """Return whether a connection has received neither bytes nor its end."""
     line.setblocking(False)
     try:
         return bool(line.recv(1, socket.MSG_PEEK))

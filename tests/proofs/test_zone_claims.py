@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims over a tree of zones: all of them or none, whoever refuses, dies or does not answer."""
+"""Claims over a tree of zones: complete or not at all, if a zone refuses, dies or is silent."""
 
 import contextlib
 import dataclasses
@@ -25,12 +25,14 @@ from valence_sched.model.decision import SilentZone
 from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.store import tables
 
-#: Nodes as far apart as can be: one on each pod manager.
+#: Nodes that are as far apart as possible: one on each pod manager.
 APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice"}
 
 
 class TreeCase(unittest.TestCase):
-    """A zone over ``east``, which has ``e1`` below it, and ``west``; each has a pod manager."""
+    """A test case with a zone over ``east``, with ``e1`` below it, and ``west``; each has a pod
+    manager.
+    """
 
     podms = ("top-p", "east-p", "e1-p", "west-p")
     faults: tuple[str, ...] = ()
@@ -55,7 +57,7 @@ class TreeCase(unittest.TestCase):
         return request(**{**APART, "count": count, **words})
 
     def held(self):
-        """Return which blocks are held in which zone."""
+        """Return the held blocks by zone."""
         return {zone.name: blocks for zone in self.zones if (blocks := zone.held_blocks())}
 
     def body(self, count=4, **words):
@@ -70,13 +72,13 @@ class TreeCase(unittest.TestCase):
             return connection.execute(sa.select(table)).all()
 
     def pass_time(self, zone):
-        """Let the time of all that a zone prepares or holds be over."""
+        """Let all prepared parts and holds of a zone expire."""
         past = {"expires_at": 1.0, "sweep_at": 1.0}
         held = tables.claims.c.state.in_(("PREPARED", "HELD"))
         self.pass_time_of_rows(zone, sa.update(tables.claims).where(held).values(past))
 
     def pass_time_of_rows(self, zone, *changes):
-        """Let the time of the zone claims of a zone be over, and make other changes there."""
+        """Let the zone claims of a zone expire, and change other columns."""
         engine = raw_engine(zone.state)
         with engine.begin() as connection:
             for change in (sa.update(tables.zone_claims).values(expires_at=1.0), *changes):
@@ -84,7 +86,7 @@ class TreeCase(unittest.TestCase):
         engine.dispose()
 
     def breaks(self, zone, verb, error, *, after=False):
-        """Let a verb of a zone end with an error, at once or ``after`` all that it does."""
+        """Let a verb of a zone fail, at its start or ``after`` its work."""
         call = getattr(zone, verb)
 
         def broken(*words, **named):
@@ -99,7 +101,7 @@ class TestHeld(TreeCase):
     """Four nodes in four zones, three of them below."""
 
     def test_one_claim_holds_the_nodes_of_all_zones(self):
-        """S41: the plan that was merged is what is held."""
+        """S41: the merged plan is held."""
         claim = self.top.claim(self.apart(), ttl_s=90).claim
         self.assertEqual({"top", "east", "e1", "west"}, self.held().keys())
         self.assertEqual(["east/e1/e1-p", "east/east-p", "top-p", "west/west-p"],
@@ -112,7 +114,7 @@ class TestHeld(TreeCase):
                 self.assertAlmostEqual(90, own.expires_at - time.time(), delta=30)
 
     def test_no_zone_has_a_row_of_one_below_its_children(self):
-        """S71: a store knows what is directly below, and the claims that it has there."""
+        """S71: a store has only the zones directly below, and the claims in them."""
         self.top.claim(self.apart())
         (row,) = self.rows(self.top)
         self.assertIn(b'"east"', row.document)
@@ -165,11 +167,11 @@ class TestHeld(TreeCase):
 
 
 class TestAllOrNothing(TreeCase):
-    """A part that cannot be had."""
+    """A part that cannot be held."""
 
     def test_where_one_zone_refuses_the_others_release(self):
         body = self.body()
-        self.west.claim(request(count=2))  # all that it has
+        self.west.claim(request(count=2))  # all its blocks
         with self.assertRaisesRegex(ClaimLost, "zone west: west-p: block .* is not free in pool"):
             self.top.hold_offers(body)
         self.assertEqual({"west"}, self.held().keys())
@@ -222,10 +224,10 @@ class TestAllOrNothing(TreeCase):
 
 
 class TestHarmful(TreeCase):
-    """A zone that offers what it does not hold: its siblings serve what they can."""
+    """A zone that offers nodes it does not hold: its siblings serve the request."""
 
     def refuse(self, answer):
-        """Let west answer so where it is to hold something; return how often it was asked."""
+        """Let west refuse to hold with this error; return the number of attempts."""
         hold, asked = self.west.claims_here.hold_offers, []
 
         def hold_offers(body, *, key=None):
@@ -285,7 +287,7 @@ class TestHarmful(TreeCase):
 
 
 class TestDeaths(TreeCase):
-    """What is left behind where a zone dies in the midst of a claim."""
+    """The remains of a claim during which a zone died."""
 
     def test_what_was_prepared_expires_by_itself_where_the_parent_dies(self):
         body = self.body(ttl_s=600.0)
@@ -303,7 +305,7 @@ class TestDeaths(TreeCase):
         self.assertEqual("HELD", self.top.claim(self.apart(), key="k").claim.state)
 
     def test_reaping_frees_what_was_prepared_and_never_answered(self):
-        """The row of the intent is enough: parts are found by their key."""
+        """The row of the intent suffices: parts are found by their key."""
         self.breaks(self.west, "hold_offers", KeyboardInterrupt(), after=True)
         with self.assertRaises(KeyboardInterrupt):
             self.top.hold_offers(self.body())
