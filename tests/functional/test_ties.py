@@ -93,7 +93,7 @@ class TestTies(Case):
         return file.read_bytes()
 
     def test_the_decision_is_made_again_by_the_id_and_the_seed_that_are_told(self):
-        """The id and the seed are in screens, rows, reports and plans, of claims and compositions."""
+        """Screens, rows, reports and plans have the id and the seed, of claims and compositions."""
         for option in ("--claim", "--compose"):
             with self.subTest(option):
                 file = self.folder / "taken.json"

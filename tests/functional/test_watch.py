@@ -67,7 +67,7 @@ class Watch:
 
 
 class WatchCase(unittest.TestCase):
-    """A test case with served pod managers, one that does not answer, and a state with all of them."""
+    """Registered pod managers, of which one does not answer; a base of test cases."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -24,7 +24,7 @@ HOLDING: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED")
 
 
 class Oracle:
-    """Checks a load on a service over a store and served pod managers; create it before the load."""
+    """Checks a load on a service over a store and served pod managers; made before the load."""
 
     def __init__(
         self, case: unittest.TestCase, state: str, podms: Mapping[str, ServedPodm], load: Load

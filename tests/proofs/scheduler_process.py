@@ -70,7 +70,7 @@ class SchedulerProcess:
             os.kill(pid, signal.SIGKILL)
 
     def restart_workers(self) -> None:
-        """Replace every worker, as an operator does after an upgrade; current answers are finished."""
+        """Replace every worker, as an operator does after an upgrade; they finish their answers."""
         self._process.send_signal(signal.SIGHUP)
 
     def wait_for(self, found: Callable[[], object], what: str) -> None:

@@ -71,7 +71,7 @@ class TestSlowClients(unittest.TestCase):
         return line
 
     def check_others(self, slow=()):
-        """Check that other clients are answered, on old and new connections, beside the slow ones."""
+        """Check that other clients are answered, on old and new connections."""
         for _ in range(5):
             with contextlib.closing(Caller(self.service.url)) as other:
                 for caller in (other, self.caller):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups with members in several zones: hard rules hold under claims made at the same time."""
+"""Groups with members in several zones: hard rules hold under concurrent claims."""
 
 import contextlib
 import dataclasses
@@ -17,12 +17,12 @@ from valence_sched.errors import ClaimLost, RequestError, ServiceError
 from valence_sched.model.zone import OfferQuery, ZoneClaimBody
 from valence_sched.zones.tree import ChildZone, ZoneTree
 
-#: The availability zones of pod managers: both zones below have some in each.
+#: The availability zones of pod managers: both child zones have pod managers in each.
 AREAS = {"e1": "a", "e2": "b", "w1": "a", "w2": "b", "t1": "c"}
 
 
 class GroupCase(unittest.TestCase):
-    """A zone with a pod manager over ``east`` and ``west``, which have two each."""
+    """A zone with a pod manager, over ``east`` and ``west`` with two pod managers each."""
 
     def setUp(self):
         stack = contextlib.ExitStack()
@@ -42,7 +42,7 @@ class GroupCase(unittest.TestCase):
         return request(group=group, count=count, seed=seed, podms=list(podms))
 
     def members(self) -> Counter:
-        """Return how many nodes are claimed in each availability zone."""
+        """Return the number of claimed nodes in each availability zone."""
         found = Counter()
         for zone in (self.top, self.east, self.west):
             for podm, blocks in zone.held_blocks().items():
@@ -50,7 +50,7 @@ class GroupCase(unittest.TestCase):
         return found
 
     def select_then(self, change):
-        """Return a selection after which another change is made, the first time."""
+        """Return a selection that makes another change after its first use."""
         left = [change]
 
         def select(asked, avoid):
@@ -63,7 +63,7 @@ class GroupCase(unittest.TestCase):
 
 
 class TestOvertaken(GroupCase):
-    """Another claim of the group comes between the decision and the claim."""
+    """Another claim of the group is made between the decision and the claim."""
 
     def claimed_after(self, change, **rules):
         count = rules.pop("count", 1)
@@ -77,7 +77,8 @@ class TestOvertaken(GroupCase):
             ({"at_most": {"zone": 1}}, None),
             ({"spread": [{"over": "zone"}], "count": 2}, None),
         ):
-            # as it is chosen, but for the zone: east and west have pod managers of both areas
+            # the decision fits except for the zone: east and west have pod managers of both
+            # availability zones
             first = self.top.select(self.asked(**{k: v for k, v in rules.items() if k != "count"}))
             chosen = first.nodes[0].chosen.candidate.podm
             twin = {"e1": "w1", "w1": "e1", "e2": "w2", "w2": "e2", "t1": "t1"}[chosen]
@@ -145,7 +146,7 @@ class TestOvertaken(GroupCase):
 
 
 class TestRaces(GroupCase):
-    """Claims of one group at the top, at the same time."""
+    """Concurrent claims of one group in the top zone."""
 
     def test_whoever_wins_keeps_the_rules(self):
         claims = dataclasses.replace(self.top.claims_here, pause=time.sleep)
@@ -172,7 +173,7 @@ class TestRaces(GroupCase):
 
 
 class TestMembers(GroupCase):
-    """Members of other zones count, also of one that does not answer."""
+    """Members in other zones count, also those of a silent zone."""
 
     def test_those_of_a_zone_that_does_not_answer_count_where_they_are(self):
         self.top.claim(self.asked(podms=["w1"]))
@@ -198,7 +199,7 @@ class TestMembers(GroupCase):
 
 
 class TestNames(unittest.TestCase):
-    """Pod managers of one name in two zones are two."""
+    """Pod managers with the same name in two zones are different."""
 
     def test_each_counts_for_itself(self):
         with contextlib.ExitStack() as stack:

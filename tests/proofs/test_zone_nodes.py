@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes over a tree of zones: composed side by side, named by their paths, never twice."""
+"""Nodes over a tree of zones: composed in parallel, named by path, and never twice."""
 
 import asyncio
 import unittest
@@ -16,7 +16,7 @@ from valence_sched.zones.below import MOST_ROWS, ZoneChild
 
 
 class NodeCase(TreeCase):
-    """A tree of which the pod managers tell what there really is."""
+    """A test case with a tree; its pod managers show the existing nodes."""
 
     def made(self):
         return made_nodes(self.served)
@@ -26,10 +26,10 @@ class NodeCase(TreeCase):
 
 
 class TestComposed(NodeCase):
-    """What composes in every zone."""
+    """Claims that are composed in every zone."""
 
     def test_a_claim_is_composed_in_all_its_zones(self):
-        """S42: a grandchild is reached through the child."""
+        """S42: a grandchild is reached through its parent."""
         claim = self.top.claim(self.apart()).claim
         result = self.top.compose_claim(claim.id, wait_s=10)
         self.assertEqual(((), ()), (result.failures, result.unverified))
@@ -94,7 +94,7 @@ class TestComposed(NodeCase):
 
 
 class TestRefused(NodeCase):
-    """The pod manager of one zone composes nothing."""
+    """The pod manager of one zone refuses to compose."""
 
     faults = ("status:400:POST:/redfish/v1/Systems@west-p",)
 
@@ -126,7 +126,7 @@ class TestRefused(NodeCase):
         self.assertEqual([], self.made())
 
     def test_a_refusal_stands_where_no_other_zone_may_compose(self):
-        """By path, by name, or by what is free: never as an unknown pod manager."""
+        """For a path, a name or free amounts, the error is never an unknown pod manager."""
         for words in (
             {"podms": ["west/west-p"]},
             {"podms": ["west-p"]},
@@ -215,7 +215,7 @@ class TestSilent(NodeCase):
         self.assertEqual(((line,), "found 3 of its 4 nodes"), (again.failures, claim.note))
 
     def test_the_parent_dies(self):
-        """The intent is stored before the zones compose: what they made is found by its key."""
+        """The intent is stored before the zones compose: their nodes are found by its key."""
         claim = self.top.claim(self.apart()).claim
         self.breaks(self.east, "compose_claim", KeyboardInterrupt(), after=True)
         with self.assertRaises(KeyboardInterrupt):
@@ -233,7 +233,7 @@ class TestSilent(NodeCase):
 
 
 class TestTakenOut(NodeCase):
-    """A zone that is no child any more while it holds a part of a claim."""
+    """A zone that is no longer a child while it holds a part of a claim."""
 
     def take_out(self, zone):
         del self.top.claims_here.below.children[zone]
@@ -272,7 +272,7 @@ class TestTakenOut(NodeCase):
 
 
 class TestBounded(NodeCase):
-    """A zone that answers with other than what it was asked for."""
+    """A zone whose answer does not match the request."""
 
     def answer(self, change):
         compose = self.west.nodes_here.compose_claim
@@ -318,7 +318,7 @@ class TestBounded(NodeCase):
 
 
 class Meeting:
-    """Takes the place of a delay: requests wait for each other, at most for ``TOGETHER_S``."""
+    """Replaces a delay: requests wait for each other, at most for ``TOGETHER_S``."""
 
     DELAY_S, TOGETHER_S = 1.0, 20.0
 
@@ -342,12 +342,12 @@ class Meeting:
 
 
 class TestSlowPodms(unittest.TestCase):
-    """Ten pod managers in five zones, none of which answers before all compose a node."""
+    """Ten pod managers in five zones, which answer only after all of them compose."""
 
     NODES, ZONES = 20, 5
 
     def test_the_nodes_of_all_zones_are_composed_side_by_side(self):
-        """S42: one after another they would take as long as all the delays together."""
+        """S42: in sequence, it would take the sum of all delays."""
         names = [f"z{zone}-{podm}" for zone in range(self.ZONES) for podm in range(2)]
         meeting = Meeting(len(names))
         self.enterContext(mock.patch("asyncio.sleep", meeting.wait))

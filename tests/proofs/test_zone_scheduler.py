@@ -21,7 +21,7 @@ APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice", 
 
 
 class Answers(Scheduler):
-    """The verbs of a zone below, which answers nothing while it is dead."""
+    """The verbs of a child zone, which does not answer while it is dead."""
 
     def __init__(self, zone: InProcessZone) -> None:
         self._zone, self._scheduler = zone, claiming(zone)
@@ -32,7 +32,7 @@ class Answers(Scheduler):
 
 
 def claiming(zone: InProcessZone) -> ZoneScheduler:
-    """Return the scheduler of a zone, as its service has it."""
+    """Return the scheduler of a zone, as in its service."""
     children = {child.name: ZoneChild(child, Answers(child)) for child in zone.children}
     nodes = replace(zone.nodes_here, claims=replace(zone.claims_here, below=replace(
         zone.claims_here.below, children=children)))  # fmt: skip
@@ -45,7 +45,7 @@ def claiming(zone: InProcessZone) -> ZoneScheduler:
 
 
 class ZoneCase(unittest.TestCase):
-    """A zone with a pod manager over ``east``, which has another one."""
+    """A test case with a zone with a pod manager over ``east``, which has another one."""
 
     def setUp(self) -> None:
         stack = contextlib.ExitStack()
@@ -62,12 +62,12 @@ class ZoneCase(unittest.TestCase):
         return zone
 
     def held(self) -> list[str]:
-        """Return which pod managers have blocks that are held."""
+        """Return the pod managers that have held blocks."""
         return sorted({*self.top.held_blocks(), *self.east.held_blocks()})
 
 
 class TestClaims(ZoneCase):
-    """Holding over both zones."""
+    """Claims in both zones."""
 
     def test_a_claim_comes_with_its_decision_and_is_found_renewed_and_released(self):
         result = self.scheduler.claim(request(**APART), key="k", ttl_s=300.0)
@@ -113,7 +113,7 @@ class TestClaims(ZoneCase):
 
 
 class TestNodes(ZoneCase):
-    """Composing in both zones."""
+    """Composition in both zones."""
 
     def test_nodes_are_composed_with_their_decision_listed_and_deleted(self):
         result = self.scheduler.compose(request(**APART), key="k", wait_s=10.0)
@@ -178,7 +178,7 @@ class TestNodes(ZoneCase):
 
 
 class TestPlans(ZoneCase):
-    """A plan is made and carried out by the zone that has its pod manager."""
+    """The zone of the pod manager makes and applies a plan."""
 
     def plan(self, podm: str):
         return self.scheduler.plan(request(podms=[podm])).plan
@@ -209,7 +209,7 @@ class TestPlans(ZoneCase):
             self.assertEqual((1, "east"), (placement.node, placement.zone))
 
     def test_one_names_its_zone_where_others_have_a_pod_manager_of_the_name(self):
-        """In a zone below that, too; without the name of a zone the plan is refused."""
+        """Also in a zone below the child; without the name of a zone, the plan is refused."""
         e1 = InProcessZone("e1", self.folder, [self.served["east-p"]])
         north = InProcessZone("north", self.folder, [], [e1])
         east = self.zone("east2", served="east-p")
@@ -257,7 +257,7 @@ class TestLists(ZoneCase):
 
 
 class TestPodms(ZoneCase):
-    """Pod managers by name or path, and what they report."""
+    """Pod managers by name or path, and their reports."""
 
     def test_one_is_found_by_its_name_or_path(self):
         self.assertEqual("top-p", self.scheduler.podm("top-p").podm.id)
@@ -280,7 +280,7 @@ class TestPodms(ZoneCase):
 
 
 class TestReports(ZoneCase):
-    """What fits and what is held, in both zones."""
+    """Counts of fits and held blocks, in both zones."""
 
     def test_nodes_that_fit_are_counted_by_pod_manager(self):
         found = self.scheduler.count_fits(request(), 9)
@@ -297,7 +297,7 @@ class TestReports(ZoneCase):
 
 
 class TestOtherVerbs(ZoneCase):
-    """What is passed on."""
+    """Verbs that are passed to the own scheduler."""
 
     def test_reports_and_plans_are_of_all_zones_and_the_rest_is_of_the_own_engine(self):
         self.assertEqual({"top-p", "east/east-p"}, {one.podm.id for one in self.scheduler.podms()})
@@ -319,12 +319,12 @@ _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 def section() -> str:
-    """Return the plan."""
+    """Return the section of the plan."""
     return PAGE.read_text().partition("\nCapacity of a tree\n")[2].partition("\nA tree on one")[0]
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """Return the rows of each table of a text, each a list of cells."""
+    """Return the rows of each table of a text; a row is a list of cells."""
     found = []
     for table in text.split(".. list-table::")[1:]:
         lines = [line for line in table.splitlines() if line.startswith(("   * - ", "     - "))]
@@ -342,7 +342,7 @@ def numbers(text: str) -> list[float]:
 
 
 class TestPlan(unittest.TestCase):
-    """What is derived is what the formulas of the page make of the constants."""
+    """The derived figures of the page follow from its formulas and constants."""
 
     maxDiff = None
 
@@ -358,7 +358,7 @@ class TestPlan(unittest.TestCase):
         self.fan_outs = [int(cell) for cell in self.rows["Children of each zone, ``F``"]]
 
     def check(self, title, *formulas):
-        """Compare a row with what each formula makes of the children of a zone, as it is shown."""
+        """Compare a row with the result of each formula for the children of a zone, as printed."""
         for fan_out, cell in zip(self.fan_outs, self.rows[title], strict=True):
             shown = _NUMBER.findall(cell)
             self.assertEqual(len(formulas), len(shown), cell)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims and nodes over a tree of zones, each a service of its own behind real sockets."""
+"""Claims and nodes over a tree of zones, each a separate service on real sockets."""
 
 import contextlib
 import functools
@@ -42,7 +42,7 @@ APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice"}
 
 
 class LiveTreeCase(unittest.TestCase):
-    """A router ``top`` over ``east``, which has ``e1`` below it, and ``west``."""
+    """A test case with a router ``top`` over ``east``, which has ``e1`` below it, and ``west``."""
 
     latency_ms = 0.0
     settings: dict = {}  # noqa: RUF012 - of all zones
@@ -62,7 +62,7 @@ class LiveTreeCase(unittest.TestCase):
         return self.zones.start(name, (), children, served=own, **self.settings)
 
     def held(self):
-        """Return the names of the zones whose pod managers claims hold something of."""
+        """Return the names of the zones with held blocks."""
         names = []
         for name in ("top", "east", "e1", "west"):
             with Store(self.zones.state(name)) as store:
@@ -71,7 +71,7 @@ class LiveTreeCase(unittest.TestCase):
 
 
 class TestOverHttp(LiveTreeCase):
-    """What one zone does is done over all of them."""
+    """The verbs of one zone work over all zones."""
 
     def test_a_claim_is_held_shown_renewed_and_released_in_all_zones(self):
         """S41, S73: the same program at three levels."""
@@ -92,7 +92,7 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual([], self.held())
 
     def test_zones_disabled_under_a_claim_keep_it_and_are_not_deleted(self):
-        """Also where no child is left that may be asked."""
+        """Also if all children are disabled."""
         claim = self.top.claim(request(**APART, count=3)).claim
         for zone in ("east", "west"):
             self.top.change_zone(zone, ZoneChange(enabled=False))
@@ -115,7 +115,7 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual([], list(self.top.delete_zones(["west"])))
 
     def test_the_state_of_a_zone_has_no_row_of_a_grandchild(self):
-        """S71: but of what it was asked itself, in the audit and answers to operations."""
+        """S71: except in the audit and in results of operations that were requested here."""
         self.top.select_destinations(request(), detail="report")
         self.top.claim(request(**APART, count=2))
         self.top.compose(request(podms=["east/e1/e1-p"]), wait_s=20)
@@ -140,7 +140,7 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual((2, 1), (len(claims), len(podms)), podms)  # it has room for two
 
     def test_nodes_are_composed_shown_and_deleted_through_the_tree(self):
-        """S42: a grandchild through the child."""
+        """S42: a grandchild is reached through its parent."""
         result = self.top.compose(request(**APART, count=3), wait_s=20)
         self.assertEqual(((), ()), (result.failures, result.unverified))
         self.assertEqual(3, len(made_nodes(self.served)))
@@ -305,7 +305,7 @@ class TestOverHttp(LiveTreeCase):
 
 
 class TestRaces(LiveTreeCase):
-    """Claims of several zones at the same time."""
+    """Concurrent claims of several zones."""
 
     def test_two_that_want_everything_never_share_it(self):
         with ThreadPoolExecutor(2) as threads:
@@ -326,7 +326,7 @@ class TestRaces(LiveTreeCase):
 
 
 class TestDispatch(LiveTreeCase):
-    """The zone that was asked posts what it holds below, once."""
+    """The zone of the request posts the claim once, although the holds are below."""
 
     def setUp(self):
         self.there = self.enterContext(controller())
@@ -345,12 +345,12 @@ class TestDispatch(LiveTreeCase):
 
 
 class TestRefusedComposes(LiveTreeCase):
-    """What a pod manager refuses counts as its failure, whichever way led to it."""
+    """A refusal of a pod manager counts as its failure, whichever command caused it."""
 
     def verbs(self):
-        """Yield by name what composes a node on west-p, as each program does.
+        """Yield by name a composition on west-p, as each program does it.
 
-        A command, a service and the zone above it: each composes a request, a claim and a plan.
+        A command, a service and the zone above: each composes a request, a claim and a plan.
         """
         state = ReadOptions(state=self.zones.state("west"), stored=True)
         engine = App(environ={"XDG_STATE_HOME": str(self.folder)}).engine(Selection(live=state))

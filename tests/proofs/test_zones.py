@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones die, hang and are cut off: the rest answers, nothing is made twice, nothing leaks.
+"""Zones die, hang and are cut off: the others answer, nothing is composed twice, nothing leaks.
 
-With ``VALENCE_SCHED_SOAK`` a link is cut in each way at each moment, else in one way.
+With ``VALENCE_SCHED_SOAK`` a link is cut in each way at each moment, otherwise in one way.
 """
 
 import os
@@ -26,14 +26,14 @@ from valence_sched.store import tables
 from valence_sched.store.store import Store
 
 DEADLINE_S, TTL_S, AGE_S = 3.0, 60.0, 3600.0
-PODMS, BLOCKS = 1, 30  # of each of the two lowest zones
+PODMS, BLOCKS = 1, 30  # pod managers of each of the two lowest zones
 JOBS = 4
 SOAK = os.environ.get("VALENCE_SCHED_SOAK")
 PODM = re.compile(r"^(\S+) (http://\S+)$", re.MULTILINE)
 
 
 class TreeProof(unittest.TestCase):
-    """A router over two zones, each with a pod manager of its own."""
+    """A test case with a router over two zones, each with its own pod manager."""
 
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -44,7 +44,7 @@ class TreeProof(unittest.TestCase):
         self.answers: list[object] = []
 
     def work(self, verb):
-        """Start jobs one after another from a thread, whose answers or errors are noted."""
+        """Start jobs one after another from a thread, which records their answers or errors."""
 
         def run():
             for number in range(JOBS):
@@ -58,13 +58,13 @@ class TreeProof(unittest.TestCase):
         return thread
 
     def join(self, thread):
-        """Every job ends: none waits for a zone longer than for a few deadlines."""
+        """Wait for all jobs: each ends within a few deadlines."""
         thread.join(120)
         self.assertFalse(thread.is_alive(), self.answers)
         self.assertEqual(JOBS, len(self.answers))
 
     def made(self):
-        """Return the names of the nodes that the pod managers have."""
+        """Return the names of the existing nodes."""
         log = (self.tree.folder / "pod-managers.log").read_text()
         names = []
         for _, url in PODM.findall(log):
@@ -73,7 +73,7 @@ class TreeProof(unittest.TestCase):
         return sorted(name.decode() for name in names)
 
     def held(self):
-        """Return the claims of all zones that are neither composed nor at their end."""
+        """Return the claims of all zones that are neither composed nor ended."""
         found = []
         for path in self.tree.urls:
             with Store(self.tree.state(path)) as store:
@@ -84,7 +84,7 @@ class TreeProof(unittest.TestCase):
         return found
 
     def check_nothing_leaks(self):
-        """Once times are over and zones are reconciled, only what is composed is in use."""
+        """Check that after expiry and reconciliation only composed blocks are in use."""
 
         def settled():
             for path in ("top/z1", "top/z2", "top"):
@@ -104,7 +104,7 @@ class TreeProof(unittest.TestCase):
                 self.assertEqual(sorted(uris), sorted(held))
 
     def age(self, path):
-        """Let what is prepared or held in a zone be older than it may be."""
+        """Let all that a zone prepares or holds expire."""
         engine = raw_engine(self.tree.state(path))
         with engine.begin() as connection:
             for table in (tables.claims, tables.zone_claims):
@@ -115,7 +115,7 @@ class TreeProof(unittest.TestCase):
         engine.dispose()
 
     def end_waiting(self, path):
-        """Let the time of what is being composed be over, which takes long otherwise."""
+        """Let compositions in progress expire, which otherwise takes long."""
         engine = raw_engine(self.tree.state(path))
         with engine.begin() as connection:
             for table in (tables.claims, tables.zone_claims):
@@ -132,7 +132,7 @@ class TreeProof(unittest.TestCase):
         return self.top.compose(self.apart(number), key=f"k{number}", ttl_s=TTL_S, wait_s=5)
 
     def check_composed_once(self):
-        """Every job that has nodes has the same again, and nothing more is made for them."""
+        """Check that each repeated job gets the same nodes, and that no node is added."""
         before = self.made()
         self.assertLessEqual(len(before), 2 * JOBS)
         done = [(number, {node.id for node in one.nodes}) for number, one in
@@ -144,10 +144,10 @@ class TreeProof(unittest.TestCase):
 
 
 class TestDeaths(TreeProof):
-    """``kill -9`` of a zone with all of its processes."""
+    """``kill -9`` of a zone with all its processes."""
 
     def test_a_zone_dies_while_all_of_them_claim(self):
-        """S70: the others keep placing; what was prepared in vain ends by itself."""
+        """S70: the other zones continue; the abandoned parts expire."""
 
         def claim(number):
             return self.top.claim(request(count=2, seed=number), ttl_s=TTL_S)
@@ -181,7 +181,7 @@ class TestDeaths(TreeProof):
 
 
 class TestHangs(TreeProof):
-    """``kill -STOP``: the connection is taken, and no answer comes."""
+    """``kill -STOP``: connections are accepted, but not answered."""
 
     def test_a_zone_that_hangs_costs_its_deadline_and_holds_nothing_for_long(self):
         self.tree.signal("top/z1", signal.SIGSTOP)
@@ -209,7 +209,7 @@ class TestHangs(TreeProof):
 
 
 def moments(*names):
-    """Leave the other tests out of a class, if no soak is wanted."""
+    """Remove the other tests from a class, except in a soak test."""
 
     def reduced(case):
         for name in dir(case):
@@ -221,7 +221,7 @@ def moments(*names):
 
 
 class Partitions:
-    """The link to a zone is cut when it answers: it did what it was asked, and nobody hears it."""
+    """The link to a zone is cut at its answer: the work is done, and the answer is lost."""
 
     cut: Cut = "drop"
     new_link: type[CutLink] = CutLink
@@ -237,7 +237,10 @@ class Partitions:
         return self.top.zone("z1").report.is_active
 
     def run_cut(self, request_line, verb):
-        """Do all jobs, in the first of which the link is cut; the lists name the zone then."""
+        """Run all jobs; the link is cut in the first one.
+
+        Check that lists name the zone meanwhile.
+        """
         self.link.cut_answer(request_line, self.cut)
         self.join(self.work(verb))
         self.assertTrue(self.link.happened.is_set())
@@ -291,7 +294,7 @@ class Partitions:
 
 @moments("while_it_claims", "while_it_composes")
 class TestDroppedPackets(Partitions, TreeProof):
-    """Connections are taken, and no packet comes through."""
+    """Connections are accepted, and all packets are dropped."""
 
 
 @moments("while_it_selects")
@@ -303,13 +306,13 @@ class TestClosedPorts(Partitions, TreeProof):
 
 @moments("when_it_begins_to_compose")
 class TestNetworkNamespaces(Partitions, TreeProof):
-    """The zone is in another network, whose link goes down: packets are lost, both ways."""
+    """The zone is in another network whose link goes down: packets are lost in both directions."""
 
     new_link = NamespaceLink
 
 
 class TestTool(unittest.TestCase):
-    """What ``tools/zone-tree`` started is gone once it ends."""
+    """The processes of ``tools/zone-tree`` end with it."""
 
     def test_an_interrupt_ends_all_of_it(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree that ``tools/zone-tree`` starts, whose zones a test may kill, stop and start again."""
+"""The tree of ``tools/zone-tree``, whose zones a test may kill, stop and start again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_S, WAIT_S = 120, 60
 
 
 class ZoneTreeProcess:
-    """A tree of 1 + 2 zones; ``urls`` and ``pids`` of the services by the path of the zone."""
+    """A tree of 1 + 2 zones; ``urls`` and ``pids`` of the services, by the path of the zone."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         self.folder, self._log = folder / "tree", folder / "tool.log"
@@ -57,7 +57,7 @@ class ZoneTreeProcess:
         os.killpg(self.pids[path], number)
 
     def start_again(self, path: str) -> None:
-        """Start a zone that was killed, at the same address."""
+        """Start a killed zone at the same address."""
         folder = self.folder / path.replace("/", "-")
         port = self.urls[path].rpartition(":")[2]
         program = Path(sys.executable).with_name("valence-scheduler")

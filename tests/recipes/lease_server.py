@@ -20,7 +20,7 @@ def documents() -> dict[str, bytes]:
 
 
 def write(handler) -> bool:
-    """Make or end a lease, as the pod manager of the recipe does."""
+    """Create or end a lease, as the pod manager of the recipe does."""
     server = handler.podm
     leases = msgspec.json.decode(server.documents[LEASES])
     if handler.command == "POST" and handler.path == LEASES:
@@ -42,7 +42,7 @@ def write(handler) -> bool:
 
 @contextlib.contextmanager
 def lease_server() -> Iterator[Server]:
-    """Serve the recorded pod manager while a context lasts."""
+    """Serve the recorded pod manager until the context ends."""
     server = Server(documents(), rules=[write])
     try:
         yield server

@@ -31,7 +31,7 @@ def recorded_podm() -> FullPodm:
 
 
 class TestRecordedTree(unittest.TestCase):
-    """A tree that was recorded from such a pod manager."""
+    """A tree recorded from such a pod manager."""
 
     def test_its_service_root_is_recognised(self):
         self.assertEqual("sled_lease", recorded_podm().driver)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dialect of the recipe composes by a method of its own."""
+"""The dialect of the recipe composes by its own method."""
 
 import unittest
 from typing import Any
@@ -20,7 +20,7 @@ DIALECTS = {"redfish": redfish, "tenant_compose": tenant_compose}
 
 
 def documents(**oem: str) -> dict[str, Any]:
-    """Return a pod manager that composes no node without its tenant."""
+    """Return a pod manager that requires a tenant to compose a node."""
     found = ruled(tree(), SPECIFIC, **{"Oem@Redfish.RequiredOnCreate": True})
     found[V]["Oem"] = {"Tenants": {}}
     found[f"{V}/CompositionService"]["Oem"] = oem

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded pod managers and traces, and what is read from and decided on them."""
+"""Recorded pod managers and traces, and tests of their readings and decisions."""

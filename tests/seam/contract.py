@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for anything that implements the scheduler protocol, wherever it runs."""
+"""The contract of every implementation of the scheduler protocol, local or remote."""
 
 from collections.abc import Iterator
 
@@ -24,18 +24,18 @@ from valence_sched.model.request_spec import RequestSpec, compile_request, inlin
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone_registry import ZoneChange, ZoneRegistration
 
-TOO_MANY = 10_000  # cores that no node of any pod manager has
+TOO_MANY = 10_000  # more cores than a node of any pod manager has
 
 
 def request(cores: int = 8, **fields) -> Request:
-    """Return a request for a node with so many cores."""
+    """Return a request for a node with this number of cores."""
     words = {"properties": {"processor": {"total_cores": cores}}, **fields}
     spec = msgspec.convert(words, RequestSpec)
     return compile_request(spec, inline_flavor(spec))
 
 
 class SchedulerContract:
-    """Tests of a scheduler over pod managers that take several nodes; a mixin of a test case.
+    """Tests of a scheduler over pod managers with room for several nodes; a mixin of a test case.
 
     ``new_scheduler`` returns one over the same pod managers and the same state each time.
     """
@@ -48,7 +48,7 @@ class SchedulerContract:
         self.scheduler = self.new_scheduler()
 
     def check_sendable(self, result: msgspec.Struct) -> None:
-        """A result is a noun: what is sent as JSON arrives as it was."""
+        """Check that a result is a noun that JSON preserves."""
         self.assertEqual(result, msgspec.json.decode(to_json(result), type=type(result)))
 
     def test_a_decision_names_podm_pool_and_blocks(self):
@@ -167,7 +167,10 @@ class SchedulerContract:
                 self.scheduler.compile_request(msgspec.convert(words, RequestSpec))
 
     def test_the_fields_that_a_policy_reads_are_named(self):
-        """S65: the scheduler tells what of pod managers its filters and weighers read."""
+        """S65:
+
+        the scheduler lists the fields of pod managers that its filters and weighers read.
+        """
         every = self.scheduler.podm_reads("default")
         self.assertLessEqual({"status", "zone", "facts", "nodes"}, set(every.fields))
         few = self.scheduler.podm_reads("default", "small")
@@ -248,7 +251,7 @@ class SchedulerContract:
         self.scheduler.change_registration(name, RegistrationChange(zone="z"))
 
     def test_a_zone_below_is_refused_until_the_settings_enable_it(self):
-        """S56: administration is refused, in one line that names the setting."""
+        """S56: administration is refused; one line names the setting."""
         for verb in (
             lambda: self.scheduler.add_zone(ZoneRegistration(name="east", url="http://east")),
             lambda: self.scheduler.change_zone("east", ZoneChange(enabled=False)),
@@ -328,7 +331,7 @@ class ClaimingContract:
         self.check_sendable(first)
 
     def test_whatever_places_a_node_decides_as_a_selection_does(self):
-        """S67: claims, plans and rankings come from the one decision, and see every report."""
+        """S67: claims, plans and rankings use the same decision, and see every report."""
         for refused in ((), ("gpu-east",)):
             for podm in refused:
                 self.scheduler.update_resource_stats(podm, {"enabled": False})
@@ -394,7 +397,7 @@ class ClaimingContract:
 
 
 class ComposingContract:
-    """Tests of a scheduler whose pod managers compose; beside the contract of any scheduler."""
+    """Tests of a scheduler whose pod managers compose; a mixin beside the contract."""
 
     def test_nodes_are_composed_listed_and_deleted(self):
         result = self.scheduler.compose(request(count=2), detail="summary")
@@ -409,7 +412,7 @@ class ComposingContract:
         self.check_sendable(result)
 
     def test_a_composition_is_of_what_a_selection_chooses(self):
-        """S67: nothing composes by a decision of its own."""
+        """S67: compositions use the same decision."""
         chosen = self.scheduler.select_destinations(request()).report.placements
         result = self.scheduler.compose(request())
         self.assertEqual(chosen, result.decision.report.placements)
@@ -417,7 +420,7 @@ class ComposingContract:
         self.assertEqual(self.blocks_of(result.decision.report), held)
 
     def composed_ids(self) -> list[str]:
-        """Return the ids of the nodes that pod managers show as composed here."""
+        """Return the ids of the nodes that pod managers show as composed by this scheduler."""
         nodes = self.scheduler.nodes(live=True)
         return sorted(one.node.id for one in nodes if one.state != "FOREIGN")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two calls of a caller: alike in process and over HTTP, and all that a caller imports."""
+"""The two calls of a caller: the same in process and over HTTP, and with few imports."""
 
 import contextlib
 import inspect
@@ -29,7 +29,7 @@ RACK = {
 
 
 class ClientCase:
-    """A client over a state of its own; a mixin of a test case."""
+    """A client over its own state; a mixin of a test case."""
 
     inventories: tuple[str, ...] = ()
     near_maps: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ClientCase:
         raise NotImplementedError
 
     def named(self, name):
-        """Return the name that the client has for a resource."""
+        """Return the name of a resource for the client."""
         return name
 
     def setUp(self):
@@ -75,10 +75,10 @@ class OverHttp(ClientCase):
 
 
 class ThroughZone(ClientCase):
-    """The scheduler is a zone without pod managers, above one that has them all."""
+    """The scheduler is a zone without pod managers, over a zone that has them all."""
 
     def named(self, name):
-        """Return a name as the zone above has it."""
+        """Return the path of a name in the zone above."""
         return f"below/{name if isinstance(name, str) else '/'.join(name)}"
 
     def new_client(self):
@@ -97,7 +97,7 @@ def write_map(folder: str) -> str:
     return str(path)
 
 
-#: Prints which nouns msgspec still builds when they are decoded, after a client has connected.
+#: Prints the nouns that msgspec still builds at their decoding, after a client has connected.
 FIRST_PROGRAM = """
 import contextlib, json, sys
 import msgspec
@@ -122,7 +122,7 @@ from valence_sched.model.request import Request
 nouns = (RequestSpec, DecisionResult, FullPodm, LeanPodm, PodmReads, Problem, Request)
 print(json.dumps([before, [kind.__name__ for kind in nouns if built(kind)]]))
 """
-#: Many threads connect and ask at once; a process that dies of it has a negative exit code.
+#: Many threads connect and send requests at once; a process that crashes has a negative exit code.
 THREADS_PROGRAM = """
 import json, sys, threading
 sys.setswitchinterval(1e-6)
@@ -143,7 +143,7 @@ print(json.dumps(found))
 
 
 class TestThreads(unittest.TestCase):
-    """Threads of a caller, none of which is the first to decode anything."""
+    """Threads of a caller: none is the first to decode a noun."""
 
     def run_program(self, program, **words):
         done = subprocess.run([sys.executable, "-c", program, json.dumps(words)],
@@ -177,7 +177,7 @@ class SelectingContract:
     inventories = (EXAMPLE,)
 
     def test_a_selection_is_a_list_of_destinations(self):
-        """S59: context, request_spec and filter_properties lead to a list of resources."""
+        """S59: context, request_spec and filter_properties give a list of resources."""
         (one, two) = self.client.select_destinations(None, {**SMALL, "count": 2}, {})
         self.assertEqual({"name", "pool", "blocks", "score", "alternates"}, set(one))
         self.assertIsInstance(one["name"], str)
@@ -202,13 +202,13 @@ class SelectingContract:
             self.client.select_destinations(None, {**both, "zone": "east-1"})
 
     def test_nothing_that_fits_is_an_error_with_reasons(self):
-        """S13: a clear failure, with the reason of pod managers."""
+        """S13: a clear failure, with the reasons of pod managers."""
         with self.assertRaisesRegex(NothingFits, r"cores: needs 10,000, has"):
             huge = {"properties": {"processor": {"total_cores": 10_000}}}
             self.client.select_destinations(None, huge, {})
 
     def test_a_resource_is_placed_near_what_the_request_names(self):
-        """S16: the scheduler knows where a volume is, the caller its name alone."""
+        """S16: the scheduler knows the place of a volume; the caller knows only its name."""
         for kind in ("near", "prefer_near"):
             for volume, zone in (("v-east", "east-1"), ("v-west", "west-1")):
                 for spec in ({"flavor": "small"}, SMALL):
@@ -219,7 +219,7 @@ class SelectingContract:
                         self.assertEqual(zone, place)
 
     def test_decisions_are_those_of_a_scheduler_in_this_process(self):
-        """S68: what is decided behind the seam does not change with it."""
+        """S68: a decision does not depend on the place of the scheduler."""
         here = client.connect(inventories=self.inventories, environ=self.environ)
         for words in (
             {"flavor": "small"},
@@ -237,7 +237,7 @@ class SelectingContract:
                 self.assertEqual(expected, self.client.select_destinations(None, words))
 
     def test_the_facts_that_decisions_read_are_all_that_need_be_sent(self):
-        """S65: the service tells which fields its enabled filters and weighers read."""
+        """S65: the service lists the fields that its enabled filters and weighers read."""
         fields = self.client.fields_read("default", "small")
         stats = {**RACK, "zone": "a", "status": "Online", "year": 2024, "health": "OK",
                  "cooling": {"kind": "liquid"},
@@ -259,13 +259,13 @@ class SelectingContract:
 
 
 class ReportingContract:
-    """Tests of a client over pod managers that report by themselves."""
+    """Tests of a client over pod managers that report themselves."""
 
     def report(self, name, **fields):
         self.client.update_resource_stats(None, name, {**RACK, **fields})
 
     def test_stats_change_the_very_next_selection(self):
-        """S60: what is reported counts at once."""
+        """S60: a report takes effect immediately."""
         self.report("rack-1")
         self.report("rack-2")
         (one,) = self.client.select_destinations(None, SMALL, {})
@@ -297,7 +297,7 @@ class ReportingContract:
             self.client.update_resource_stats(None, "rack-1", {"enabled": "perhaps"})
 
     def test_a_zone_of_stats_counts(self):
-        """S64: the zone travels inside the stats."""
+        """S64: the zone is in the stats."""
         self.report("rack-1", availability_zone="east")
         self.report("rack-2", availability_zone="west")
         (found,) = self.client.select_destinations(None, SMALL, {"zone": "west"})
@@ -338,7 +338,7 @@ class TestReportingOverHttp(ReportingContract, OverHttp, unittest.TestCase):
 
 
 class TestReportingThroughZone(ReportingContract, ThroughZone, unittest.TestCase):
-    """Through a zone; what is new reports to the one below."""
+    """Through a zone; a new pod manager reports to the zone below."""
 
     def report(self, name, **fields):
         self.below.update_resource_stats(None, name, {**RACK, **fields})
@@ -358,7 +358,7 @@ class TestReportingThroughZone(ReportingContract, ThroughZone, unittest.TestCase
 
 
 class TestSeam(unittest.TestCase):
-    """What the module is."""
+    """The module of the client."""
 
     def test_the_two_calls_are_those_of_the_founding_document(self):
         """S59, S60: their names and parameters."""
@@ -373,7 +373,7 @@ class TestSeam(unittest.TestCase):
         )
 
     def test_a_caller_imports_this_module_only(self):
-        """S62: one module is the only seam, and it needs no part of the scheduler to be far."""
+        """S62: one module is the only interface, and it imports no part of the scheduler."""
         program = textwrap.dedent("""
             import sys
             from valence_sched import client
@@ -389,7 +389,7 @@ class TestSeam(unittest.TestCase):
         self.assertEqual("ServiceError\nclient errors model remote\n", ran.stdout)
 
     def test_programs_that_are_shown_import_this_module_only(self):
-        """S62: what the documentation shows to callers needs no other module."""
+        """S62: the examples for callers import no other module."""
         shown = 0
         for page in (ROOT / "doc" / "source").rglob("*.rst"):
             for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", page.read_text()):

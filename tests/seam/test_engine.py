@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine in this process keeps the contract of a scheduler."""
+"""The engine in this process meets the contract of a scheduler."""
 
 import contextlib
 import tempfile
@@ -31,7 +31,7 @@ EXAMPLE = str(Path(__file__).parents[2] / "examples" / "site.json")
 
 
 class EngineFactory:
-    """A state of its own, and no configuration."""
+    """Schedulers with their own state and without configuration."""
 
     sources: tuple[str, ...] = ()
 
@@ -114,7 +114,7 @@ class TestServed(
 
 
 class RemoteFactory(EngineFactory):
-    """A service over a state of its own, and no configuration."""
+    """A service with its own state and without configuration."""
 
     def setUp(self):
         stack = contextlib.ExitStack()
@@ -137,7 +137,7 @@ class TestRecordedRemote(RemoteFactory, SchedulerContract, unittest.TestCase):
     sources = (EXAMPLE,)
 
     def test_a_decision_is_byte_for_byte_that_of_the_engine(self):
-        """S68: what is decided behind the seam does not change with it."""
+        """S68: a decision does not depend on the place of the scheduler."""
         engine = EngineFactory.new_scheduler(self)
         for wanted in (
             request(),
@@ -170,12 +170,12 @@ class TestServedRemote(
             with Store(self.state) as store:
                 for name, podm in self.podms.items():
                     store.register(Registration(name=name, url=podm.url))
-            super().new_scheduler().podms()  # what a first reading learns makes it read again
+            super().new_scheduler().podms()  # the first reading causes a second one
         return super().new_scheduler()
 
 
 class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.TestCase):
-    """A zone with some of the pod managers, over one that has the others."""
+    """A zone with some of the pod managers, over a zone with the others."""
 
     url = ""
 
@@ -185,7 +185,7 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         self.services = ZoneServices(stack)
         podms = list(stack.enter_context(served(EXAMPLE)).values())
         east = self.services.start("east", served=podms[1::2])
-        scheduler(east).podms()  # what a first reading learns makes it read again
+        scheduler(east).podms()  # the first reading causes a second one
         self.url = self.services.start("top", served=podms[::2], children={"east": east})
         super().setUp()
 
@@ -199,7 +199,7 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         told = self.scheduler.capacity(request(), 100, explain=True)
         self.assertEqual(counts.podms, tuple((one.podm, one.nodes) for one in told.podms))
         self.assertTrue(told.nodes <= told.podm_sums)
-        self.assertIsNone(told.site_sums)  # each zone knows its own amounts
+        self.assertIsNone(told.site_sums)  # each zone knows only its own amounts
 
     def test_each_detail_says_what_the_one_before_says(self):
         placements, summary, report = (
@@ -208,7 +208,9 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         )
         self.assertEqual(placements.placements, summary.placements)
         self.assertEqual(placements.placements, report.placements)
-        self.assertEqual(((), 8), (summary.podms, len(report.podms)))  # zones are asked for reasons
+        self.assertEqual(
+            ((), 8), (summary.podms, len(report.podms))
+        )  # zones are asked for their reasons
 
     def test_a_zone_below_is_refused_until_the_settings_enable_it(self):
         with self.assertRaisesRegex(NameTaken, "a zone named 'east' is a child already"):
@@ -223,7 +225,7 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         self.assertEqual(["east"], [one.registration.name for one in self.scheduler.zones()])
 
     def test_the_documents_are_those_that_are_decided_on(self):
-        """A zone has the documents of its own pod managers; each below has its own."""
+        """A zone has the documents of its own pod managers, and each zone below has its own."""
         own = [one.podm.id for one in self.scheduler.podms() if "/" not in one.podm.id]
         self.assertEqual(own, [podm.id for podm in self.scheduler.documents()])
 

@@ -6,7 +6,7 @@ from valence_sched.service.routes import ROUTES
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Return method and path, the least role, and what it does, of each route."""
+    """Return method and path, the least role, and the description of each route."""
     return [(f"{one.method} {one.path}", _role(one), one.text) for one in ROUTES]
 
 
@@ -17,7 +17,7 @@ def _role(route: Route) -> str:
 
 
 def table() -> str:
-    """Return the rows as those of a list-table."""
+    """Return the rows in the format of a list-table."""
     cells = (f"   * - ``{what}``\n     - {role}\n     - {text}\n" for what, role, text in rows())
     return "".join(cells)
 

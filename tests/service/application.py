@@ -26,12 +26,12 @@ RACK = {"pools": [{"id": "z"}], "blocks": [{"uri": "/b", "type": ["Compute"], "p
 
 
 class ApplicationCase(unittest.TestCase):
-    """Has an application over a state of its own."""
+    """A test case with an application over its own state."""
 
     settings = MappingProxyType({"inventories": (EXAMPLE,)})
 
     def setUp(self):
-        # a reading that goes on when its process has stopped may write what it remembers
+        # a reading that outlives its process may write to the cache
         folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.folder = Path(self.enterContext(folder))
         self.state = f"sqlite:///{self.folder}/state.sqlite"
@@ -51,12 +51,12 @@ class ApplicationCase(unittest.TestCase):
         return testing.TestClient(self.process.application)
 
     def read_podms(self) -> None:
-        """Begin to read the registered pod managers, and wait until each was tried."""
+        """Start to read the registered pod managers, and wait until each was tried."""
         self.process.start()
         await_reading(self.process)
 
     def users_file(self, *lines: str) -> str:
-        """Write users ``name:role``, each with its name as its password; return the path."""
+        """Write users ``name:role``, each with the name as password; return the path."""
         path = self.folder / "users"
         rows = []
         for line in lines:
@@ -68,11 +68,11 @@ class ApplicationCase(unittest.TestCase):
         return str(path)
 
     def log_in(self, *users: str, **words) -> None:
-        """Make the application one of these users, as of :meth:`users_file`."""
+        """Send further requests as one of the users of :meth:`users_file`."""
         self.client = self.new_client(auth="basic", users_file=self.users_file(*users), **words)
 
     def run_program(self, *words: str, **environ: str) -> tuple[int, str, str]:
-        """Run ``valence-scheduler``; return its exit code and what it printed, also as errors."""
+        """Run ``valence-scheduler``; return its exit code, its output and its errors."""
         out, err = io.StringIO(), io.StringIO()
         arguments = main.parser().parse_args(words)
         code = main.run(arguments, {**self.environ, **environ}, out, err)
@@ -89,7 +89,7 @@ class ApplicationCase(unittest.TestCase):
         return self.client.simulate_request(method, path, headers=headers, **words)
 
     def check_problem(self, result, status, code, words=""):
-        """A result is the problem of a code, and its text has some words."""
+        """Check that a result is the problem of a code, and that its text contains some words."""
         self.assertEqual((status, code), (result.status_code, result.json["code"]), result.text)
         self.assertEqual("application/problem+json", result.headers["content-type"])
         self.assertEqual(status, result.json["status"])
@@ -98,11 +98,11 @@ class ApplicationCase(unittest.TestCase):
 
 
 class LivePodmsCase(ApplicationCase):
-    """Has an application on live pod managers, each read once; ``users`` have its password file."""
+    """A test case with live pod managers, each read once; ``users`` is their password file."""
 
     settings = MappingProxyType({})
     users: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()  # of the pod managers that are registered, all without any
+    names: tuple[str, ...] = ()  # registrations, by default without any
 
     def setUp(self):
         self.served = self.enterContext(served(EXAMPLE))

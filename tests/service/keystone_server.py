@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Keystone of its own on loopback, on SQLite, for the tests of a module."""
+"""A private Keystone on loopback, with SQLite, for the tests of a module."""
 
 import base64
 import contextlib
@@ -17,7 +17,7 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-REQUIRE = "VALENCE_SCHED_REQUIRE_KEYSTONE"  # CI sets it: there a test without Keystone fails
+REQUIRE = "VALENCE_SCHED_REQUIRE_KEYSTONE"  # set by CI: a test without Keystone then fails
 READY_S = 120
 ADMIN_PASSWORD = "boot-strapped"
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -44,8 +44,8 @@ password_hash_rounds = 4
 enabled = true
 backend = oslo_cache.dict
 """
-#: Prepares the database in children, which need not import Keystone again, and serves it. Keystone
-#: reads the command line as its own.
+#: Prepares the database in child processes, which need not import Keystone again, and serves it.
+#: Keystone reads the command line as its own.
 _PROGRAM = """
 import json, os, socketserver, sys
 from wsgiref import simple_server
@@ -70,7 +70,7 @@ simple_server.make_server("127.0.0.1", int(port), application, Server, Quiet).se
 
 
 class KeystoneServer:
-    """A running Keystone: who is in it, and what tokens they get."""
+    """A running Keystone: its users, and their tokens."""
 
     def __init__(self, url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.url, self.process, self.folder = url, process, folder
@@ -78,7 +78,7 @@ class KeystoneServer:
 
     def call(self, method: str, path: str, body: Any = None, token: str | None = None,
              **headers: str) -> tuple[Any, Any]:  # fmt: skip
-        """Return headers and document of an answer, asked for as the administrator."""
+        """Return headers and document of an answer to a request of the administrator."""
         data = None if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", "X-Auth-Token": token or self._token}
         sent |= headers
@@ -97,12 +97,12 @@ class KeystoneServer:
         return self._make("users", "user", user)
 
     def grant(self, user: str, role: str, where: str) -> None:
-        """Give a user a role: ``where`` is ``projects/ID``, ``domains/ID`` or ``system``."""
+        """Give a user a role; ``where`` is ``projects/ID``, ``domains/ID`` or ``system``."""
         found = self.call("GET", f"/roles?name={role}")[1]["roles"][0]["id"]
         self.call("PUT", f"/{where}/users/{user}/roles/{found}")
 
     def token(self, user: str, password: str, scope: Any = None) -> str:
-        """Return a token; ``scope`` as Keystone has it, None for an unscoped one."""
+        """Return a token; ``scope`` as in Keystone, None for an unscoped token."""
         login = {"user": {**_named(user), "password": password}}
         auth: dict[str, Any] = {"identity": {"methods": ["password"], "password": login}}
         auth["scope"] = "unscoped" if scope is None else scope
@@ -127,7 +127,7 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def require_keystone() -> None:
-    """Skip where Keystone is not installed; fail there where it is required."""
+    """Skip the test if Keystone is not installed; fail if it is required."""
     if util.find_spec("keystone") is not None:
         return
     if os.environ.get(REQUIRE):
@@ -137,13 +137,13 @@ def require_keystone() -> None:
 
 @contextlib.contextmanager
 def keystone() -> Iterator[KeystoneServer]:
-    """Yield a new Keystone, which ends afterwards; its tokens last an hour."""
+    """Yield a new Keystone, which ends with the context; its tokens last an hour."""
     require_keystone()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for keys in ("fernet", "credential"):
             (folder / keys).mkdir(mode=0o700)
-            for number in "01":  # as keystone-manage makes them, which takes seconds for each
+            for number in "01":  # as from keystone-manage, which takes seconds for each
                 key = folder / keys / number
                 key.write_bytes(base64.urlsafe_b64encode(os.urandom(32)))
                 key.chmod(0o600)
@@ -156,7 +156,9 @@ def keystone() -> Iterator[KeystoneServer]:
 
 @contextlib.contextmanager
 def short_lived_tokens(server: KeystoneServer, expiration_s: int) -> Iterator[KeystoneServer]:
-    """Yield another process of a Keystone, over its database; its tokens expire after so long."""
+    """Yield another process of a Keystone with the same database; its tokens expire after this
+    time.
+    """
     yield from _serve(server.folder, _free_port(), expiration_s)
 
 

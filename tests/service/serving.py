@@ -14,19 +14,19 @@ from valence_sched.service.settings import ServiceSettings
 
 
 class _Server(ClientsMayLeave, simple_server.WSGIServer):
-    """Each request is a thread's."""
+    """A server with a thread for each request."""
 
 
 class _Quiet(simple_server.WSGIRequestHandler):
     protocol_version = "HTTP/1.0"
 
     def log_message(self, *_words: object) -> None:
-        """Print nothing."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
 def serving(settings: ServiceSettings, environ: Mapping[str, str], port: int = 0) -> Iterator[str]:
-    """Yield the URL of a service that listens, and has tried to read what is registered."""
+    """Yield the URL of a listening service that has tried to read its pod managers."""
     process = ServiceProcess(settings, time.monotonic, environ)
     process.start()
     await_reading(process)
@@ -43,7 +43,7 @@ def serving(settings: ServiceSettings, environ: Mapping[str, str], port: int = 0
 
 
 def wait_for(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
-    """Wait until a condition holds; return what it returned."""
+    """Wait until a condition is true; return its value."""
     until = time.monotonic() + timeout_s
     while not (found := condition()):
         if time.monotonic() > until:
@@ -53,6 +53,6 @@ def wait_for(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
 
 
 def await_reading(process: ServiceProcess, timeout_s: float = 60.0) -> None:
-    """Wait until each registered pod manager was read, or that was tried."""
+    """Wait until each registered pod manager was read, or a reading failed."""
     if process.reader is not None:
         wait_for(lambda: process.parts.health().status != "starting", timeout_s)

@@ -10,7 +10,7 @@ from valence_sched.service.settings import DEFAULT_SETTINGS
 
 
 def rows(noun: Any = DEFAULT_SETTINGS, before: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each setting, what it may be, and its default."""
+    """Yield the name of each setting, its possible values, and its default."""
     for field in msgspec.inspect.type_info(type(noun)).fields:
         value = getattr(noun, field.name)
         if isinstance(value, msgspec.Struct):
@@ -60,7 +60,7 @@ def _default(value: Any) -> str:
 
 
 def table() -> str:
-    """Return the rows as those of a list-table."""
+    """Return the rows in the format of a list-table."""
     cells = (
         f"   * - ``{name}``\n     - {kind}\n     - {default}\n" for name, kind, default in rows()
     )

@@ -157,7 +157,7 @@ class TestBodies(ApplicationCase):
 
     def test_a_query_is_bounded(self):
         self.client = self.new_client(inventories=())
-        self.call("DELETE", "/v1/claims/x")  # the state is made with the first change
+        self.call("DELETE", "/v1/claims/x")  # the first change creates the state
         for route in (one for one in ROUTES if one.method == "GET"):
             for word, value in itertools.product(route.words, ("9" * 20, "-1", "1e400", "nan")):
                 with self.subTest(route.path, word=word, value=value):
@@ -212,7 +212,7 @@ class TestBodies(ApplicationCase):
 
 
 class UnreadableBody(io.BytesIO):
-    """The body of a request that the server cannot read, with an error of the server's own."""
+    """The body of a request that the server cannot read; it raises an error of the server."""
 
     def read(self, *_words):
         raise RuntimeError("Invalid chunk size: b'z'\r\n")
@@ -332,7 +332,7 @@ class TestDecisions(ApplicationCase):
         self.assertEqual([1], views)
 
     def test_a_restarted_service_decides_on_its_own_store(self):
-        """S23: what pod managers reported exists without them."""
+        """S23: the readings are stored, so pod managers are not needed."""
         self.settings = {}
         self.client = self.new_client()
         rack = {"pools": [{"id": "z"}], "blocks": [{"uri": "/b", "type": ["Compute"],
@@ -345,7 +345,7 @@ class TestDecisions(ApplicationCase):
         self.assertEqual(before, self.call("POST", SELECT, asked).json)
 
     def test_a_change_is_in_the_very_next_decision_of_every_process(self):
-        """S24: another process's edit is seen without a restart."""
+        """S24: an edit by another process is seen without a restart."""
         self.settings = {}
         one, other = self.new_client(), self.new_client()
         for client, enabled in ((one, True), (other, False), (one, True)):

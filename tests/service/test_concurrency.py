@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many requests at a time: each is answered whole, and nothing is held twice."""
+"""Concurrent requests: each gets a complete answer, and nothing is held twice."""
 
 import json
 import subprocess
@@ -31,19 +31,19 @@ class TestDeciding(ApplicationCase):
 
 
 class TestClaiming(LivePodmsCase):
-    """On live pod managers."""
+    """Claims on live pod managers."""
 
     names = ("gpu-east", "general-1")
 
     def test_clients_claim_exactly_the_room_between_them(self):
-        """S26, S27: no block is of two claims, and none is left that fits."""
+        """S26, S27: no block has two claims, and no node that fits is left."""
         fits = sum(count for _, count in self.call("POST", "/v1/fits", SMALL).json["podms"])
 
         def claim_all(_number):
             mine = []
             while len(mine) <= fits:
                 result = self.call("POST", "/v1/claims", SMALL)
-                if result.status_code == 409:  # others were faster every time: try again
+                if result.status_code == 409:  # lost every race: try again
                     continue
                 self.assertIn(result.status_code, (200, 201), result.text)
                 if result.json["claim"] is None:
@@ -91,7 +91,7 @@ class TestOtherServers(unittest.TestCase):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
 
     def run_program(self, program, settings=""):
-        """Run a program with a settings file of this text, or without one."""
+        """Run a program with this settings file, or without one."""
         environ = {"XDG_CONFIG_HOME": self.folder, "XDG_STATE_HOME": self.folder}
         if settings:
             path = Path(self.folder, "service.yaml")
@@ -121,7 +121,7 @@ class TestOtherServers(unittest.TestCase):
             self.assertIsNone(store.leases.holder(LEASE))
 
     def test_the_application_is_importable_for_another_server(self):
-        """It is made of the settings file that a variable names, in a process of its own."""
+        """It uses the settings file of a variable, in a separate process."""
         program = (
             "from falcon import testing\n"
             "from valence_sched.server.wsgi import application\n"
@@ -148,7 +148,7 @@ class TestOtherServers(unittest.TestCase):
         self.assertIn("VALENCE_SCHEDULER_CONFIG is not set", line["message"])
 
 
-#: Prints which nouns of a body msgspec builds when they are decoded, before and after.
+#: Prints the nouns of a body that msgspec builds at their decoding, before and after.
 PROGRAM = """
 import contextlib, json, sys
 import msgspec
@@ -173,7 +173,7 @@ print(json.dumps([before, [str(kind) for kind in bodies if built(kind)]]))
 
 class TestPreparation(unittest.TestCase):
     def test_no_thread_is_the_first_to_decode_a_body(self):
-        """Two threads that are first at once end the process by a segmentation fault."""
+        """Two threads that decode a noun first at the same time crash the process."""
         done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True,
                               check=False, cwd=ROOT)  # fmt: skip
         self.assertEqual(0, done.returncode, done.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of running the service: units, container, other servers and their settings."""
+"""The deployment examples: units, container, other servers and their settings."""
 
 import ast
 import configparser
@@ -153,7 +153,7 @@ class TestServers(unittest.TestCase):
 
 
 class TestUwsgi(unittest.TestCase):
-    """The example of uWSGI as it runs: only its paths and its address are others."""
+    """The example of uWSGI, run with other paths and another address."""
 
     def setUp(self):
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
@@ -241,7 +241,7 @@ class TestContainer(unittest.TestCase):
 
 
 class TestContainerfile(unittest.TestCase):
-    """What it copies is there, what it installs and runs exists, and it runs as its own user."""
+    """The copied files and the installed and started programs exist; it runs as its own user."""
 
     def setUp(self):
         lines = re.sub(r"\\\n", "", text("Containerfile")).splitlines()

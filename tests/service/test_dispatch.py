@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that posts its decisions to a controller, behind a real socket."""
+"""A service that posts its decisions to a controller behind a real socket."""
 
 import json
 import time
@@ -24,7 +24,7 @@ KEPT = {**SMALL, "keep": True}
 
 
 def twice(door) -> None:
-    """Answer one request two times, the second one with a refusal."""
+    """Answer one request two times, the second time with a refusal."""
     for status in (202, 500):
         text = json.dumps({"status": status}).encode()
         door.wfile.write(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n%s"
@@ -33,7 +33,7 @@ def twice(door) -> None:
 
 
 class DispatchCase(LivePodmsCase):
-    """A service whose sender is a step of the test's own; its controller answers as it is told."""
+    """A test case with a service whose sender runs step by step, and a scripted controller."""
 
     names = ("gpu-east",)
 
@@ -42,7 +42,7 @@ class DispatchCase(LivePodmsCase):
         dispatch = DispatchSettings(target=f"webhook={self.there.url}/hook", timeout_s=0.2)
         self.settings = MappingProxyType({"dispatch": dispatch, "reader": True})
         super().setUp()
-        self.process.sender.stop(10)  # what the case posts, it posts alone
+        self.process.sender.stop(10)  # only the test posts
         self.store = Store(self.state)
         self.addCleanup(self.store.close)
         self.told = []
@@ -57,7 +57,7 @@ class DispatchCase(LivePodmsCase):
                                .values(due_at=1.0))  # fmt: skip
 
     def post_all(self):
-        """Post until the controller took everything; return how many attempts that took."""
+        """Post until the controller has accepted everything; return the number of attempts."""
         sender, attempts = self.sender(), 0
         while self.store.dispatches.waiting().total:
             attempts += 1
@@ -67,7 +67,7 @@ class DispatchCase(LivePodmsCase):
         return attempts
 
     def came(self):
-        """Return of each post its idempotency key, the id of its claim and its pod managers."""
+        """Return the idempotency key, the claim id and the pod managers of each post."""
         return [
             (headers["Idempotency-Key"], headers.get(CLAIM),
              [one["chosen"]["podm"] for one in json.loads(body)["placements"]])
@@ -76,7 +76,7 @@ class DispatchCase(LivePodmsCase):
 
 
 class TestDispatch(DispatchCase):
-    """S3, S81: input is the request, output is the decision posted to a controller."""
+    """S3, S81: a request comes in, and its decision is posted to a controller."""
 
     def test_what_is_kept_and_what_is_claimed_is_posted_and_nothing_is_composed(self):
         kept = self.call("POST", SELECT, KEPT)
@@ -99,7 +99,7 @@ class TestDispatch(DispatchCase):
         self.assertEqual(1, len(self.there.came))
 
     def test_a_controller_that_fails_gets_it_until_it_takes_it_with_the_same_key(self):
-        """It refuses, closes, breaks off, is slow, redirects, and answers twice at last."""
+        """It refuses, closes, interrupts, is slow, redirects, and finally answers twice."""
         self.there.answers = [(503, {}), (0, {}), (206, {}), lambda _door: time.sleep(0.5),
                               (302, {}), twice]  # fmt: skip
         claim = self.call("POST", CLAIMS, SMALL).json["claim"]["id"]
@@ -164,7 +164,7 @@ class TestDispatch(DispatchCase):
 
 
 class TestSecrets(DispatchCase):
-    """The key and the password are references, and stand nowhere else."""
+    """The key and the password are references, and appear nowhere else."""
 
     def test_the_controller_gets_the_login_and_the_signature_of_references(self):
         self.environ |= {"HOOK_KEY": "canary-key", "HOOK_PASSWORD": "canary-word"}
@@ -186,7 +186,7 @@ class TestSecrets(DispatchCase):
 
 
 class TestSettings(DispatchCase):
-    """What cannot be is refused before the service begins."""
+    """Invalid settings are refused before the service starts."""
 
     def test_each_wrong_setting_is_one_line(self):
         target = f"webhook={self.there.url}"

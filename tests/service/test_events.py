@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events that pod managers send to the service: hints to read, and nothing else to anybody."""
+"""Events from pod managers to the service: they are only hints to read."""
 
 import socket
 from types import MappingProxyType
@@ -30,7 +30,7 @@ EVENT = {"Events": [{"MessageId": "ResourceEvent.1.3.ResourceChanged"}], "Contex
 
 
 def reader(url=URL, **words):
-    """Return settings of a reader that is sent events."""
+    """Return settings of a reader that receives events."""
     receiver = EventReceiverSettings(url=url, secret=REFERENCE)
     return ReaderSettings(
         **{"interval_s": 3600.0, "event_pause_s": 0.05, "events": "push", "receiver": receiver}
@@ -61,7 +61,7 @@ class EventsCase(ApplicationCase):
 
 
 class TestReceiving(EventsCase):
-    """What arrives at the route."""
+    """Events that arrive at the route."""
 
     def test_an_event_is_kept_once_until_it_is_taken(self):
         for _ in range(3):
@@ -129,7 +129,7 @@ class TestReceiving(EventsCase):
 
 
 class TestSettings(EventsCase):
-    """What keeps the service from starting."""
+    """Settings that prevent the start of the service."""
 
     def test_push_and_a_receiver_come_together(self):
         for settings, words in (
@@ -151,7 +151,7 @@ class TestSettings(EventsCase):
 
 
 class TestPush(ApplicationCase):
-    """Pod managers that offer subscriptions alone, and a service with a port."""
+    """Pod managers that only offer subscriptions, and a service with a port."""
 
     def test_a_change_is_read_on_an_event_and_the_subscription_ends_with_the_service(self):
         podms = self.enterContext(served(EXAMPLE, fail=("no-stream",)))

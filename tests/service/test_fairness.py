@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fairness: tenants take turns, and each may ask so often; all others are answered."""
+"""Fairness: tenants take turns within their rate limits; all other requests are answered."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ class TestFairLock(unittest.TestCase):
         self.threads: list[threading.Thread] = []
 
     def wait_for(self, tenant):
-        """Start a thread that waits for the lock, and return once it is in the queue."""
+        """Start a thread that waits for the lock; return after it is in the queue."""
 
         def take():
             self.assertTrue(self.lock.acquire(tenant, 30))
@@ -104,7 +104,7 @@ class TestService(ApplicationCase):
             results.append((user, self.call("POST", SELECT, SMALL, user=user)))
 
         pool = ThreadPoolExecutor(7)
-        with self.process.parts.schedulers.reading("mo"):  # whose decision takes long
+        with self.process.parts.schedulers.reading("mo"):  # with a long decision
             for _ in range(6):
                 pool.submit(ask, "mo")
             wait_for(lambda: len(results) >= 4)
@@ -122,7 +122,7 @@ REDIS = os.environ.get("VALENCE_SCHED_TEST_REDIS", "redis://127.0.0.1:6379/0")
 
 
 def require_redis() -> None:
-    """Skip where no Redis listens; fail there where databases are required."""
+    """Skip the test if no Redis listens; fail if databases are required."""
     host, _, port = REDIS.removeprefix("redis://").partition("/")[0].partition(":")
     try:
         socket.create_connection((host, int(port or 6379)), timeout=5).close()
@@ -200,7 +200,7 @@ class TestRateLimiter(unittest.TestCase):
 
 
 class TestAddresses(unittest.TestCase):
-    """Whose failures are counted behind proxies."""
+    """The address whose failures are counted, behind proxies."""
 
     def test_a_proxy_says_who_its_client_is_and_others_do_not(self):
         networks = ServiceSettings(proxies=("10.0.0.0/8", "::1")).proxy_networks

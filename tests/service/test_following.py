@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes over one state: each sees what the others changed before its very next decision."""
+"""Processes over one state: each sees the changes of others in its next decision."""
 
 import datetime
 import sqlite3
@@ -28,7 +28,7 @@ def registration(name, **words):
 
 
 class FollowingCase(ApplicationCase):
-    """Two processes, of which none reads, and a store as of a third that changes things."""
+    """A test case with two processes that do not read, and a store that changes the state."""
 
     settings = MappingProxyType({})
 
@@ -52,7 +52,7 @@ class FollowingCase(ApplicationCase):
         self.store.record_failures({name: (FullPodm(id=name, status="Offline"), failure)})
 
     def room(self, **words):
-        """Return by pod manager how many nodes of a request fit, as each process answers."""
+        """Return the number of nodes that fit by pod manager, as each process answers."""
         body = {"request": {**SMALL["request"], **words}}
         return [self.room_of(client, body) for client in self.clients]
 
@@ -66,7 +66,7 @@ class FollowingCase(ApplicationCase):
 
 
 class TestChanges(FollowingCase):
-    """What another process does counts in every process at once."""
+    """Changes by another process take effect in every process immediately."""
 
     def check(self, **podms):
         self.assertEqual([podms] * 2, self.room())
@@ -126,7 +126,7 @@ class TestChanges(FollowingCase):
             self.assertEqual([{"a": room} if room else {}] * 2, found, most)
 
     def test_a_maximum_that_is_stated_holds_again_with_the_next_reading(self):
-        """A stated 1 is as an assumed one at first, a larger one holds from the beginning."""
+        """A stated 1 counts as an assumed one at first; a larger maximum counts immediately."""
         blocks = [{**RACK["blocks"][0], "uri": f"/{number}"} for number in range(4)]
         three = {"request": {"properties": {"processor": {"total_cores": 48}}}}
         for name, stated, first in (("a", 1, 1), ("b", 2, 0)):
@@ -181,7 +181,7 @@ class TestChanges(FollowingCase):
         self.check(a=3)
 
     def test_reports_of_another_process(self):
-        """S4: what a pod manager reports reaches every process."""
+        """S4: a report of a pod manager reaches every process."""
         self.clients[1].simulate_post("/v1/podms/r/stats", json={"stats": RACK})
         self.check(r=1)
         self.clients[1].simulate_post("/v1/podms/r/stats", json={"stats": {"enabled": False}})
@@ -213,12 +213,12 @@ class TestChanges(FollowingCase):
 
 
 def asked_of(podm):
-    """Return how often a pod manager was asked, without streams, whose end is noticed late."""
+    """Return the number of requests to a pod manager, without event streams."""
     return sum(not seen.path.endswith("/SSE") for seen in podm.requests)
 
 
 class TestWork(FollowingCase):
-    """S30: the work of a decision is what changed, in a site of any size."""
+    """S30: the work of a decision depends on the changes, not on the size of the site."""
 
     def work(self, change):
         """Return the rows and the pod managers that the next decision of each process reads."""
@@ -246,7 +246,7 @@ class TestWork(FollowingCase):
         self.assertEqual([1, 0, 0, 0, 1, 0], [decoded for _, decoded, _ in costs[0][1:]])
 
     def costs(self, count):
-        """Return what each kind of change costs in a site of ``count`` pod managers."""
+        """Return the cost of each kind of change in a site of ``count`` pod managers."""
         for number in range(count):
             if f"p{number:02}" not in self.store.load_podms():
                 self.add(f"p{number:02}")
@@ -287,7 +287,7 @@ class TestWork(FollowingCase):
             self.assertEqual({node["podm"]}, asked)
 
     def settled(self, podms):
-        """Return how often each was asked, once streams of events that end have logged out."""
+        """Return the number of requests to each, after ended event streams have logged out."""
         before = None
         for _ in range(100):
             counts = {name: asked_of(one) for name, one in podms.items()}
@@ -299,7 +299,7 @@ class TestWork(FollowingCase):
 
 
 class TestEngine(FollowingCase):
-    """The engine of a process stays, whatever is asked, until what it is made of changes."""
+    """The engine of a process stays until its files or settings change."""
 
     def setUp(self):
         super().setUp()
@@ -340,7 +340,7 @@ class TestEngine(FollowingCase):
         self.assertIsNot(self.engine, self.process.engines._engine)
 
     def test_the_state_may_be_restored_from_a_backup(self):
-        """Counts of the change log that are lower than before are those of another state."""
+        """Lower counts of the change log than before mean another state."""
         self.read("a", blocks=1)
         with sqlite3.connect(self.folder / "backup") as backup:
             source = sqlite3.connect(self.folder / "state.sqlite")
@@ -375,7 +375,7 @@ class TestEngine(FollowingCase):
 
 
 class TestAway(FollowingCase):
-    """A state that is away is an answer of one line, and what is known stays."""
+    """An unavailable state causes a one-line error, and the known data stay."""
 
     def setUp(self):
         super().setUp()
@@ -395,7 +395,7 @@ class TestAway(FollowingCase):
             sa.event.listen(engine, "checkout", self.refuse)
 
     def lose_state(self):
-        """Close all connections to the state, and refuse others until it is no longer away."""
+        """Close all connections to the state, and refuse others until it is available again."""
         self.away = True
         for database in self.databases:
             database.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What another service says, in place of a pod manager, is told to operators and not to tenants."""
+"""Texts of another service at the address of a pod manager: shown to operators, not to tenants."""
 
 import json
 import socketserver
@@ -36,7 +36,7 @@ ANSWERS = {
     "head": f"HTTP/1.1 200 OK\r\n{SECRET}\r\n\r\n".encode(),
     "chunks": f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{SECRET}\r\n".encode(),
 }
-#: Those of which an operator is told what they say.
+#: The services whose texts are shown to an operator.
 QUOTED = ("ssh", "smtp", "array", "redirect")
 PAGES = ("/v1/podms", "/v1/podms/gpu-east", "/v1/inventory", "/v1/nodes?live=true", "/healthcheck",
          "/v1/claims?ended=true", "/ui", "/ui/podms/gpu-east", "/ui/claims?ended=true", "/ui/nodes",
@@ -44,7 +44,7 @@ PAGES = ("/v1/podms", "/v1/podms/gpu-east", "/v1/inventory", "/v1/nodes?live=tru
 
 
 class Foreign(socketserver.ThreadingTCPServer):
-    """A service that answers one thing, whatever it is asked; some speak first."""
+    """A service with one answer to every request; some send it before a request."""
 
     allow_reuse_address = daemon_threads = True
 
@@ -67,7 +67,7 @@ class _Answering(socketserver.BaseRequestHandler):
 
 
 class TestForeignTexts(LivePodmsCase):
-    """A pod manager with nodes of a tenant, at whose address another service answers by now."""
+    """A pod manager with nodes of a tenant, whose address now has another service."""
 
     users = ("ann:admin", "mo")
     names = ("gpu-east",)
@@ -94,7 +94,7 @@ class TestForeignTexts(LivePodmsCase):
         return self.ask("GET", f"/v1/operations/{begun.json['id']}", user=user)
 
     def answers(self, user):
-        """Yield answers about the pod manager, each with where it comes from."""
+        """Yield answers about the pod manager, each with its source."""
         yield "delete", self.ended("DELETE", self.node, user=user)
         preview = {"decision": self.plan["decision"]}
         yield "preview", self.ask("POST", "/v1/previews", preview, user=user)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans that a client has written: refused unsigned, and refused signed where they do not hold."""
+"""Plans written by a client:
+
+refused without a signature, and refused with one if they are invalid.
+"""
 
 import contextlib
 import copy
@@ -31,12 +34,12 @@ def chosen(plan: Any) -> Any:
 
 
 def choose(**fields: Any) -> Any:
-    """Return what rewrites fields of the candidate of the first node."""
+    """Return a function that changes fields of the candidate of the first node."""
     return lambda plan: chosen(plan).update(fields)
 
 
 def ask(**fields: Any) -> Any:
-    """Return what rewrites fields of the request."""
+    """Return a function that changes fields of the request."""
     return lambda plan: plan["decision"]["request"].update(fields)
 
 
@@ -48,7 +51,7 @@ def deep(lists: int) -> Any:
 
 
 def free(plan: Any, cards: int | None = None) -> list[dict[str, Any]]:
-    """Return the other free blocks of the pool, or those of so many accelerators, as chosen."""
+    """Return the other free blocks of the pool, or of this number of accelerators, as chosen."""
     node = chosen(plan)
     taken = {one["uri"] for one in node["blocks"]}
     return [
@@ -62,7 +65,7 @@ def free(plan: Any, cards: int | None = None) -> list[dict[str, Any]]:
 
 
 def take_four(plan: Any) -> None:
-    """Make the node of a block of four accelerators, in the pool that has one, and of a host."""
+    """Build the node from a host and a block of four accelerators, in the pool that has one."""
     node = chosen(plan)
     pools = sorted({name for one in plan["podms"][0]["podm"]["blocks"] for name in one["pools"]})
     for pool in pools:
@@ -82,7 +85,7 @@ def take_all(plan: Any) -> None:
 
 
 def repeat(plan: Any) -> None:
-    """Make the first node twice."""
+    """Repeat the first node."""
     first = plan["decision"]["placements"][0]
     plan["decision"]["placements"].append({**copy.deepcopy(first), "node": 2})
 
@@ -97,7 +100,7 @@ def let_every_pool_pass(plan: Any) -> None:
     plan["decision"]["request"]["zone"] = "nowhere"
 
 
-#: What a client may write, and what is said once it is signed by the key of the service.
+#: Changes by a client, and the refusal if the key of the service has signed them.
 FORGED: tuple[tuple[str, Any, int, str], ...] = (
     ("a block of four", take_four, REFUSED, "accelerators: 0 in use and 4 more"),
     ("one block more", take_one_more, LOST, "do not match a node"),
@@ -134,7 +137,7 @@ class TestForgedPlans(LivePodmsCase):
         return self.call("POST", "/v1/plans", body, user=user).json["plan"]
 
     def signed(self, plan):
-        """Return a plan signed by the key of the service, which a client does not have."""
+        """Return a plan signed with the key of the service, which a client does not have."""
         key = (self.folder / "state.sqlite.zone-key").read_text()
         signed = PlanSignatures([key]).sign(msgspec.convert(plan, Plan))
         return msgspec.json.decode(to_json(signed))
@@ -287,12 +290,12 @@ class TestForgedPlans(LivePodmsCase):
 
 
 class TestKeys(LivePodmsCase):
-    """Who signs, and who takes what another has signed."""
+    """The keys that sign plans, and the services that accept them."""
 
     users = ("mo",)
 
     def local_plan(self, home, **environ):
-        """Return the plan that a program of another machine makes of the same pod managers."""
+        """Return the plan of a program on another machine for the same pod managers."""
         app = App(environ={**dict.fromkeys(self.environ, str(home)), **environ})
         with app.registry().store() as store:
             for name, one in self.served.items():
@@ -339,7 +342,7 @@ class TestKeys(LivePodmsCase):
         self.assertEqual(201, self.claim(later).status_code)
 
     def test_a_service_that_can_have_no_key_makes_and_takes_no_plan_and_says_so(self):
-        """As on a database server, beside which there is no file."""
+        """As with a state on a database server, beside which there is no file."""
         plan = self.call("POST", "/v1/plans", GPU, user="mo").json["plan"]
         self.restart(state=f"{self.state}?timeout=9")
         for path, body in (("/v1/plans", GPU), ("/v1/claims", {"plan": plan}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints between processes of the service over a real RabbitMQ: when they are sent, what they do."""
+"""Hints between processes of the service over a real RabbitMQ: their times and effects."""
 
 import queue
 from types import MappingProxyType
@@ -23,7 +23,7 @@ PATIENCE_S = 60
 
 
 class HintsCase(BrokerCase, ApplicationCase):
-    """Two processes of a service over one state and one broker."""
+    """A test case with two processes of a service over one state and one broker."""
 
     settings = MappingProxyType({})
 
@@ -34,7 +34,7 @@ class HintsCase(BrokerCase, ApplicationCase):
         self.messaging = MessagingSettings(url=UrlReference(env="BROKER"), topic=self.topic)
 
     def start(self):
-        """Return a client of one process, and its hints, which it hears from now on."""
+        """Return a client of one process, and its hints, which are received from now on."""
         process = self.new_process(messaging=self.messaging)
         self.addCleanup(process.hints.close)
         client = testing.TestClient(process.application)
@@ -52,7 +52,7 @@ class HintsCase(BrokerCase, ApplicationCase):
 
 class TestHints(HintsCase):
     def heard(self):
-        """Return a queue that each hint comes to."""
+        """Return a queue that receives each hint."""
         heard = queue.SimpleQueue()
         listener = App(environ=self.environ).hint_fanout(self.messaging, heard.put)
         self.addCleanup(listener.close)
@@ -79,7 +79,7 @@ class TestHints(HintsCase):
         self.assertEqual(("rack-2",), heard.get(timeout=PATIENCE_S))
 
     def test_a_compose_sends_one_when_it_ends(self):
-        """Its request is answered before anything is composed."""
+        """Its request is answered before the composition."""
         podms = self.enterContext(served(EXAMPLE, fail=("delay:1500:POST:*Systems",)))
         with Store(self.state) as store:
             store.register(Registration(name="gpu-east", url=podms["gpu-east"].url))
@@ -98,7 +98,7 @@ class TestHints(HintsCase):
         wait_for(lambda: other.refreshes, PATIENCE_S)
 
     def test_without_the_broker_all_answers_are_the_same(self):
-        """A hint that is lost changes no answer: the next request takes in what changed."""
+        """A lost hint changes no answer: the next request loads the changes."""
         way, through = self.way()
         self.environ["BROKER"] = through
         client, _ = self.start()
@@ -113,10 +113,10 @@ class TestHints(HintsCase):
 
 
 class TestReports(HintsCase):
-    """S80: what pod managers have is heard by every scheduler of a zone, which stores it."""
+    """S80: every scheduler of a zone receives reports of pod managers and stores them."""
 
     def reporting(self, url=None):
-        """Return what publishes reports, as ``podm watch --report messaging`` does."""
+        """Return a publisher of reports, as in ``podm watch --report messaging``."""
         environ = {**self.environ, "BROKER": url or self.url}
         fanout = App(environ=environ).hint_fanout(self.messaging, lambda _names: None)
         self.addCleanup(fanout.close)
@@ -166,8 +166,8 @@ class TestReports(HintsCase):
         return True
 
     def test_a_report_is_stored_only_where_the_settings_say_so_and_only_if_it_is_one(self):
-        client, hints = self.start()  # hears hints alone
-        self.report(client, 8, "rack-2")  # else there is nothing to decide on
+        client, hints = self.start()  # receives only hints
+        self.report(client, 8, "rack-2")  # otherwise the inventory is empty
         agent = self.reporting()
         agent.report("rack-1", self.rack(16))
         agent.send(["rack-1"])
@@ -213,7 +213,7 @@ PROCESSES = 3
 
 
 class TestFanOut(ApplicationCase):
-    """Three processes of a service, and pod managers that report by themselves."""
+    """Three processes of a service, and pod managers that report themselves."""
 
     settings = {}  # noqa: RUF012 - no inventory: what was reported is decided on
 
@@ -226,7 +226,7 @@ class TestFanOut(ApplicationCase):
         self.assertEqual(200, result.status_code, result.text)
 
     def decided(self):
-        """Return what each process decides on the same request."""
+        """Return the decision of each process on the same request."""
         results = [one.simulate_post("/v1/select_destinations", json=SMALL) for one in self.clients]
         self.assertEqual([200] * PROCESSES, [one.status_code for one in results])
         return [
@@ -235,7 +235,7 @@ class TestFanOut(ApplicationCase):
         ]
 
     def test_every_scheduler_agrees_after_one_report(self):
-        """S48: whichever of them heard it."""
+        """S48: whichever of them received it."""
         self.report(self.clients[0], "rack-1", **RACK)
         self.assertEqual([["rack-1"]] * PROCESSES, self.decided())
         self.report(self.clients[1], "rack-2", **RACK)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keystone: tokens of a real one on loopback, what they allow, and that they stay secret."""
+"""Keystone: tokens of a real one on loopback, their permissions, and their secrecy."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ from valence_sched.service.settings import KeystoneSettings, RateSettings
 from valence_sched.service.users import BASIC
 
 EXPIRATION_S = 6
-REVOKED_S = 1.1  # Keystone revokes what it issues within the second of a change as well
+REVOKED_S = 1.1  # Keystone also revokes tokens issued within the second of a change
 ADMIN_SCOPE = {"project": {"name": "admin", "domain": {"id": "default"}}}
 _STACK = contextlib.ExitStack()
 SITE = types.SimpleNamespace()
@@ -136,14 +136,14 @@ class TestTokens(KeystoneCase):
 
 
 class TestExpired(KeystoneCase):
-    """The Keystone, as a process whose tokens last seconds."""
+    """Keystone as a process whose tokens last seconds."""
 
     def test_an_expired_token_is_one_no_longer(self):
         server = self.enterContext(short_lived_tokens(SITE.server, EXPIRATION_S))
         self.client = self.new_keystone_client(auth_url=server.url)
         token = server.token("admin", ADMIN_PASSWORD, ADMIN_SCOPE)
         self.assertEqual(200, self.ask("GET", "/v1/policies", token).status_code)
-        time.sleep(EXPIRATION_S)  # asking all the while would keep Keystone busy
+        time.sleep(EXPIRATION_S)  # constant requests would keep Keystone busy
         result = wait_for(lambda: self.refused(token))
         self.check_problem(result, 401, "unauthenticated", "revoked: get a new one")
         self.assertIn("Keystone uri=", result.headers["www-authenticate"])
@@ -156,7 +156,7 @@ class TestExpired(KeystoneCase):
 
 
 class TestBrowser(KeystoneCase):
-    """A browser has no token: it sends a name and a password, for pages alone."""
+    """A browser has no token: it sends a name and a password, only for pages."""
 
     def page(self, user, path="/ui/claims", password=None, **headers):
         name = f"{user}:{password or user.partition('@')[0] + '-password'}"
@@ -182,7 +182,7 @@ class TestBrowser(KeystoneCase):
                 self.assertEqual(BASIC, result.headers["www-authenticate"])
 
     def test_a_name_and_a_password_open_no_route_of_the_api(self):
-        """A browser sends them along with any request, also with one that another site makes."""
+        """A browser sends them with any request, also with one that another site causes."""
         for method, path, body in (
             ("GET", "/v1/claims", None), ("POST", "/v1/claims", SMALL), ("GET", "/metrics", None),
         ):  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The description of the API: it is one, it has every route, and the service keeps to it."""
+"""The API document: it is valid and complete, and the service follows it."""
 
 import json
 import re
@@ -60,7 +60,7 @@ HOWTO = (DOC / "howto" / "service.rst").read_text(encoding="utf-8")
 
 class TestPages(unittest.TestCase):
     def test_every_route_is_a_row_with_its_role(self):
-        """``python -m tests.service.api_table`` prints what belongs there."""
+        """``python -m tests.service.api_table`` prints the expected table."""
         self.assertIn(table(), API)
         self.assertEqual(len(rows()), len(re.findall(r"^   \* - ``[A-Z]+ /", API, re.MULTILINE)))
 
@@ -71,7 +71,7 @@ class TestPages(unittest.TestCase):
             self.assertIn(f"``{name}``", HOWTO)
 
     def test_every_setting_is_a_row_with_its_values_and_default(self):
-        """``python -m tests.service.settings_table`` prints what belongs there."""
+        """``python -m tests.service.settings_table`` prints the expected table."""
         page = (DOC / "reference" / "service-settings.rst").read_text(encoding="utf-8")
         self.assertIn(settings_table.table(), page)
         self.assertEqual(len(list(settings_table.rows())), page.count("   * - ``"))

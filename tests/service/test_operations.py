@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations: one of its key, watched by every process, also while its server is away."""
+"""Operations: one per key, polled in every process, also while their process is gone."""
 
 import io
 import threading
@@ -26,7 +26,7 @@ from valence_sched.testing.served import served
 
 
 class MemoryRecords:
-    """Records in memory, whose age a test sets."""
+    """Records in memory with an age set by a test."""
 
     def __init__(self):
         self.documents, self.age_s = {}, 0.0
@@ -116,7 +116,7 @@ class TestOperations(unittest.TestCase):
         self.assertEqual([0, 1], calls)
 
     def test_one_whose_process_is_gone_is_interrupted_and_begins_again(self):
-        """S4: a process that dies takes nothing with it for good."""
+        """S4: the death of a process loses nothing permanently."""
         dead = Operations(self.records, 2)
         begun = self.start(lambda: self.leave.wait(10), "k", operations=dead)
         self.records.age_s = LOST_S + 1
@@ -240,4 +240,4 @@ class TestMysqlAway(ServerAway):
     engine = "mysql"
 
 
-del ServerAway  # its tests are of the engines
+del ServerAway  # its tests run on the engines

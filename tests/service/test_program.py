@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program: its settings, its store and whom it answers."""
+"""The program: its settings, its store, and its addresses."""
 
 import contextlib
 import json
@@ -66,7 +66,7 @@ class TestCheckConfig(ApplicationCase):
 
 
 class TestStore(ApplicationCase):
-    """The commands that look after the state."""
+    """The commands that maintain the state."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of a service: which process reads, when a service is ready, and what it tells."""
+"""The reader of a service: the reading process, the readiness of a service, and its reports."""
 
 import re
 import tempfile
@@ -32,7 +32,7 @@ FAST = ReaderSettings(interval_s=0.1, lease_s=1.0)
 
 
 class ReaderCase(ApplicationCase):
-    """Registered pod managers that are served, and a store to look at."""
+    """A test case with served and registered pod managers, and a store."""
 
     settings = MappingProxyType({"reader": FAST})
 
@@ -132,7 +132,7 @@ class TestWhoReads(ReaderCase):
 
 
 class TestReadiness(ApplicationCase):
-    """A service is ready once each registered pod manager was tried."""
+    """A service is ready after each registered pod manager was tried."""
 
     settings = MappingProxyType({})
 
@@ -249,7 +249,7 @@ class TestSettings(unittest.TestCase):
 
 
 class TestReporting(unittest.TestCase):
-    """S78: ``podm watch --report`` beside pod managers that the service cannot reach."""
+    """S78: ``podm watch --report`` for pod managers that the service cannot reach."""
 
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tenant sends and the service stores is no other tenant's loss: their lists are there."""
+"""A stored body of one tenant does not break the lists of other tenants."""
 
 import json
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from valence_sched.model.zone import ZoneSettings
 from valence_sched.service.openapi import REFERENCE, document
 from valence_sched.service.routes import ROUTES
 
-MOST, EACH = 80, 4  # examples of a body, of a place of it
+MOST, EACH = 80, 4  # examples of a body, and of one place of it
 SITE, OTHER = "gpu-east", "general-1"
 STOCK = {"request": {"podms": [OTHER], "properties": {
     "processor": {"total_cores": 8}, "resources": {"storage_gib": 100}}}}  # fmt: skip
@@ -24,7 +24,7 @@ VALUES = (
     -1, -5, -0.0001, 0, 2**53, 2**63, 2**70, -(2**70), 1e300, True, None, "", "a" * 2000,
     "\N{SNOWMAN}", [], {}, [None], [[]] * 3, {"": -1}, json.loads("[" * 60 + "]" * 60),
 )  # fmt: skip
-#: Routes that change nothing of the state but by what is signed, or by what was asked for before.
+#: Routes that change only signed or already requested objects of the state.
 NOT_STORED = ("/v1/zones/claims", "/v1/previews")
 SEEN = (("/v1/podms", "tom"), ("/v1/nodes", "tom"), ("/v1/claims", "ada"), ("/v1/zones", "ada"))
 LISTS = [route for route in ROUTES if route.method == "GET" and "{" not in route.path]
@@ -33,7 +33,7 @@ STORED = [route for route in ROUTES if route.body is not None and route.changes
 
 
 class StoredCase(LivePodmsCase):
-    """Has a claim of one tenant; another one looks at everything."""
+    """A test case with a claim of one tenant, whose effects another tenant checks."""
 
     users = ("mia:member", "tom:member", "ada:admin")
     names = (SITE, OTHER)
@@ -51,7 +51,7 @@ class StoredCase(LivePodmsCase):
         return result
 
     def check_lists(self):
-        """Each list of another tenant, and each of an administrator, is there."""
+        """Check that all lists of another tenant and of an administrator are complete."""
         for route in LISTS:
             for user in ("tom", "ada") if route.role == "reader" else ("ada",):
                 result = self.call(route.method, route.path, None, user)
@@ -92,7 +92,7 @@ class BodiesCase:
                 for list_path, other in SEEN:
                     seen = self.call("GET", list_path, None, other)
                     self.assertEqual(200, seen.status_code, f"{place}: {value}: {seen.text}")
-            if result.status_code == 201:  # else nothing would be left to claim
+            if result.status_code == 201:  # otherwise nothing could be claimed
                 made = result.json.get("claim") or result.json["registration"]
                 self.call("DELETE", f"{path}/{made.get('id', made.get('name'))}", None, "ada")
 
@@ -100,12 +100,12 @@ class BodiesCase:
 
 
 class TestBodies(BodiesCase, StoredCase):
-    """All but those about child zones."""
+    """All bodies except those about child zones."""
 
     stored = tuple(one for one in STORED if not one.path.startswith("/v1/zones"))
 
     def bodies(self):
-        """Return of each route that stores its body the path, and bodies that are right."""
+        """Return the path of each route that stores its body, with valid bodies."""
         request = {"owner": None, "group": {"name": "g"}, "zone": None, **STOCK["request"]}
         compiled = self.ask("POST", "/v1/requests", STOCK, "mia").json
         plan = self.ask("POST", "/v1/plans", STOCK, "mia").json["plan"]
@@ -150,7 +150,7 @@ class TestZones(BodiesCase, StoredCase):
 
 
 class TestDamage(StoredCase):
-    """Rows that an older program stored, or that were damaged, by one tenant after another."""
+    """Rows of an older program, or damaged rows, of one tenant after another."""
 
     def test_every_other_tenant_goes_on(self):
         own = self.ask("POST", "/v1/claims", SMALL, "tom").json["claim"]["id"]
@@ -193,9 +193,9 @@ class TestDamage(StoredCase):
 
 
 def places(method, path, body):
-    """Return the places of a body, those that only the description of the API names as well.
+    """Return the places in a body, also those that are only in the API document.
 
-    Of a plan those of what is claimed: of all else nothing is stored.
+    For a plan, only the places of what is claimed: nothing else is stored.
     """
     described = json.loads(document())
     operation = described["paths"][path][method.lower()]
@@ -225,7 +225,7 @@ def _places(schema, value, components, place=()):
 
 
 def with_value(value, place, new):
-    """Return JSON with another value at a place, or as it is where there is no such place."""
+    """Return JSON with another value at a place, unchanged if the place does not exist."""
     if not place:
         return new
     first, *rest = place

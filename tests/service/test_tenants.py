@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants: who sees and changes what, within which quotas, and the audit of it."""
+"""Tenants: what they see and may change, their quotas, and the audit."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ SPREAD = {
 REQUESTS = (SMALL, FLAVOR, GPU, MANY_GPUS, SPREAD)
 KEY = "key-of-eve"
 MOST_CLAIMS = 60
-#: What a route is asked with besides requests; every route that takes a body is one or the other.
+#: The bodies of routes besides requests; every route with a body is in one of the two tables.
 BODIES = {
     "RenewBody": {"ttl_s": 60},
     "ReconcileBody": {},
@@ -30,14 +30,14 @@ BODIES = {
 
 
 def told(result) -> str:
-    """Return what an answer says, without the id of its request."""
+    """Return the content of an answer, without the request id."""
     if result.text.startswith("<"):
         return re.sub(r"req-[\w-]+", "", result.text)
     return result.json.get("detail", result.text)
 
 
 class TestTenants(LivePodmsCase):
-    """Eve has claims and nodes on every pod manager; Mo asks for everything."""
+    """Eve has claims and nodes on every pod manager; Mo tries every request."""
 
     users = ("ann-admin:admin", "mo", "tenant-eve")
 
@@ -52,7 +52,7 @@ class TestTenants(LivePodmsCase):
         return result
 
     def fill(self):
-        """Let Eve compose nodes, and then claim all GPUs that are left."""
+        """Let Eve compose nodes, and then claim all remaining GPUs."""
         for body in (FLAVOR, GPU, SPREAD):
             begun = self.eve("POST", "/v1/nodes", body)
             self.secrets.add(begun.json["id"])
@@ -70,7 +70,7 @@ class TestTenants(LivePodmsCase):
         self.secrets.add(kept.headers["content-location"].rpartition("/")[2])
 
     def check(self, result, place, typed="nothing that was typed"):
-        """No answer names anything of Eve, not in its headers either; a page has what was typed."""
+        """Check that no answer, also in its headers, names anything of Eve."""
         self.assertNotIn(result.status_code, (500, 502), (place, result.text))
         text = result.text.replace(typed, "") + json.dumps(dict(result.headers))
         found = sorted(secret for secret in self.secrets if secret in text)
@@ -129,7 +129,7 @@ class TestTenants(LivePodmsCase):
                     path = f"{route.path.replace('{name}', self.podms[0])}?{word}={value}"
                     result = self.call("GET", path, user="mo")
                     if result.status_code == 200:
-                        # reasons against a node name the model that was typed
+                        # reasons against a node name the requested model
                         typed = value if route.path == "/ui/fit" else f'value="{value}"'
                         self.check(result, path, typed=typed)
 
@@ -198,7 +198,7 @@ class TestQuotas(LivePodmsCase):
         self.assertEqual((1, 1, cores), (used["claims"], used["nodes"], used["cores"]))
 
     def test_a_node_counts_all_accelerators_of_its_blocks(self):
-        """Once the blocks of one are taken, one accelerator comes in a block of two."""
+        """After the single blocks are in use, one accelerator comes in a block of two."""
         self.put("/v1/quotas/mo", {"accelerators:a100": 5})
         one = {"request": {"properties": {"accelerators": [{"kind": "GPU", "model": "A100"}]},
                            "podms": ["gpu-east"]}}  # fmt: skip
@@ -256,7 +256,7 @@ class TestQuotas(LivePodmsCase):
                 self.check_problem(self.put("/v1/quotas/mo", limits), 400, "input_invalid", words)
 
 
-#: Routes that take a body and change nothing.
+#: Routes with a body that change nothing.
 READING = {
     "/v1/requests", "/v1/select_destinations", "/v1/select_all", "/v1/candidates", "/v1/fits",
     "/v1/capacity", "/v1/mix_capacity", "/v1/stranded", "/v1/plans", "/v1/plans/refresh",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ties of a service: equal callers spread over equal pools, and each answer can be had again."""
+"""Ties of a service: equal callers spread over equal pools, and each answer is reproducible."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from tests.service.zone_services import ZoneServices
 from tests.unit.zones.in_process import inventory, served_tree
 
 NODE = {"properties": {"processor": {"total_cores": 8}}}
-CALLERS = 24  # of 4 equal pods, all get the same by chance once in 4 ** 23
+CALLERS = 24  # with 4 equal pods, all get the same one by chance once in 4 ** 23
 EQUALS = ("p1", "p2", "p3", "p4")
 TAKERS = 12
 
@@ -25,7 +25,7 @@ def chosen(report):
 
 
 class EqualsCase(ApplicationCase):
-    """A service on pod managers that are all equal, with a request as it was compiled."""
+    """A test case with a service on equal pod managers, and a compiled request."""
 
     def setUp(self):
         super().setUp()
@@ -39,7 +39,7 @@ class EqualsCase(ApplicationCase):
     settings = MappingProxyType({})
 
     def decided(self, verb, body, **words):
-        """Return the pod managers that a verb chose, and the id and the seed that it tells."""
+        """Return the pod managers that a verb chose, with the id and the seed of the answer."""
         answer = self.call("POST", f"/v1/{verb}", body, **words)
         self.assertLess(answer.status_code, 300, answer.text)
         found = answer.json
@@ -53,7 +53,7 @@ class EqualsCase(ApplicationCase):
 
 
 class TestDecisions(EqualsCase):
-    """What only decides, in every form that a request has."""
+    """Verbs that only decide, with every form of a request."""
 
     def bodies(self, **words):
         for verb in ("select_destinations", "candidates", "plans", "select_all"):
@@ -65,7 +65,7 @@ class TestDecisions(EqualsCase):
                 yield verb, body
 
     def test_equal_callers_do_not_all_get_the_same_of_equals(self):
-        """S8: ties at random."""
+        """S8: ties are broken at random."""
         for verb, body in self.bodies():
             with self.subTest(verb, body=[*body]):
                 found = [self.decided(verb, body) for _ in range(CALLERS)]
@@ -85,11 +85,11 @@ class TestDecisions(EqualsCase):
         self.assertEqual(first.text, repeat.text)
 
     def test_one_that_is_asked_with_a_seed_has_the_same_answer_each_time(self):
-        """S8: a fixed seed, the same sequence."""
+        """S8: a seed gives the same sequence."""
         for seed in (0, 7):
             for verb, body in self.bodies(seed=seed):
                 if "request" not in body and seed == 0:
-                    continue  # a compiled request always has one
+                    continue  # a compiled request always has a seed
                 with self.subTest(verb, seed=seed, body=[*body]):
                     found = {self.decided(verb, body) for _ in range(4)}
                     self.assertEqual(1, len(found))
@@ -114,7 +114,7 @@ class TestDecisions(EqualsCase):
 
 
 class TestTaking(unittest.TestCase):
-    """What takes hardware of equal pod managers, in one zone and over several."""
+    """Verbs that use hardware of equal pod managers, in one zone and in several."""
 
     def setUp(self):
         stack = self.enterContext(contextlib.ExitStack())
@@ -134,7 +134,7 @@ class TestTaking(unittest.TestCase):
             return json.loads(answer.read() or b"null")
 
     def call(self, url, *words):
-        """Call a service; return what it answers, of an operation what came of it."""
+        """Call a service; return its answer, or the result of an operation."""
         found = self.ask(url, *words)
         if not (isinstance(found, dict) and "kind" in found):
             return found
@@ -144,7 +144,7 @@ class TestTaking(unittest.TestCase):
         return found["result"]
 
     def taken(self, url, verb, key=None, **words):
-        """Take a node and let it go; return its pod manager, and the id and the seed told."""
+        """Use a node and release it; return its pod manager, and the id and the seed."""
         found = self.call(url, "POST", verb, {"request": {**NODE, **words}}, key)
         report = found["decision"]["report"]
         names = (

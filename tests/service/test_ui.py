@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of the service without a browser: parts of long lists, queries, and their size."""
+"""The pages of the service without a browser: pages of long lists, queries, and their size."""
 
 import html
 import json
@@ -25,7 +25,7 @@ BLOCK = {
 
 
 def backdate_all(store, seconds):
-    """Let all claims have been created earlier, so that the next one is the newest."""
+    """Backdate all claims, so that the next one is the newest."""
     of = tables.claims.c
     with store._database.writer.begin() as connection:
         connection.execute(sa.update(tables.claims).values(created_at=of.created_at - seconds))
@@ -56,7 +56,7 @@ class TestSite(ApplicationCase):
         return re.findall(r"<h3>(p\d+)</h3>", text)
 
     def test_a_page_is_not_larger_for_a_larger_site(self):
-        """What is shown of a site is bounded."""
+        """The size of a page is limited."""
         large = len(self.page("/ui"))
         self.client = self.new_client(inventories=(self.site(100),))
         self.assertLess(large, 1.1 * len(self.page("/ui")))
@@ -78,7 +78,7 @@ class TestSite(ApplicationCase):
         self.assertIn("past the end of 2,000", self.page("/ui?page=9999"))
 
     def test_claims_and_nodes_are_listed_the_newest_first_in_parts(self):
-        """The database pages them: what is not shown is not read."""
+        """The database pages them: other rows are not read."""
         with Store(self.state) as store:
             generation = store.remember(podm("p", blocks=250))
             store.remember(podm('q"é'))

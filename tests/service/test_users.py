@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users: who they are, what their role allows, and that a tenant sees only its own."""
+"""Users: their authentication, the rights of their role, and that a tenant sees only its own."""
 
 import os
 import unittest
@@ -24,7 +24,7 @@ class TestPasswordFile(ApplicationCase):
     def test_a_user_has_a_name_a_password_and_a_role(self):
         users = BasicAccess(self.users_file("ann:admin", "mo", "rea:reader"))
         for name, role in (("ann", "admin"), ("mo", "member"), ("rea", "reader")):
-            for _ in range(2):  # the second time from what was verified
+            for _ in range(2):  # the second time from the cache of verified passwords
                 self.assertEqual(User(name, role), user_of(users, testing_login(name, name)))
 
     def test_others_are_refused_alike(self):
@@ -43,7 +43,7 @@ class TestPasswordFile(ApplicationCase):
         self.assertEqual(1, len(texts))
 
     def test_a_wrong_password_takes_as_long_for_each_name(self):
-        """Work is counted: a hash of cost n takes 2^n."""
+        """The test counts work: a hash of cost n takes 2^n."""
         hashes = {cost: bcrypt.hashpw(b"x", bcrypt.gensalt(cost)).decode() for cost in (4, 6, 7)}
         path = self.users_file("ann")
         with open(path, "a") as file:

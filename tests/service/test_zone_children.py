@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children that hang, lie, are older or newer, or stand above their parent: over real sockets."""
+"""Children that hang, lie, are older or newer, or are above their parent: over real sockets."""
 
 import contextlib
 import sqlite3
@@ -47,7 +47,7 @@ def candidate(name: str, **fields) -> dict:
 
 
 class ChildrenCase(unittest.TestCase):
-    """A zone with one honest child, ``good``, and one that is the matter, ``bad``."""
+    """A test case with a zone with an honest child, ``good``, and a faulty one, ``bad``."""
 
     def setUp(self):
         self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
@@ -58,7 +58,7 @@ class ChildrenCase(unittest.TestCase):
         return scheduler(self.zones.start("top", (), {"bad": bad, "good": self.good}, **words))
 
     def respond(self, answer) -> str:
-        """Serve a child that offers that, and is as good as any where it is asked of a group."""
+        """Serve a child that offers this; its answers about groups are correct."""
 
         def respond(path, _query):
             is_group = isinstance(answer, dict) and path.endswith("group_state")
@@ -67,7 +67,7 @@ class ChildrenCase(unittest.TestCase):
         return self.enterContext(child_server(respond))
 
     def check_good(self, report, reason):
-        """The honest child has the nodes, and the other one is named."""
+        """Check that the honest child has the nodes, and that the other one is named."""
         self.assertEqual({"good-1", "good-2"}, set(chosen(report)))
         self.assertEqual(["bad"], [one.zone for one in report.zones.silent])
         self.assertRegex(report.zones.silent[0].reason, reason)
@@ -75,10 +75,10 @@ class ChildrenCase(unittest.TestCase):
 
 
 class TestSilentChildren(ChildrenCase):
-    """A child that gives no answer costs its deadline, and is named."""
+    """A child without an answer costs its deadline, and is named."""
 
     def test_a_child_that_nobody_serves_is_named(self):
-        """S70: the others keep placing."""
+        """S70: the other zones are used."""
         with child_server(lambda *_: {}) as url:
             pass
         self.check_good(self.top(url).select_destinations(ASKED).report, "does not answer")
@@ -123,7 +123,7 @@ class TestSilentChildren(ChildrenCase):
         self.assertIn("zone bad: ", ranking.missing[0])
 
     def test_a_child_that_is_not_active_is_not_asked(self):
-        """S54: and its reason is shown."""
+        """S54: its reason is shown."""
         top = self.zones.start("top", [podm("own")])
         report = ZoneReport(is_active=False, failures=3, reason="it failed three times")
         self.zones.add_child("top", "off", self.good, report)
@@ -206,7 +206,7 @@ class TestLyingChildren(ChildrenCase):
 
 
 class TestVersions(ChildrenCase):
-    """Children of another minor version, and zones that are no children."""
+    """Children of another minor version, and services that are not zones."""
 
     def test_what_a_newer_child_adds_is_ignored(self):
         newer = candidate("x", cost=0, colour="blue")
@@ -221,7 +221,7 @@ class TestVersions(ChildrenCase):
         self.check_good(self.top(self.respond(gone)).select_destinations(ASKED).report, "404")
 
     def test_an_older_child_that_tells_no_supplies_takes_part_and_is_named(self):
-        """What is scarce is worked out without it, and it is asked with that."""
+        """Scarcity is computed without it, and it gets the completed request."""
         random, asked = Random(3), []
 
         def older(path, query):
@@ -250,7 +250,7 @@ class TestVersions(ChildrenCase):
         )
 
     def test_a_service_without_routing_offers_nothing(self):
-        """S56: routing is enabled by an operator, or not at all."""
+        """S56: only an operator enables routing."""
         off = self.zones.start("off", [podm("p")], zones={"enable_zone_routing": False})
         self.check_good(
             self.top(off).select_destinations(ASKED).report, "set enable_zone_routing: true"
@@ -258,7 +258,7 @@ class TestVersions(ChildrenCase):
 
 
 class TestCircles(ChildrenCase):
-    """Zones that are below themselves, and zones that are too deep."""
+    """Zones that are below themselves, and zones that are nested too deeply."""
 
     def test_two_services_that_are_each_others_child_answer(self):
         first = self.zones.start("first", [podm("one")])
@@ -278,7 +278,7 @@ class TestCircles(ChildrenCase):
         self.assertEqual(["middle/deep"], [one.zone for one in report.zones.silent])
 
     def test_a_child_knows_nothing_of_its_parent(self):
-        """S43: it is told ids of the way, no name and no address, and keeps none."""
+        """S43: it gets the ids of the zones above, no name and no address, and stores none."""
         queries, heard = [], []
 
         def respond(_path, query):
@@ -298,7 +298,7 @@ class TestCircles(ChildrenCase):
         self.assertEqual((), tuple(scheduler(self.good).zones()))
 
     def kept(self, name: str) -> str:
-        """Return all that the state of a zone has."""
+        """Return all content of the state of a zone."""
         file = self.zones.state(name).removeprefix("sqlite:///")
         with contextlib.closing(sqlite3.connect(file)) as connection:
             return "\n".join(connection.iterdump())
@@ -309,7 +309,7 @@ class TestCircles(ChildrenCase):
 
 
 class TestAccess(ApplicationCase):
-    """Who may ask a zone for what it offers."""
+    """Users that may request offers of a zone."""
 
     def test_offers_are_for_admins(self):
         users = self.users_file("root:admin", "mo:member")
@@ -329,7 +329,7 @@ class TestAccess(ApplicationCase):
 
 
 class TestWithoutZones(unittest.TestCase):
-    """A service whose routing is not enabled runs no code of zones."""
+    """A service without routing loads no code of zones."""
 
     def test_no_module_of_zones_is_loaded(self):
         """S69: a single zone needs no change."""

@@ -19,7 +19,7 @@ ASKED = Request(needs=(Need(kind="processor", measure="cores", amount=8),))
 
 
 def setUpModule():
-    """Start one Keystone, with a user that may ask a zone for offers and one that may not."""
+    """Start one Keystone, with a user that may request offers of a zone, and one that may not."""
     SITE.server = _STACK.enter_context(keystone())
     project = SITE.server.make_project("zones")
     for name, role in (("above", "admin"), ("reader", "reader")):
@@ -32,7 +32,7 @@ def tearDownModule():
 
 
 class TestChildrenBehindKeystone(unittest.TestCase):
-    """Tokens of Keystone open a child, and nothing else does."""
+    """Only tokens of Keystone give access to a child."""
 
     def setUp(self):
         self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
@@ -49,7 +49,7 @@ class TestChildrenBehindKeystone(unittest.TestCase):
         return PasswordReference(file=str(path))
 
     def decide(self, user, password=None, **login):
-        """Return the decision of a zone whose only child is logged in to so."""
+        """Return the decision of a zone over a child with this login."""
         top = f"top-{user}-{password}"
         url = self.zones.start(top, [podm("own")])
         words = {"username": user, "auth_url": SITE.server.url, "project": "zones", **login}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a zone reports of its pod managers and of those below it, over real sockets."""
+"""The reports of a zone on its pod managers and on those below it, over real sockets."""
 
 import contextlib
 import json
@@ -37,12 +37,12 @@ def path(podm: str) -> str:
 
 
 def by_path(found) -> list:
-    """Return what one zone with all pod managers reports, as the tree names it, in any order."""
+    """Return the report of one zone with all pod managers, named by path, in any order."""
     return sorted((replace(one, podm=path(one.podm)) for one in found), key=repr)
 
 
 class ReportCase(unittest.TestCase):
-    """A zone with own pod managers, children and a grandchild, and one flat zone with all."""
+    """A zone with its own pod managers, children and a grandchild, and one flat zone with all."""
 
     def setUp(self):
         self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
@@ -50,7 +50,7 @@ class ReportCase(unittest.TestCase):
         self.podms = [scarce_podm(number, random) for number in range(5)]
 
     def start_tree(self, e1=None, deadline_s=5.0):
-        """Start the tree, with another grandchild if it is named by its URL."""
+        """Start the tree, with a second grandchild if its URL is given."""
         podms = self.podms
         e1 = e1 or self.zones.start("e1", podms[3:4])
         east = self.zones.start("east", podms[1:3], {"e1": e1}, {"offer_deadline_s": 30.0})
@@ -66,7 +66,7 @@ class ReportCase(unittest.TestCase):
 
 
 class TestWhole(ReportCase):
-    """Every zone answers: the tree reports what one zone with all pod managers does."""
+    """If every zone answers, the tree reports the same as one zone with all pod managers."""
 
     def setUp(self):
         super().setUp()
@@ -129,7 +129,7 @@ class TestWhole(ReportCase):
                 self.assertEqual((), counts.silent)
 
     def test_pod_managers_are_named_by_their_path_in_every_verb(self):
-        """As lists print them, and alone."""
+        """As lists print them, and by plain name."""
         names = [path(podm) for podm in ZONES]
         for number, name in enumerate(names):
             for one, flat in ((name, f"podm-{number}"), (f"podm-{number}", f"podm-{number}")):
@@ -252,7 +252,7 @@ class TestWhole(ReportCase):
 
 
 class TestCapabilities(ReportCase):
-    """Zones that state capabilities, which no pod manager does."""
+    """Zones that state capabilities, which their pod managers do not have."""
 
     def test_they_hold_for_every_pod_manager_below_in_every_verb(self):
         eu, cold = {"capabilities": "region=eu"}, {"capabilities": "cooling=air"}
@@ -276,7 +276,9 @@ class TestCapabilities(ReportCase):
         return replace(NODE, capabilities={key: (one,) for key, one in capabilities.items()})
 
     def having(self, url, **capabilities):
-        """Return the pod managers that a zone places and counts nodes on, however it is asked."""
+        """Return the pod managers on which a zone places and counts nodes, for each form of a
+        request.
+        """
         zone, found = scheduler(url), []
         terms = [["=", f"$capabilities.{key}", one] for key, one in capabilities.items()]
         for asked in (
@@ -305,10 +307,10 @@ class TestRouter(ReportCase):
 
 
 class TestSilent(ReportCase):
-    """A zone that gives no answer is named, and what the others have is there."""
+    """A silent zone is named, and the reports of the others are complete."""
 
     def test_a_hung_grandchild_does_not_silence_its_parent(self):
-        """Each level has eight tenths of the time of the one above, as for decisions."""
+        """Each level has eight tenths of the time of the level above, as for decisions."""
         gate, told = threading.Event(), []
         self.addCleanup(gate.set)
 

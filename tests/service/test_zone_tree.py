@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One decision walks a tree of zones, each a service of its own behind real sockets."""
+"""One decision over a tree of zones, each a separate service behind real sockets."""
 
 import contextlib
 import json
@@ -24,12 +24,12 @@ from valence_sched.testing.served import served
 
 
 def with_own_mix(asked: Request) -> Request:
-    """Return a request whose mix is its own: services have flavors that the flat zone lacks."""
+    """Return a request with a mix: services have flavors that the flat zone lacks."""
     return replace(asked, mix=asked.mix if asked.mix.shares else Mix((FlavorShare(asked.needs),)))
 
 
 class TestTreeOverHttp(unittest.TestCase):
-    """What is chosen does not depend on where services begin and end."""
+    """The choice does not depend on the boundaries of services."""
 
     REQUESTS = 40
     batches = 0
@@ -38,7 +38,7 @@ class TestTreeOverHttp(unittest.TestCase):
         self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
 
     def check_as_flat(self, url, podms, random):
-        """A zone places what one zone with all these pod managers places, request by request."""
+        """Check that a zone places each request like one zone with all these pod managers."""
         flat, tree = decider(podms), scheduler(url)
         compared = 0
         for _ in range(self.REQUESTS):
@@ -66,7 +66,7 @@ class TestTreeOverHttp(unittest.TestCase):
             )
 
     def check_scarcity_as_flat(self, url, podms, random):
-        """The mix of a request is as scarce as in one zone with all these pod managers."""
+        """Check that the scarcity of a mix is the same as in one zone with all pod managers."""
         flat, tree, scarce = scarce_decider(podms), scheduler(url), 0
         for _ in range(self.REQUESTS):
             asked = scarce_request(random)
@@ -85,7 +85,7 @@ class TestTreeOverHttp(unittest.TestCase):
         self.assertGreater(scarce, self.REQUESTS // 8)
 
     def check_several_as_flat(self, tree, flat, requests):
-        """Several requests take what they would of one zone, in the order that is tried first."""
+        """Check that several requests get the same as from one zone, in the first order tried."""
         requests = [one for one in requests if one.policy != "picky"]
         succession = Succession(flat)
         if len(requests) < 2:
@@ -119,7 +119,7 @@ class TestTreeOverHttp(unittest.TestCase):
         self.assertGreater(self.batches, 0)
 
     def test_what_is_scarce_is_what_is_scarce_in_all_zones(self):
-        """S39: also for requests of one decision, after nodes that others of them take."""
+        """S39: also for later requests of one decision, after the nodes of the earlier ones."""
         random = Random(3)
         podms = [scarce_podm(number, random) for number in range(8)]
         leaf = self.zones.start("leaf", podms[:3])
@@ -132,7 +132,7 @@ class TestTreeOverHttp(unittest.TestCase):
             self.check_several_as_flat(scheduler(top), scarce_decider(podms), asked)
 
     def test_a_zone_without_pod_managers_is_a_router(self):
-        """S75: it gives the answer of its children merged."""
+        """S75: its answer is the merged answer of its children."""
         random = Random(11)
         podms = [podm(number, random) for number in range(6)]
         left, right = self.zones.start("a", podms[:3]), self.zones.start("b", podms[3:])
@@ -140,13 +140,13 @@ class TestTreeOverHttp(unittest.TestCase):
 
 
 class TestSelected(unittest.TestCase):
-    """S82: the examples of the founding document, from hardware as read and zones as stated."""
+    """S82: the examples of the founding document, from readings and from stated zones."""
 
     EUROPE, AMERICA = ("eu/gpu-west", "eu/general-1"), ("na/gpu-north", "na/gpu-east")
 
     @classmethod
     def setUpClass(cls):
-        """Serve two zones, each with two pod managers that tell nothing but their hardware."""
+        """Serve two zones, each with two pod managers that report only their hardware."""
         stack = contextlib.ExitStack()
         cls.addClassCleanup(stack.close)
         site = json.loads(Path(SITE).read_bytes())
@@ -167,7 +167,7 @@ class TestSelected(unittest.TestCase):
         cls.top = scheduler(zones.start("top", (), children, zones={"poll_interval_s": 1.0}))
 
     def check(self, expected, properties=None, **words):
-        """Each of the expected pod managers can be chosen, and no other."""
+        """Check that exactly the expected pod managers can be chosen."""
         asked = compiled(properties or {"processor": {"sockets": 1}}, count=1, **words)
 
         def found():
@@ -175,7 +175,7 @@ class TestSelected(unittest.TestCase):
             placed = zip(report.zones.placements, report.placements, strict=True)
             return sorted({f"{at.zone}/{one.chosen.podm}" for at, one in placed})
 
-        wait_for(lambda: found() == sorted(expected))  # the children read, and tell of themselves
+        wait_for(lambda: found() == sorted(expected))  # the children read and report themselves
 
     def test_gpu(self):
         self.check(

@@ -22,12 +22,12 @@ from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
 
-NOWHERE = "http://127.0.0.1:9"  # where nobody is
+NOWHERE = "http://127.0.0.1:9"  # where nothing listens
 ROUTING = ZoneSettings(name="top", enable_zone_routing=True, poll_interval_s=1.0)
 
 
 class ZonesCase(unittest.TestCase):
-    """Zones, each a service with a state of its own."""
+    """A test case with zones, each a service with its own state."""
 
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -38,7 +38,9 @@ class ZonesCase(unittest.TestCase):
         return f"sqlite:///{self.folder}/{name}.sqlite"
 
     def zone(self, name, settings, **words):
-        """Return what serves a zone, and its scheduler once it does; the caller may end it."""
+        """Return the server of a zone and its scheduler after it has started; the caller may end
+        it.
+        """
         stack = self.enterContext(contextlib.ExitStack())
         settings = ServiceSettings(state=self.state(name), reader=False, zones=settings, **words)
         url = stack.enter_context(serving(settings, self.environ))
@@ -51,12 +53,12 @@ class ZonesCase(unittest.TestCase):
         return RemoteScheduler(ServiceConnection(url))
 
     def polled(self, scheduler, name, check):
-        """Return a child zone once a check of what is known of it holds."""
+        """Return a child zone after a check of its report succeeds."""
         return wait_for(lambda: (one := scheduler.zone(name)) and check(one.report) and one)
 
 
 class TestPolling(ZonesCase):
-    """What children tell."""
+    """Reports of children."""
 
     def test_a_child_is_stored_then_polled_and_lost_and_found(self):
         """S44, S49, S54: capabilities, name and the active flag follow the child."""
@@ -80,7 +82,7 @@ class TestPolling(ZonesCase):
         self.assertEqual(("austin", {}), (found.report.info.name, found.report.info.capabilities))
 
     def test_one_with_wrong_credentials_is_skipped_with_the_reason(self):
-        """S58: and the others are used."""
+        """S58: the other children are used."""
         users = ApplicationCase.users_file(self, "up:reader")
         _, top_url = self.zone("top", ROUTING)
         top = self.scheduler(top_url)
@@ -102,7 +104,7 @@ class TestPolling(ZonesCase):
 
 
 class TestRegistry(ZonesCase):
-    """What an operator says of the zones below."""
+    """Child zones that an operator configures."""
 
     def setUp(self):
         super().setUp()
@@ -125,7 +127,7 @@ class TestRegistry(ZonesCase):
         self.assertEqual((), tuple(self.top.zones()))
 
     def test_one_that_is_not_reached_is_added_listed_changed_and_deleted(self):
-        """S52: adding stores alone."""
+        """S52: adding only stores."""
         first, second = self.add(weight_scale=0.5), self.add("west")
         self.assertEqual([first.id, second.id], [one.id for one in self.top.zones()])
         changed = self.top.change_zone(str(first.id), ZoneChange(enabled=False, weight_offset=-1.0))
@@ -165,7 +167,7 @@ class TestRegistry(ZonesCase):
             self.top.change_zone("east", ZoneChange(username="u"))
 
     def test_deleting_one_touches_nothing_of_its_own(self):
-        """S55: only the entry of the parent goes; a child that runs is not asked either."""
+        """S55: only the entry of the parent is deleted; a running child is not asked."""
         _, url = self.child("rack")
         Store(self.state("rack")).remember(podm("p"))
         heard = []
@@ -205,7 +207,7 @@ class TestRegistry(ZonesCase):
 
 
 class TestSettings(ZonesCase):
-    """What is wrong is found before anybody is served."""
+    """Invalid settings are found before the service starts."""
 
     def problems(self, state=None, **words):
         zones = ZoneSettings(**words)
@@ -228,7 +230,7 @@ class TestSettings(ZonesCase):
 
 
 class TestTree(ZonesCase):
-    """The whole tree, from above."""
+    """The whole tree, seen from the top."""
 
     def setUp(self):
         super().setUp()
@@ -277,7 +279,7 @@ class TestTree(ZonesCase):
         self.assertRegex(again.silent, "the zones form a circle")
 
     def test_without_routing_nothing_below_is_asked_nor_polled(self):
-        """S56: routing is opted in to."""
+        """S56: routing must be enabled."""
         Store(self.state("top")).zones.add(ZoneRegistration(name="east", url=NOWHERE))
         _, top = self.child("top")
         scheduler = self.scheduler(top)

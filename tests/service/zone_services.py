@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services that are zones of one tree, for tests: each has a state of its own."""
+"""Services that form a tree of zones, for tests: each has its own state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADER = {"schema": "valence-sched/inventory", "version": "1.0"}
 
 
 class ZoneServices:
-    """Starts services that decide on recordings, and makes them children of each other."""
+    """Starts services that decide on recordings, and registers them as children of each other."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
@@ -44,7 +44,7 @@ class ZoneServices:
     ) -> str:
         """Start a zone with its own pod managers and with children by URL; return its URL.
 
-        Its pod managers are recorded, or ``served`` ones that are registered and read.
+        Its pod managers are recorded, or ``served`` pod managers that are registered and read.
         """
         folder = self.folder / name
         folder.mkdir()
@@ -72,7 +72,7 @@ class ZoneServices:
     def add_child(
         self, name: str, child: str, url: str, report: ZoneReport | None = None, **registration: Any
     ) -> None:
-        """Register a child zone, which is active unless its report says otherwise."""
+        """Register a child zone, which is active unless its report sets another state."""
         with Store(self.state(name)) as store:
             zone = store.zones.add(ZoneRegistration(name=child, url=url, **registration))
             known = report or ZoneReport(is_active=True, info=ZoneInfo(name=child), reason="")
@@ -88,10 +88,10 @@ def scheduler(url: str) -> RemoteScheduler:
 def child_server(
     respond: Callable[[str, dict[str, Any]], Any], heard: list[str] | None = None
 ) -> Iterator[str]:
-    """Yield the URL of a child that answers what ``respond`` makes of a path and a query.
+    """Yield the URL of a child that answers with ``respond`` of a path and a query.
 
-    That is JSON, or bytes, or a callable that writes to the socket itself. All that it was sent is
-    appended to ``heard``.
+    The answer is JSON, bytes, or a callable that writes to the socket. All requests are appended to
+    ``heard``.
     """
 
     class Child(http.server.BaseHTTPRequestHandler):
@@ -120,7 +120,7 @@ def child_server(
             self.wfile.write(content)
 
         def log_message(self, *_words: object) -> None:
-            """Print nothing."""
+            """Log nothing."""
 
     server = LoopbackServer(Child)
     server.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for tests, each its own authority."""
+"""Certificates for tests; each is its own authority."""
 
 import datetime as dt
 import ipaddress
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-#: The names of a server on loopback, and of one elsewhere.
+#: The names of a server on loopback, and of another host.
 LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 LOCALHOST = x509.DNSName("localhost")
 ELSEWHERE = x509.DNSName("other.example")
@@ -29,11 +29,11 @@ def server_context(
 ) -> tuple[ssl.SSLContext, str]:
     """Return the TLS context of a server, and the file in the folder that trusts it.
 
-    The certificate is for a name, and valid between days from today.
+    The certificate is for a name, and is valid between these days from today.
     """
     trusted, secret = certificate_files(folder, name, from_day, to_day, key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")  # a server may be as weak as it likes
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")  # a server may use weak keys
     context.load_cert_chain(trusted, secret)
     return context, trusted
 
@@ -46,7 +46,7 @@ def certificate_files(
     key: Key | None = None,
     pass_phrase: bytes | None = None,
 ) -> tuple[str, str]:
-    """Write a certificate and its key into a folder, which is made; return the files."""
+    """Write a certificate and its key into a new folder; return the files."""
     folder.mkdir(exist_ok=True)
     key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "podm")])

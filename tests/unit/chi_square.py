@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far counts are from equal shares."""
+"""The deviation of counts from equal shares."""
 
 from collections import Counter
 

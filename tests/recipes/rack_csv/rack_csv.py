@@ -60,7 +60,7 @@ def _blocks(rows: csv.DictReader[str], file: str, diagnostics: Diagnostics) -> I
 
 def _block(row: dict[str, str]) -> FullBlock:
     gpus = int(row["gpus"])
-    # What the export does not tell stays unknown; 0 would say that there is none.
+    # A fact that is not in the export stays unknown; 0 would mean that it does not exist.
     gib = row["memory_gib"]
     return FullBlock(
         uri=f"/sleds/{row['sled']}",

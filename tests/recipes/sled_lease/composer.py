@@ -24,17 +24,17 @@ class LeaseComposer:
         self._session = session
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return why this could never be composed here, None when it could."""
+        """Return why the request can never be composed here, None if it can."""
         whole = len(request.blocks) == 1 and not request.grants
         return None if whole else "a lease is of one whole sled"
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        """Return a line for each sled that is leased by now."""
+        """Return a line for each sled that is leased now."""
         leased = {uri: node.name for node in self._nodes() for uri in node.blocks}
         return [f"{uri}: leased as {leased[uri]!r}" for uri in request.blocks if uri in leased]
 
     def preview(self, request: CompositionRequest) -> str | None:
-        """Say that the pod manager cannot be asked."""
+        """Refuse: this pod manager has no preview."""
         raise PodmError("it offers no preview")
 
     def reserve(self, request: CompositionRequest) -> bool:
@@ -42,7 +42,7 @@ class LeaseComposer:
         return False
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Undo nothing, for nothing is reserved."""
+        """Undo nothing, since nothing is reserved."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Lease the sled and read back."""

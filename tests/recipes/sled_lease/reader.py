@@ -43,7 +43,7 @@ class LeaseRoot(NamedResource):
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
-    """Read a pod manager; documents that are missing or wrong are noted and left out."""
+    """Read a pod manager; missing and invalid documents are noted and left out."""
     root = LeaseRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
     leases = list(service.follow(root.leases, Lease, root.uri))
     nodes = tuple(Node(uri=one.uri, name=one.name, blocks=(one.sled or "",)) for one in leases)
@@ -58,7 +58,7 @@ def _blocks(service: LinkedDocuments, root: LeaseRoot, leased: set[str]) -> Iter
     for sled in service.follow(root.sleds, Sled, root.uri):
         if sled.cores is None:
             service.notes.remark(f"{sled.uri}: Cores: found none, expected a number")
-        # A size that the sled does not tell stays unknown; 0 would say that it has none.
+        # A size that the sled does not report stays unknown; 0 would mean that it has none.
         memory = None if sled.memory is None else sled.memory * 1024
         yield FullBlock(
             uri=sled.uri,

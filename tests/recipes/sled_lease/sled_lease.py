@@ -19,7 +19,7 @@ def sled_lease() -> Dialect:
 
 
 def leases_sleds(root: Json) -> bool:
-    """Return whether a service root is of a pod manager that leases sleds."""
+    """Return whether a service root belongs to a pod manager that leases sleds."""
     oem = root.get("Oem")
     return isinstance(oem, dict) and "SledLease" in oem
 

@@ -16,7 +16,7 @@ def tenant_compose() -> Dialect:
 
 
 def has_tenants(root: Json) -> bool:
-    """Return whether a service root is of a pod manager with tenants."""
+    """Return whether a service root belongs to a pod manager with tenants."""
     oem = root.get("Oem")
     return isinstance(oem, dict) and "Tenants" in oem
 
@@ -24,7 +24,7 @@ def has_tenants(root: Json) -> bool:
 def for_tenant(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str | None:
-    """Name the blocks and the tenant that the service composes for."""
+    """Return the body with the blocks and the tenant of the new system."""
     oem = (capabilities.service or {}).get("Oem")
     tenant = oem.get("DefaultTenant") if isinstance(oem, dict) else None
     if not capabilities.systems:

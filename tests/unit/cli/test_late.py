@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages that commands import when they first use them."""
+"""Packages that commands import at their first use."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from valence_sched_cli import late
 
 
 class TestPackage(unittest.TestCase):
-    """A package that is imported by its first name."""
+    """A package is imported at the use of its first name."""
 
     def test_nothing_is_imported_before_a_name_is_used(self):
         program = (

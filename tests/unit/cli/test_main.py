@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the program ends: at once, and with nothing left out."""
+"""The end of the program: immediate and complete."""
 
 import argparse
 import io
@@ -25,7 +25,7 @@ from valence_sched_cli import base
 from valence_sched_cli.output.delivery import Delivery, interrupt_on_signals
 
 SITE = str(Path(__file__).parents[3] / "examples" / "site.json")
-#: The program as its script calls it, with something before it; then what only a usual end prints.
+#: The program as its script calls it, after other code; then the output of only a regular end.
 SCRIPT = """
 import atexit, sys, threading, time
 {before}
@@ -37,14 +37,14 @@ sys.exit(code)
 
 
 def run(*words: str, before: str = "", argv: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the program with the words of a command line, and something before it."""
+    """Run the program with these arguments, after other code."""
     script = SCRIPT.format(before=before, argv=argv)
     return subprocess.run(
         [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
     )
 
 
-#: Sends Ctrl-C when a module is about to be imported.
+#: Sends Ctrl-C before a module is imported.
 INTERRUPT = """
 import os, signal
 class Interrupt:
@@ -83,7 +83,7 @@ class TestInterrupt(unittest.TestCase):
 
 
 class TestFullStandardOutput(unittest.TestCase):
-    """What a parser prints, to a disk that takes no more."""
+    """The output of a parser to a full disk."""
 
     SCHEDULER = "from valence_sched.server.main import main; sys.exit(main({words}))"
     PROGRAM = "from valence_sched_cli.main import main; sys.exit(main({words}))"
@@ -120,7 +120,7 @@ class TestFullStandardOutput(unittest.TestCase):
 
 
 class TestNoHome(unittest.TestCase):
-    """A user ID without a passwd entry, and no HOME."""
+    """A user ID without a passwd entry, and without HOME."""
 
     def engine(self):
         environ = mock.patch.dict(os.environ, clear=True)
@@ -142,7 +142,7 @@ class TestNoHome(unittest.TestCase):
 
 
 class TestEnd(unittest.TestCase):
-    """Of a command that has printed all."""
+    """The end of a command that has printed its output."""
 
     LIST = ("podm", "list", "--inventory", SITE, "-f", "value", "-c", "Podm")
 
@@ -191,7 +191,7 @@ ASKED = request({"processor": {"sockets": 1}})
 
 
 class TestEnding(unittest.TestCase):
-    """SIGTERM, which would end the process otherwise."""
+    """SIGTERM, which ends the process by default."""
 
     def strike(self) -> None:
         self.assertNotEqual(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
@@ -205,7 +205,7 @@ class TestEnding(unittest.TestCase):
         self.assertEqual(before, signal.getsignal(signal.SIGTERM))
 
     def test_one_that_comes_while_a_plug_in_judges_is_no_failure_of_the_plug_in(self):
-        """A plug-in that calls sys.exit only fails; the decision goes on without it."""
+        """A plug-in that calls sys.exit only fails; the decision continues without it."""
 
         def struck(seen, _request):
             self.strike()
@@ -221,10 +221,10 @@ class TestEnding(unittest.TestCase):
 
 
 class TestErrors(unittest.TestCase):
-    """An error is one line and an exit code."""
+    """An error causes one line and an exit code."""
 
     def line_of(self, error: BaseException) -> str:
-        """Return what a command that ends with an error says."""
+        """Return the line of a command that ends with an error."""
 
         class Failing(base.Command):
             def take_action(self, parsed_args):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the commands: what they parse, and what they refuse."""
+"""Options of the commands: their parsing and their errors."""
 
 import argparse
 import contextlib
@@ -32,7 +32,7 @@ from valence_sched_cli.shell import GROUP, Shell
 
 @functools.cache
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of every command, which takes a tenth of a second to make."""
+    """Return the parsers of all commands, each created only once."""
     points = importlib.metadata.entry_points(group=GROUP)
     return {one.name: one.load()(None, None).get_parser(one.name) for one in points}
 
@@ -132,7 +132,7 @@ class TestEdits(unittest.TestCase):
 
 
 class TestParsing(unittest.TestCase):
-    """One option's text."""
+    """The text of one option."""
 
     def test_each_form(self):
         for parse, text, expected in (
@@ -191,7 +191,7 @@ class TestParsing(unittest.TestCase):
 
 
 class TestNames(unittest.TestCase):
-    """Those of the flavor and those of the shell."""
+    """Names of flavors and names of files."""
 
     def test_they_must_all_hold_and_each_is_said_once(self):
         flavor = NameConstraints(("A",), ("X",), (("P", "Q"),))
@@ -219,7 +219,7 @@ class TestNames(unittest.TestCase):
         self.assertEqual("trait in:A,B: each of them is forbidden", str(caught.exception))
 
 
-#: What holds names of files, whatever its usage text calls them; a flavor may be one.
+#: Options with names of files, whatever their usage text; a flavor may be a file.
 FILES = {*_READ, *_READ_AND_NO_STDIN, *_WRITTEN} - {"flavor"}
 
 
@@ -244,7 +244,7 @@ class TestNumbers(unittest.TestCase):
 
 
 class TestStoreOnce(unittest.TestCase):
-    """The second value is refused."""
+    """A second value is refused."""
 
     def parser(self) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser(exit_on_error=False)
@@ -288,7 +288,7 @@ class TestStoreOnce(unittest.TestCase):
 
 
 class TestFileNames(unittest.TestCase):
-    """An empty name of a file or a URL is none: it does not mean the default."""
+    """An empty name of a file or a URL is an error, not the default."""
 
     def test_every_command_refuses_an_empty_one(self):
         refused = set()

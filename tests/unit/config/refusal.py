@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a document that is refused."""
+"""The error text of a refused document."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from valence_sched.errors import InputError, SchedulerError
 
 def refusal(function: Callable[..., Any], *arguments: Any, kind: type[SchedulerError] = InputError,
             **more: Any) -> str:  # fmt: skip
-    """Return the words of the error of this kind that a call ends with."""
+    """Return the text of the error of this kind that a call raises."""
     try:
         function(*arguments, **more)
     except kind as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passwords and secrets: found by their references, kept for their owner alone, and in no error."""
+"""Passwords and secrets: found by reference, readable only by their owner, and in no error."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ SECRET = "hunter2"
 
 
 class Case(unittest.TestCase):
-    """With a folder of its own."""
+    """A test case with its own folder."""
 
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -36,7 +36,7 @@ class Case(unittest.TestCase):
 
 
 class TestReferences(Case):
-    """An environment variable, a file."""
+    """References to an environment variable and to a file."""
 
     def test_without_a_reference_there_is_no_password(self):
         self.assertIsNone(read_password(None, "a", {}, None))
@@ -97,7 +97,7 @@ class TestReferences(Case):
 
 
 class TestSecureFile(Case):
-    """The file of passwords that were typed in."""
+    """The file with typed passwords."""
 
     def setUp(self):
         super().setUp()
@@ -156,7 +156,7 @@ class TestSecureFile(Case):
 
 
 class TestZoneKeys(unittest.TestCase):
-    """Every process of a zone has the same."""
+    """Every process of a zone has the same keys."""
 
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))

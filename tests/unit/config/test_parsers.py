@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of flavors and policies, as people write them and as they ship, and where they are."""
+"""Files of flavors and policies, of users and as shipped, and their locations."""
 
 import os
 import pwd
@@ -22,14 +22,14 @@ from valence_sched.model.policy import FilterUse, WeigherUse
 
 
 class ParserCase(unittest.TestCase):
-    """Expects errors by their line."""
+    """Checks the lines of errors."""
 
     def refuses(self, line: str, function, *arguments, kind=InputError):
         self.assertEqual(line, refusal(function, *arguments, kind=kind))
 
 
 class TestFlavors(ParserCase):
-    """YAML or JSON, a list or a single one."""
+    """YAML or JSON, a list or a single flavor."""
 
     def test_a_list_and_a_single_flavor_are_read(self):
         one = b"name: a\nproperties: {memory: {capacity_mib: 5}}"
@@ -100,7 +100,7 @@ class TestFlavors(ParserCase):
 
 
 class TestPolicies(ParserCase):
-    """Read and bound."""
+    """Policies that are read and bound."""
 
     def test_names_with_and_without_options(self):
         data = b"""
@@ -126,7 +126,7 @@ class TestPolicies(ParserCase):
 
 
 class TestTraceColumns(unittest.TestCase):
-    """Which columns of a recorded trace the fields of a workload are read from."""
+    """The columns of a recorded trace for the fields of a workload."""
 
     def test_a_column_may_have_a_factor(self):
         found = parsers.parse_trace_columns(b"columns: {arrival: created, count: n*2}", "f")
@@ -178,7 +178,7 @@ USUAL = {"config": ".config", "state": ".local/state", "cache": ".cache"}
 
 
 class TestHomes(unittest.TestCase):
-    """The environment first, then the platform."""
+    """The environment takes precedence over the platform."""
 
     def setUp(self):
         before = {name: os.environ.pop(name, None) for name in HOME_VARIABLES.values()}

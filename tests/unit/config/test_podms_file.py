@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of pod managers: what they say, and that nothing secret of them is repeated."""
+"""Files of pod managers: their content, and that errors repeat no secret."""
 
 import unittest
 
@@ -32,7 +32,7 @@ podms:
 
 
 class TestPodms(unittest.TestCase):
-    """What stands in a file."""
+    """The content of a file."""
 
     def read(self, text: str) -> list[Registration]:
         return parse_podms(load_yaml(text.encode(), "f"), "f")

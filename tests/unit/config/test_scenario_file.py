@@ -55,7 +55,7 @@ def with_edit(text: str) -> str:
 
 
 class TestParse(unittest.TestCase):
-    """What a file says."""
+    """The content of a file."""
 
     def test_a_whole_file(self):
         content = parse_scenarios(WHOLE, "f.yaml")
@@ -91,7 +91,7 @@ class TestParse(unittest.TestCase):
 
 
 class TestErrors(unittest.TestCase):
-    """One line each: the file, the place, what was found and what was expected."""
+    """An error is one line: the file, the place, found and expected."""
 
     def test_edits(self):
         verbs = "fail, drain, remove, clone, add, set"
@@ -186,7 +186,7 @@ def check_problem(text: str) -> str:
 
 
 class TestParseChecks(unittest.TestCase):
-    """What a person may write."""
+    """Files of a user."""
 
     def test_every_expectation_has_its_line_and_a_name(self):
         checks, warnings = parse_checks(WHOLE_CHECKS, "f.yaml")
@@ -214,7 +214,7 @@ class TestParseChecks(unittest.TestCase):
 
 
 class TestProblems(unittest.TestCase):
-    """One line with the file and the place."""
+    """A problem is one line with the file and the place."""
 
     def test_no_expectation_is_no_silent_pass(self):
         line = "f.yaml: $.expectations: found no expectation, expected at least one"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deciders with the policies that ship, policies of plain functions, and blocks in one line."""
+"""Deciders with the shipped policies or policies of plain functions, and short ways to build
+blocks.
+"""
 
 import functools
 import importlib.resources
@@ -24,7 +26,7 @@ def _built_in() -> tuple[Policy, ...]:
 
 
 def built_in() -> list[Policy]:
-    """Return the policies that ship."""
+    """Return the shipped policies."""
     return [*_built_in()]
 
 
@@ -65,7 +67,7 @@ PluginFunction = Callable[..., Any]
 def bound(
     *weighers: PluginFunction, filters: tuple[PluginFunction, ...] = (), best_of: int = 1
 ) -> BoundPolicy:
-    """Return a policy of these functions, each weigher of weight 1."""
+    """Return a policy of these functions; each weigher has weight 1."""
     return BoundPolicy(
         policy=Policy(name="test", pick=Pick(best_of)),
         filters=tuple(

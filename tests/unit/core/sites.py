@@ -110,7 +110,7 @@ SPINDLES = st.builds(
 )  # fmt: skip
 PORTS = st.builds(lambda n, t: need("nic", "devices", n, *t), st.integers(1, 2),
                   maybe([(), (FAST,)]))  # fmt: skip
-#: What can be asked of one kind of device: each need at most so often.
+#: Possible needs of one kind of device: each need up to this number of times.
 ASKED = {
     "processors": ((CORES, 1), (SOCKETS, 1), (CPU_GROUP, 2)),
     "memory": ((MIB, 1), (MODULES, 2)),
@@ -122,7 +122,7 @@ ASKED = {
 
 @st.composite
 def sites(draw: st.DrawFn) -> tuple[list[dict], tuple[Need, ...]]:
-    """Draw one or two podms of few kinds of block, and what is asked of them."""
+    """Draw one or two podms of few kinds of block, and a request."""
     theme = draw(st.lists(maybe(sorted(DEVICES)), min_size=1, max_size=3, unique=True))
     kinds = []
     for _ in range(draw(st.integers(1, 4))):
@@ -153,9 +153,9 @@ def sites(draw: st.DrawFn) -> tuple[list[dict], tuple[Need, ...]]:
 
 
 def near_site(random: Random) -> tuple[list[dict], tuple[Need, ...]]:
-    """Return a podm whose pools about suffice for what is asked, drawn evenly.
+    """Return a podm whose pools are just about enough for the request, drawn evenly.
 
-    Hypothesis prefers small and repeated values, which seldom make a node; these often do.
+    Hypothesis prefers small and repeated values, of which few make a node; these often do.
     """
     theme = random.sample(
         ["processor", "memory", "accelerator", "drive", "nic"], random.randint(1, 3)
@@ -248,12 +248,12 @@ SOAK = os.environ.get("VALENCE_SCHED_SOAK")
 
 
 def sized(number: int) -> int:
-    """Return how many of so many random cases are tried: an eighth, all of them in a soak."""
+    """Return the number of random cases to try: an eighth, or all in a soak test."""
     return number if SOAK else -(-number // 8)
 
 
 def quietly(examples: int):
-    """Return settings that try the same examples each time: two thirds, all of them in a soak."""
+    """Return settings that try the same examples each time: two thirds, or all in a soak test."""
     return settings(
         max_examples=examples if SOAK else -(-2 * examples // 3),
         derandomize=True,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many nodes of one request, each as if those before it had been composed; and alternatives."""
+"""Many nodes of one request, each as if the earlier ones had been composed; and alternatives."""
 
 import unittest
 from collections import Counter
@@ -52,7 +52,7 @@ def chosen(decision) -> list[tuple]:
 
 
 class TestDepletion(unittest.TestCase):
-    """Virtual, on a private copy."""
+    """Depletion on a private copy."""
 
     @quietly(sized(150))
     @given(FULL_SITES, NODES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 3))
@@ -129,7 +129,7 @@ class TestDepletion(unittest.TestCase):
                 self.assertEqual(here.tolist(), there.tolist(), name)
 
     def test_a_thousand_asked_never_exceed_what_there_is(self):
-        """S35: under every scheduler."""
+        """S35: with every scheduler."""
         sizes = [5, 17, 1, 40]
         site = view(*({"id": str(n), "blocks": cpus(size)} for n, size in enumerate(sizes)))
         for policy in ("default", "pack", "balanced", "chance"):
@@ -170,7 +170,7 @@ class TestDepletion(unittest.TestCase):
         )
 
     def test_the_order_follows_what_is_left_not_what_there_was(self):
-        """S35: the order is another than a static ranking's."""
+        """S35: the order differs from that of a static ranking."""
         site = view({"id": "big", "blocks": cpus(10)}, {"id": "small", "blocks": cpus(6)})
         names = [
             p.chosen.podm
@@ -189,7 +189,7 @@ class TestDepletion(unittest.TestCase):
         self.assertEqual(3, len(decision.placements))
 
     def test_no_alternate_is_on_a_podm_that_takes_a_node_of_the_request(self):
-        """semantics.md 5: never a host chosen in this request."""
+        """semantics.md 5: never on a host chosen in this request."""
         site = view(*({"id": name, "blocks": cpus(1)} for name in "abcd"))
         asked = request(CORES, count=2, alternates=1,
                         group={"name": "g", "anti_affinity": ["podm"]})  # fmt: skip
@@ -203,7 +203,7 @@ class TestDepletion(unittest.TestCase):
             self.assertEqual((), placed.alternates)
 
     def test_no_alternate_breaks_a_rule_beside_the_other_nodes(self):
-        """A later node may stand where an alternate of an earlier one does."""
+        """A later node may be on the pod manager of an alternate of an earlier one."""
         zones = {"a": "x", "b": "y", "c": "y", "d": "z"}
         site = view(
             *({"id": name, "zone": zone, "blocks": cpus(4)} for name, zone in zones.items())
@@ -267,7 +267,7 @@ class TestCountFits(unittest.TestCase):
 
 
 class TestCosts(unittest.TestCase):
-    """Whether a scheduler goes by the costs of the pools."""
+    """Schedulers with and without use of the costs of the pools."""
 
     def test_the_filter_scheduler_does_and_chance_does_not(self):
         for scheduler, by_cost in (("filter", True), ("chance", False)):
@@ -276,7 +276,7 @@ class TestCosts(unittest.TestCase):
 
 
 class TestStrict(unittest.TestCase):
-    """A plug-in that breaks its contract later on is an error of a strict decision, too."""
+    """A plug-in that breaks its contract later is also an error of a strict decision."""
 
     def test_it_is_raised_for_the_second_node_of_a_batch_and_on_what_a_ledger_has_left(self):
         fine = True
@@ -303,7 +303,7 @@ NODE = {"processor": {"total_cores": 8}}
 
 
 class TestFirstOf(unittest.TestCase):
-    """Tried in the order in which they are written."""
+    """Alternatives are tried in the given order."""
 
     def decide(self, *podms, first_of, **words):
         asked = request(NODE, first_of=first_of, **words)
@@ -373,7 +373,7 @@ class TestFirstOf(unittest.TestCase):
 
 
 class TestAllOrNothing(unittest.TestCase):
-    """Fewer than asked for is never a silent answer (semantics.md, trap 3)."""
+    """Fewer nodes than requested are never silently accepted (semantics.md, trap 3)."""
 
     def decide(self, **words):
         asked = request(NODE, **words)
@@ -398,7 +398,7 @@ class TestAllOrNothing(unittest.TestCase):
 
 
 class TestOneDecision(unittest.TestCase):
-    """Choices of one request share what a decision may spend, and how few nodes will do."""
+    """The alternatives of one request share the budget and the minimum number of nodes."""
 
     def test_a_later_choice_goes_on_with_what_is_left_and_for_the_rest_of_the_nodes(self):
         site = engine_of({"id": "a", "blocks": [*cpus(1), gpu("g")]})

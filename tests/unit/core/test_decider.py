@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler in this process: decisions, their words, and what is refused."""
+"""The scheduler in this process: decisions, their reports, and refusals."""
 
 import unittest
 
@@ -91,7 +91,7 @@ class TestDeterminism(unittest.TestCase):
 
 
 class TestVerdicts(unittest.TestCase):
-    """One per pod manager, with the reason."""
+    """One verdict for each pod manager, with the reason."""
 
     SITE = view(
         {"id": "best", "blocks": [*cpus(4), gpu("g")]},
@@ -177,7 +177,7 @@ class TestVerdicts(unittest.TestCase):
 
 
 class TestRefused(unittest.TestCase):
-    """Requests that cannot be what was meant."""
+    """Requests that are probably a mistake."""
 
     def refuses(self, kind, text, asked, *policies):
         with self.assertRaisesRegex(kind, text):
@@ -232,7 +232,7 @@ class TestRefused(unittest.TestCase):
 
 
 class TestReplace(unittest.TestCase):
-    """The next decision sees it."""
+    """The next decision sees a replaced pod manager."""
 
     def test_a_podm_that_filled_up_is_not_chosen_again(self):
         found = engine_of({"id": "a", "blocks": cpus(1)}, {"id": "b", "blocks": cpus(1)})
@@ -268,7 +268,7 @@ class TestRanking(unittest.TestCase):
 
 
 class TestPrepare(unittest.TestCase):
-    """What a request is given before it is decided."""
+    """Fields that a request gets before its decision."""
 
     def test_an_amount_that_no_pool_has_and_that_is_a_misspelt_one_is_refused(self):
         decider = engine(view({"id": "a", "blocks": cpus(1), "stocks": [
@@ -321,7 +321,7 @@ class TestCounting(unittest.TestCase):
 
 NODE = {"processor": {"total_cores": 8}, "accelerators": [{}]}
 NEEDS = request(NODE).needs
-#: A flavor of no scarce thing, one that goes anywhere, and one for few pod managers.
+#: A flavor without scarce resources, one that fits anywhere, and one for few pod managers.
 PLAIN = FlavorShare(request(CORES).needs)
 SHARES = FlavorShare(NEEDS), FlavorShare(NEEDS, NameRequirements(required=("RARE",)), 0.01)
 
@@ -340,7 +340,7 @@ def blocks_of(nodes) -> set[tuple[str, str]]:
 
 
 class TestOthers(WithoutOptimiser):
-    """Nodes that decisions on other requests took before."""
+    """Nodes of earlier decisions on other requests."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -428,7 +428,7 @@ class TestOthers(WithoutOptimiser):
 
 
 class TestMixes(unittest.TestCase):
-    """The mix of a sealed request, completed by what all pools of a tree supply to it."""
+    """The mix of a sealed request, completed from the supplies of all pools of a tree."""
 
     def setUp(self) -> None:
         rare = [pod(f"r{n}", 2, "RARE") for n in range(4)]
@@ -445,14 +445,14 @@ class TestMixes(unittest.TestCase):
         for shares, words, needed in (
             (SHARES, {}, True),
             (SHARES[1:], {}, True),
-            ((PLAIN,), {}, False),  # no share names what is scarce
+            ((PLAIN,), {}, False),  # no share names a scarce resource
             ((), {}, False),
             (SHARES, {"scarcity": (1.0, 9.0)}, False),
             (SHARES, {"policy": "chance"}, False),  # none of its plug-ins reads the mix
         ):
             with self.subTest(shares=len(shares), **words):
                 asked_ = self.sealed(*shares, **words)
-                for _ in range(2):  # the second answer is remembered
+                for _ in range(2):  # the second answer is cached
                     self.assertIs(needed, self.decider.needs_supplies(asked_))
 
     def test_completed_by_its_own_supplies_it_is_the_mix_of_a_decision(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision in names: pools, candidates, placements and what became of each pod manager."""
+"""A decision by names: pools, candidates, placements and the verdict on each pod manager."""
 
 import unittest
 from random import Random
@@ -30,7 +30,7 @@ def decide(*podms, **words) -> Decision:
 
 
 def three(*counts: int):
-    """Return podms a, b, … of pools p and q with so many blocks of eight cores, all in q."""
+    """Return podms a, b, … of pools p and q with these numbers of blocks of eight cores, all in q."""
     return [
         {"id": name, "pools": [{"id": "p"}, {"id": "q"}],
          "blocks": [{**block, "pools": ["q"]} for block in cpus(count)]}
@@ -143,7 +143,7 @@ class TestOutcome(unittest.TestCase):
 SPLIT = FAMILIES["split"](44, Random(4))
 NODE = properties(SPLIT)
 HARD = podm("hard", SPLIT)
-#: Takes the node in one block.
+#: Places the node in one block.
 EASY = {"id": "easy", "blocks": [cpu("b", NODE["processor"]["total_cores"], 10**8)]}
 OFF = {**podm("off", SPLIT), "enabled": False}
 
@@ -163,14 +163,14 @@ def asked(**words: Any):
 
 
 class WithoutOptimiser(unittest.TestCase):
-    """Asks no optimiser."""
+    """Uses no optimiser."""
 
     def setUp(self) -> None:
         leave_open(self)
 
 
 class TestUndecided(WithoutOptimiser):
-    """A decision on a pool whose question is not settled."""
+    """A decision on a pool with an open search."""
 
     def test_it_is_neither_a_fit_nor_a_no(self):
         decision = decider(HARD).select_destinations(asked())
@@ -267,7 +267,7 @@ class TestUndecided(WithoutOptimiser):
 
 
 class TestBudget(WithoutOptimiser):
-    """States are counted by question, whatever was asked before."""
+    """States are counted for each search, independent of earlier ones."""
 
     def test_the_answer_does_not_depend_on_what_the_caches_hold(self):
         others = [podm(f"p{n}", FAMILIES["split"](44, Random(n))) for n in range(5)]

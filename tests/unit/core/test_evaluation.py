@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluations by every filter and weigher, the context of a decision, and what rows make."""
+"""Evaluations by every filter and weigher, the context of a decision, and the rows."""
 
 import unittest
 from random import Random
@@ -75,7 +75,7 @@ def site(size: int):
 
 
 class TestCost(unittest.TestCase):
-    """S31: low is best, whole numbers from 0."""
+    """S31: the lowest cost is the best; whole numbers from 0."""
 
     @quietly(sized(200))
     @given(st.lists(
@@ -143,7 +143,7 @@ def raising(view, request):
 
 
 class Speechless(Exception):
-    """An error that fails when it is to say what went wrong."""
+    """An error that fails when it is converted to text."""
 
     def __str__(self) -> str:
         raise AttributeError("detail")
@@ -154,7 +154,7 @@ def speechless(view, request):
 
 
 def masked(view, request):
-    """As scores, all of them hidden."""
+    """As scores, all of them masked."""
     return np.ma.masked_all(len(view))
 
 
@@ -187,7 +187,7 @@ def leaving(view, request):
 
 
 def short_while_many(view, request):
-    """Is right for a view of one row only, and looks at what is free."""
+    """Is right only for a view of one row, and reads the free blocks."""
     view.free(request.needs[0])
     return np.ones(1)
 
@@ -197,13 +197,13 @@ ASKED_BEFORE: list = []
 
 @terms
 def wordless(view, request):
-    if ASKED_BEFORE:  # to explain what it has said
+    if ASKED_BEFORE:  # to explain its answer
         raise ValueError("no words")
     yield Term("n", 5, view.number("n"))
 
 
 class TestBrokenPlugins(unittest.TestCase):
-    """A plugin that breaks its contract is named, and never stops a decision unless strict."""
+    """A plug-in that breaks its contract is named, and stops only a strict decision."""
 
     def evaluate_noted(self, policy, note: str):
         found = evaluate(site(3), ASKED, policy)
@@ -288,7 +288,7 @@ class TestBrokenPlugins(unittest.TestCase):
 
 
 class TestFunnel(unittest.TestCase):
-    """How many came in and went on, filter by filter (semantics.md 20)."""
+    """The numbers of pools before and after each filter (semantics.md 20)."""
 
     VERDICTS = np.array([[1, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 1]], dtype=bool)
 
@@ -306,7 +306,7 @@ class TestFunnel(unittest.TestCase):
 
 
 class TestContract(unittest.TestCase):
-    """What a plug-in may answer, and what becomes of an answer that it may not."""
+    """Valid answers of a plug-in, and the handling of invalid ones."""
 
     def scored(self, answer, size: int = 3, **words):
         def weigher(view, request):

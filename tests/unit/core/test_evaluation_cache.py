@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluations are cached: only rows that changed are evaluated again."""
+"""Evaluations are cached: only changed rows are evaluated again."""
 
 import json
 import unittest
@@ -47,7 +47,7 @@ def rows_evaluated(found: Decider) -> int:
 
 
 class TestWork(unittest.TestCase):
-    """Counted in rows, not in time."""
+    """Work counted in rows, not in time."""
 
     def setUp(self):
         self.engine = engine(view(*(pod(f"p{n}", 3, 2) for n in range(100))))
@@ -104,7 +104,7 @@ class TestWork(unittest.TestCase):
 
 
 class TestExact(unittest.TestCase):
-    """A cached evaluation equals a fresh one."""
+    """A cached evaluation equals a new one."""
 
     CHANGES = st.lists(
         st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(1, 3), st.booleans()),
@@ -183,7 +183,7 @@ class TestExact(unittest.TestCase):
 
 
 class TestStrict(unittest.TestCase):
-    """A plug-in that breaks its contract is an error of a strict decision, first and later."""
+    """A plug-in that breaks its contract is an error of a strict decision, at first and later."""
 
     def test_it_is_raised_when_all_rows_are_evaluated_and_when_some_are_again(self):
         def broken(view, request):
@@ -206,12 +206,12 @@ class TestStrict(unittest.TestCase):
 
 
 class TestMix(unittest.TestCase):
-    """What weighers need to know of all pools about the mix of a request."""
+    """Facts of all pools that weighers need for the mix of a request."""
 
     def setUp(self):
         flavor = {"processor": {"total_cores": 8}, "accelerators": [{}]}
         needs, names = request(flavor).needs, NameRequirements(required=("RARE",))
-        rare = FlavorShare(needs, names, 0.001)  # so seldom that nothing is kept for it
+        rare = FlavorShare(needs, names, 0.001)  # so rare that it is not cached
         self.mix = Mix((FlavorShare(needs), rare))
         self.asked = sealed(replace(request(flavor), mix=self.mix))
         self.site = [self.pod(f"p{n}", 2, traits=["RARE"] if n < 4 else []) for n in range(40)]
@@ -245,7 +245,7 @@ class TestMix(unittest.TestCase):
         self.take(0)
         self.assertEqual((1.0, 161 / 9), self.scarcity())
         self.take(1)
-        # the part of the site that is free, to that of these four pods
+        # the free part of the site, for these four pods
         uneven = (159 / 161) / (7 / 9)
         expected = 159 / 7 * (1 + 10 * (uneven**2 - 1))
         self.assertAlmostEqual(expected, self.scarcity()[1], 9)
@@ -289,7 +289,7 @@ def decided(ledger: Ledger, asked, policy: Policy = POLICY, bound=None) -> Fit |
 
 
 class TestLedger(unittest.TestCase):
-    """Taking, giving back, and judging again only what moved."""
+    """Blocks are taken and given back, and only changed rows are evaluated again."""
 
     @quietly(sized(180))
     @given(FULL_SITES, st.lists(ASKED, min_size=1, max_size=3),
@@ -370,7 +370,7 @@ class TestLedger(unittest.TestCase):
         ledger = Ledger(site)
         one = decided(ledger, asked, bound=bound)
         other = msgspec.structs.replace(one, blocks=(1 - one.blocks[0],))
-        for fit in (one, other, one):  # alike but for which of two equal blocks is used
+        for fit in (one, other, one):  # they differ only in which of two equal blocks is used
             ledger.take(fit)
             score = ledger.context(asked, bound).evaluation.scores[0][0]
             self.assertEqual(float(1 not in fit.blocks), score)
@@ -408,7 +408,7 @@ class TestLedger(unittest.TestCase):
 
 
 def counting_rows():
-    """Return a policy, and the list that gets the number of rows it judges, each time."""
+    """Return a policy, and a list with the number of rows of each evaluation."""
     rows: list[int] = []
     bound = bind(POLICY)
     first = bound.weighers[0]

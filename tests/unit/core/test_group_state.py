@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups, owners and their counts, from the inventory through whole batches."""
+"""Groups, owners and their counts, from the inventory to whole batches."""
 
 import unittest
 from collections import Counter
@@ -46,7 +46,7 @@ def node(uri: str, **words) -> dict:
 
 
 class TestCompany(unittest.TestCase):
-    """What is worked out once per decision."""
+    """Facts that are computed once per decision."""
 
     SITE = view(
         {"id": "a", "zone": "x", "aggregates": ["s", "t"],
@@ -177,10 +177,10 @@ class TestCompany(unittest.TestCase):
 
 
 class TestOwner(unittest.TestCase):
-    """S33: avoid pod managers that hold the same owner's nodes."""
+    """S33: avoid pod managers with nodes of the same owner."""
 
     def test_the_owners_second_node_lands_elsewhere_where_there_is_a_tie(self):
-        """S33: under every policy that weighs owners, whatever the seed."""
+        """S33: with every policy that weighs owners, for any seed."""
         site = [{"id": str(n), "blocks": cpus(2)} for n in range(3)]
         for policy in ("default", "pack", "balanced"):
             for seed in range(10):
@@ -190,7 +190,7 @@ class TestOwner(unittest.TestCase):
                 self.assertEqual(["1"], chosen(engine_of(*held).select_destinations(asked)))
 
     def test_a_request_of_several_goes_to_several(self):
-        """S33: those placed by the same request count too."""
+        """S33: nodes of the same request count too."""
         site = [{"id": str(n), "blocks": cpus(40)} for n in range(4)]
         asked = request(CORES, owner="me", count=4, min_count=0)
         self.assertEqual(4, len(set(chosen(engine_of(*site).select_destinations(asked)))))
@@ -282,10 +282,10 @@ def site_of(drawn: list[dict]) -> list[dict]:
 
 
 class TestBatch(unittest.TestCase):
-    """Every node is placed as if those before it were there already."""
+    """Every node is placed as if the earlier ones existed."""
 
     def allowed(self, group: Group, counts: dict[str, Counter], podm, online) -> bool:
-        """Return whether one node more on a podm keeps every hard rule, counted by hand."""
+        """Return whether one more node on a podm follows every hard rule, counted by hand."""
         for domain in DOMAINS:
             here = domain_values(podm, domain)
             count = [counts[domain][value] for value in here]
@@ -308,8 +308,10 @@ class TestBatch(unittest.TestCase):
     @quietly(sized(150))
     @given(PODMS, RULES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 3))
     def test_no_rule_is_broken_and_nothing_is_left_undone(self, drawn, rules, policy, seed):
-        """Counted from the placements: every node keeps every rule, and the batch ends only
-        where no pod manager with room would."""
+        """Counted from the placements:
+
+        every node follows every rule, and the batch ends only if no pod manager with room would.
+        """
         site = site_of(drawn)
         asked = request(CORES, count=8, min_count=0, policy=policy, seed=seed, owner="me",
                         group={"name": "g", **rules})  # fmt: skip
@@ -337,9 +339,9 @@ class TestBatch(unittest.TestCase):
     @given(PODMS, st.lists(st.tuples(RULES, st.integers(1, 4), st.booleans()), min_size=1,
                            max_size=3), st.sampled_from(["default", "pack"]))  # fmt: skip
     def test_no_rule_is_broken_by_several_requests_with_several_choices(self, drawn, asks, policy):
-        """Nodes of earlier requests and of earlier choices are members; no block goes twice.
+        """Nodes of earlier requests and alternatives are members; no block is used twice.
 
-        An alternate keeps the rules as its node does, on a pod manager of its own.
+        An alternate follows the rules as its node does, on another pod manager.
         """
         site = site_of(drawn)
         seen = view(*site)
@@ -373,7 +375,7 @@ class TestBatch(unittest.TestCase):
     @quietly(sized(180))
     @given(PODMS, RULES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 1))
     def test_a_batch_equals_one_decision_after_another(self, drawn, rules, policy, alternates):
-        """Company, depletion and looking ahead together come to what one at a time does."""
+        """Groups, depletion and look-ahead together give the same result as single decisions."""
         site = site_of(drawn)
         asked = request(CORES, count=6, min_count=0, policy=policy, owner="me",
                         alternates=alternates,
@@ -399,7 +401,7 @@ class TestBatch(unittest.TestCase):
         self,
     ):
         def near_full(view, request):
-            """Prefers what is small, and there the owner's."""
+            """Prefers small pod managers, and among them those of the owner."""
             free = view.free(request.needs[0])
             held = np.array([request.group_state.owned.get(view.podm(row).id, 0)
                              for row in range(len(view))])  # fmt: skip
@@ -457,7 +459,7 @@ class TestBatch(unittest.TestCase):
 
 
 class TestCountFits(unittest.TestCase):
-    """How many more, with a group."""
+    """The number of nodes that still fit, with a group."""
 
     SITE = (
         {"id": "a", "blocks": cpus(5), "nodes": [node("n", group="g")]},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups: where one that must stay together begins, and what the nodes say that it has."""
+"""Groups: the start of a group that must stay together, and the values that nodes report."""
 
 import unittest
 from collections import Counter
@@ -25,7 +25,7 @@ ZONE = {"name": "g", "affinity": ["zone"]}
 
 
 def site(sizes):
-    """Return a podm of so many nodes for each; two neighbours share a zone."""
+    """Return a podm with room for each number of nodes; two neighbours share a zone."""
     return [
         {"id": f"p{n}", "zone": f"z{n // 2}", "facts": {"rack": str(n % 2)}, "blocks": cpus(size)}
         for n, size in enumerate(sizes)
@@ -111,7 +111,7 @@ def state(members: dict, owned: dict) -> GroupState:
 
 
 class TestMembers(unittest.TestCase):
-    """The counts after some nodes are there, and without them."""
+    """The counts with and without some nodes."""
 
     def test_each_node_counts_at_every_value_of_its_pod_manager_and_for_its_owner(self):
         before = asked("me", members={"podm": {"c": 1}, "zone": {"y": 1}}, owned={"c": 1})
@@ -155,7 +155,7 @@ class TestMembers(unittest.TestCase):
 
 
 class TestSubstitutes(unittest.TestCase):
-    """Rows that keep the rules of a group in place of another."""
+    """Rows that follow the rules of a group in place of another row."""
 
     POLICY = Policy(name="p", filters=(FilterUse("capacity"), FilterUse("spread")))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking ahead is faster and otherwise changes nothing."""
+"""Look-ahead is faster and otherwise changes nothing."""
 
 import unittest
 
@@ -41,7 +41,7 @@ def site(pods: list[list[int]]) -> View:
 
 
 def policy(by: str, best_of: int, *more: str) -> BoundPolicy:
-    """Return a policy of room and balance, and of these weighers that read the group state."""
+    """Return a policy of room, balance and weighers that read the group state."""
     return bind(
         Policy(
             name="mine",
@@ -113,7 +113,7 @@ class TestLookahead(unittest.TestCase):
         self.alike(site(pods), policy("pool", best_of, "affinity", "owner"), asked, order)
 
     def alike(self, seen: View, bound: BoundPolicy, asked: Request, order: RowOrder) -> None:
-        """Check that looking far ahead and near leaves the same nodes, view and evaluation."""
+        """Check that long and short look-ahead leave the same nodes, view and evaluation."""
         near, after_near = self.run_batch(seen, bound, asked, order, 1)
         far, after_far = self.run_batch(seen, bound, asked, order, 64)
         self.assertEqual(near, far)
@@ -126,7 +126,7 @@ class TestLookahead(unittest.TestCase):
 
 
 class TestHowFar(unittest.TestCase):
-    """Farther while pods take turns; it changes the time only."""
+    """The distance grows while pods take turns; it affects only the time."""
 
     def test_nodes_that_spread_over_pods_are_evaluated_many_at_a_time(self):
         bound, sizes = policy("pool", 1), list[int]()

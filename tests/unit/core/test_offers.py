@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: what the pods of one zone offer to a tree of zones, and what they count as taken."""
+"""Offers: the nodes that the pods of one zone offer to a tree of zones, and taken candidates."""
 
 import unittest
 from random import Random
@@ -24,7 +24,7 @@ APART = {"name": "web", "anti_affinity": ["podm"]}
 
 
 def site():
-    """Return pod managers that are named out of the order in which they are chosen."""
+    """Return pod managers whose names are not in the order of their choice."""
     return [
         {"id": "c", "zone": "az1", "facts": {"rack": "r1"}, "blocks": cpus(2, 64)},
         {"id": "a", "zone": "az2", "facts": {"rack": "r1"}, "blocks": cpus(2)},
@@ -120,7 +120,7 @@ class TestRanking(unittest.TestCase):
 
 
 class TestTaken(unittest.TestCase):
-    """Candidates that the same decision took before."""
+    """Candidates that the same decision has already chosen."""
 
     def test_their_blocks_are_not_offered_again(self):
         decider, taken = engine_of(*site()), []
@@ -183,7 +183,7 @@ class TestTaken(unittest.TestCase):
             now.offers(query(DISK), [offer.candidate])
 
     def test_the_pool_of_a_candidate_is_found_by_its_name(self):
-        """Of two pools with blocks of their own, the node is taken from the one that is named."""
+        """Of two pools with separate blocks, the node is taken from the named one."""
         blocks = [cpu(f"{pool}{n}", 8, pools=[pool]) for pool in "pq" for n in range(2)]
         pools = [{"id": "p"}, {"id": "q"}]
         decider = engine_of({"id": "a", "pools": pools, "blocks": blocks})
@@ -195,7 +195,7 @@ class TestTaken(unittest.TestCase):
 
 
 class TestClosed(unittest.TestCase):
-    """Places at which the first node of a group must not be."""
+    """Places that are closed to the first node of a group."""
 
     GROUP = {"name": "web", "affinity": ["zone", "facts.rack"]}  # noqa: RUF012
 
@@ -223,7 +223,7 @@ class TestClosed(unittest.TestCase):
 
 
 class TestAnswer(WithoutOptimiser):
-    """What else an answer tells the zone above."""
+    """Further facts of an answer to the zone above."""
 
     def test_a_pool_that_is_not_settled_is_named(self):
         split = FAMILIES["split"](44, Random(4))
@@ -255,7 +255,7 @@ class TestAnswer(WithoutOptimiser):
         self.assertEqual((), engine_of(*podms).offers(query(podms=["c"]), ()).unknown_podms)
 
     def test_offers_are_coupled_where_a_node_elsewhere_may_change_them(self):
-        """A rule of one pod manager does not reach another; a spread over zones does."""
+        """A rule on one pod manager does not affect another; a spread over zones does."""
         decider = engine_of(*site())
         for group, coupled in (
             (None, False),
@@ -268,7 +268,7 @@ class TestAnswer(WithoutOptimiser):
 
 
 class TestCompany(unittest.TestCase):
-    """The group state of all zones, which counts what was taken here."""
+    """The group state of all zones, with the nodes chosen here."""
 
     def setUp(self):
         self.decider = engine_of(*site())
@@ -299,7 +299,7 @@ class TestCompany(unittest.TestCase):
 
 
 class TestSealed(unittest.TestCase):
-    """What a zone says of a request before it is asked for offers."""
+    """A sealed request, before it is sent for offers."""
 
     def test_the_policies_are_those_of_the_decider_in_their_order(self):
         decider = engine_of(*site())
@@ -322,7 +322,7 @@ class TestSealed(unittest.TestCase):
 
 
 class TestCandidates(unittest.TestCase):
-    """Candidates that were chosen earlier, verified before they are held."""
+    """Earlier chosen candidates, verified before they are held."""
 
     def offered(self, *podms, **words):
         return candidates(engine_of(*podms).offers(query(count=9, **words), ()).nodes)
@@ -362,11 +362,11 @@ class TestCandidates(unittest.TestCase):
         self.verify(site(), [one], partial=False, group=apart)
         with self.assertRaisesRegex(StaleOffer, "^c: pool 'all': .*at most 1 per podm"):
             self.verify(site(), [one, other], partial=False, group=apart)
-        self.verify(site(), [one, other], group=apart)  # the zone above keeps them
+        self.verify(site(), [one, other], group=apart)  # the zone above stores them
 
 
 class TestVeryBlocks(unittest.TestCase):
-    """A node takes the very blocks and amounts that its request needs, no fewer and no more."""
+    """A node uses exactly the blocks and amounts that its request needs."""
 
     def setUp(self):
         stock = {"uri": "s", "resource": "gib", "total": 100, "step": 4, "pools": ["1"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plug-ins by their entry points: those of ours, those of others, and those that are none."""
+"""Plug-ins by their entry points: our own, third-party ones, and invalid ones."""
 
 import sys
 import tempfile
@@ -42,7 +42,7 @@ alpha = odd_plugins:keeps
 
 
 def install(folder: Path, name: str, entries: str) -> None:
-    """Write what an installed distribution says of itself."""
+    """Write the metadata of an installed distribution."""
     about = folder / f"{name}-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
@@ -50,7 +50,7 @@ def install(folder: Path, name: str, entries: str) -> None:
 
 
 class TestLoad(unittest.TestCase):
-    """Entry points of distributions that are on the path."""
+    """Entry points of distributions on the path."""
 
     found: Plugins
 
@@ -142,13 +142,13 @@ class TestLoad(unittest.TestCase):
 
 
 class TestDescription(unittest.TestCase):
-    """What a function says of itself."""
+    """The description of a function."""
 
     def test_the_options_are_its_keyword_only_parameters(self):
         def plugin(view, request, *, least, most=5, weights={"a": 1}):  # noqa: B006
-            """Say what it does.
+            """First line of a help text.
 
-            And more.
+            Further lines.
             """
 
         self.assertEqual(["least", "most", "weights"], list(plugins.options(plugin)))

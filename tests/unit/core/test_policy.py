@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy is bound to its plugins, or one line says why not."""
+"""A policy is bound to its plug-ins, or refused with one line."""
 
 import unittest
 from typing import Any
@@ -186,7 +186,7 @@ class TestRange(unittest.TestCase):
 
 
 class TestTwice(unittest.TestCase):
-    """Answers go by the name of who gave them."""
+    """Two plug-ins must not have the same name."""
 
     def test_a_filter_or_weigher_twice_is_refused(self):
         zone, room = FilterUse("zone"), WeigherUse("room")
@@ -202,7 +202,7 @@ class TestTwice(unittest.TestCase):
 
 
 class TestText(unittest.TestCase):
-    """A policy as people write it."""
+    """A policy as users write it."""
 
     def test_a_plugin_without_options_is_just_its_name(self):
         text = PolicyText(
@@ -280,7 +280,7 @@ MIX = Mix((FlavorShare(request(CPU_NODE).needs), FlavorShare(request(GPU_NODE).n
 
 
 def podm(name: str, hosts: int, gpus: int = 0, cores: int = 8, **told: Any) -> dict[str, Any]:
-    """Return a podm of one pool with hosts of so many cores, and trays of a GPU each."""
+    """Return a podm of one pool with hosts of these numbers of cores, and trays of a GPU each."""
     blocks = [
         {"uri": f"host-{n}", "type": ["Compute"], "devices": {"processors": [{"cores": cores}]}}
         for n in range(hosts)
@@ -300,7 +300,7 @@ def chosen(policy: str, podms: list[dict[str, Any]], node: Any, **words: Any) ->
 
 
 def rack(**used: int) -> dict[str, Any]:
-    """Return a podm with pools of 48 cores and 48 of a custom class, of which so many are used."""
+    """Return a podm with pools of 48 cores and 48 of a custom class, with these amounts in use."""
     stocks = [
         {"uri": f"{pool}/{resource}", "resource": resource, "total": 48, "used": amount,
          "pools": [pool]}
@@ -310,7 +310,7 @@ def rack(**used: int) -> dict[str, Any]:
 
 
 class TestPools(unittest.TestCase):
-    """Within a pod manager every policy chooses by what is left, of whatever is asked for."""
+    """Within a pod manager every policy chooses by the remaining amounts of the request."""
 
     def test_the_fullest_pool_that_has_room_is_chosen_whatever_the_seed(self):
         site = view(rack(empty=0, full=40, fuller=46))
@@ -332,7 +332,7 @@ class TestPools(unittest.TestCase):
 
 
 class TestAccelerators(unittest.TestCase):
-    """No accelerator is left without the hosts that nodes with it need."""
+    """Every accelerator keeps the hosts that a node with it needs."""
 
     def test_a_node_without_one_leaves_the_last_hosts_beside_accelerators(self):
         scarce, plain = podm("scarce", 1, gpus=4, cores=64), podm("plain", 1)
@@ -360,7 +360,7 @@ class TestAccelerators(unittest.TestCase):
 
 
 class TestSpread(unittest.TestCase):
-    """Where no accelerator loses its use, the policies do what their names say."""
+    """If no accelerator becomes unusable, the policies do what their names say."""
 
     def test_nodes_spread_over_pod_managers_without_accelerators(self):
         site = [podm(f"p{n}", 4) for n in range(4)]
@@ -381,7 +381,7 @@ class TestSpread(unittest.TestCase):
 
 
 class TestWishes(unittest.TestCase):
-    """What a request wishes for outweighs what the policy prefers by itself."""
+    """Soft requirements of a request outweigh the preferences of the policy."""
 
     def test_each_wish_weighs_twice_as_much_as_all_accelerators(self):
         for name in KEEPING:
@@ -400,7 +400,7 @@ class TestWishes(unittest.TestCase):
 
 
 class TestWithoutAccelerators(unittest.TestCase):
-    """A site without accelerators is decided as if the weigher were not there."""
+    """A site without accelerators is decided as without the weigher."""
 
     def test_the_choice_is_that_of_the_policy_without_the_weigher(self):
         site = view(*(podm(f"p{n}", n % 3 + 2, cores=8 * (n % 2 + 1)) for n in range(9)))

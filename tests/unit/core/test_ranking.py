@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the pools, and the choice among them."""
+"""The order of the pools, and the choice from them."""
 
 import random
 import unittest
@@ -33,7 +33,7 @@ from valence_sched.testing.generate import podms
 from valence_sched.view.view import inventory_digest
 
 BATCH = msgspec.structs.replace(ASKED, count=9)
-#: What these rows drew on turns 0 and 3 since lots are drawn so.
+#: The recorded lots of these rows on turns 0 and 3.
 RECORDED_LOTS = [7364972092233856716, 16576498745873898467, 13188716101872798616,
                  8416397781187786964, 18337321993921327294, 2798256574727370876]  # fmt: skip
 RECORDED_LATER = [11848408305013334593, 8250155175741546073, 15642875105771184799,
@@ -62,7 +62,7 @@ class TestRows(unittest.TestCase):
         self.assertEqual(1, len(orders))
 
     def test_a_lot_is_that_of_the_recorded_request(self):
-        """A replay of years ago gives the order of years ago."""
+        """A replay after years gives the same order."""
         seen = site(6)
         asked = msgspec.structs.replace(ASKED, id="recorded", seed=7)
         self.assertEqual(RECORDED_LOTS, [int(lot) for lot in draw_lots(seen.lot, asked)])
@@ -94,7 +94,7 @@ class TestChoice(unittest.TestCase):
     """The fits of the first rows that have one."""
 
     def choose(self, finds, best_of=1, turn=0, without=(), seen=None):
-        """Return the row that is chosen, the rows without a fit, those undecided, those asked."""
+        """Return the chosen row, the rows without a fit, the undecided rows, and the tried rows."""
         asked, rows_without, undecided = [], set(without), set()
 
         def find(row):
@@ -135,7 +135,7 @@ class TestChoice(unittest.TestCase):
 
 
 class TestAlternates(unittest.TestCase):
-    """The next best pools, each on a podm of its own."""
+    """The next best pools, each on a different podm."""
 
     def alternates(self, finds, most: int, chosen: int = 0):
         pools = [{"id": "p"}, {"id": "q"}]
@@ -165,7 +165,7 @@ class TestAlternates(unittest.TestCase):
 
 
 class TestLots(unittest.TestCase):
-    """Equals are drawn."""
+    """Ties are broken by lot."""
 
     def test_ties_are_drawn_uniformly_over_3000_requests(self):
         seen, first, orders = site(3), Counter(), Counter()
@@ -226,7 +226,7 @@ def shuffled(podm: dict, draw: random.Random) -> dict:
 
 
 class TestListingOrder(unittest.TestCase):
-    """Blocks are taken by what they are."""
+    """The choice of blocks does not depend on their order in the inventory."""
 
     @quietly(sized(120))
     @given(st.integers(0, 999), st.integers(0, 999), st.sampled_from(NODES),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plug-ins read: of the request, and of each pod manager."""
+"""The fields that plug-ins read, of the request and of each pod manager."""
 
 import contextlib
 import unittest
@@ -52,7 +52,7 @@ class QuietRequest(Request, frozen=True, kw_only=True, dict=True):
 @reads("most_noise_db")
 @terms
 def quiet(view, request):
-    """Keeps pod managers that are no louder than a request says."""
+    """Keeps pod managers that are not louder than the request allows."""
     most = request.most_noise_db
     noise = view.number("noise_db")
     yield Term("noise", f"at most {most}", noise, holds=noise <= most)
@@ -65,7 +65,7 @@ def plain(view, request):
 
 @contextlib.contextmanager
 def installed(group: str, **more: Callable[..., Any]) -> Iterator[None]:
-    """Have other plug-ins installed beside those that ship."""
+    """Install other plug-ins beside the shipped ones."""
     load = plugins.load
 
     def loaded(name: str) -> Plugins:
@@ -85,7 +85,7 @@ def policy(*filters: str, name: str = "mine", weighers: tuple[str, ...] = ()) ->
 
 
 class TestFieldOfAPlugin(unittest.TestCase):
-    """A plug-in adds a wish by a field of its own, and nothing else changes."""
+    """A plug-in adds a field to requests, and nothing else changes."""
 
     def setUp(self):
         self.enterContext(installed(plugins.FILTERS, quiet=quiet))
@@ -125,7 +125,7 @@ class TestFieldOfAPlugin(unittest.TestCase):
 
 
 class TestDeclarations(unittest.TestCase):
-    """How they compose, and what is refused."""
+    """The combination of declarations, and refused ones."""
 
     def test_a_declaration_stands_above_or_below_what_makes_the_plugin(self):
         for make in (per_pool, terms):
@@ -197,7 +197,7 @@ class TestDeclarations(unittest.TestCase):
 
 
 class TestServing(unittest.TestCase):
-    """Which plug-in serves what another one would read."""
+    """Plug-ins that serve the fields which others read."""
 
     def test_one_of_the_same_kind_or_with_the_same_condition_or_to_which_it_is_optional(self):
         def when(value):
@@ -262,19 +262,19 @@ OPTIONS = {
 REQUESTS = [request(properties, **words) for properties, words in contract.REQUESTS]
 
 
-#: What every policy reads for a request that names no place, and for any request.
+#: The fields that every policy reads for a request without a place, and for any request.
 USUAL = ("capabilities.reserved_for", "enabled", "status")
 ANY = ("capabilities.reserved_for", "enabled", "name", "status", "zone")
 
 
 def only(fields, podms=contract.PODMS):
-    """Return pod managers with the fields named, and what nodes are made of."""
+    """Return pod managers with only the named fields, and their hardware."""
     return [{"id": podm["id"], **select_stats({k: v for k, v in podm.items()
              if k not in ("id", "generation")}, fields)} for podm in podms]  # fmt: skip
 
 
 class TestPodmDeclarations(unittest.TestCase):
-    """Every plug-in of ours declares what it reads, and answers the same without the rest."""
+    """Each of our plug-ins declares its fields, and answers the same without other fields."""
 
     def test_a_plug_in_answers_the_same_on_the_fields_that_it_declares(self):
         whole = view(*contract.PODMS)
@@ -312,7 +312,7 @@ class TestPodmDeclarations(unittest.TestCase):
 
 class TestPolicies(unittest.TestCase):
     def test_a_decision_is_the_same_without_the_fields_that_are_not_read(self):
-        """S65: the facts that the enabled filters and weighers read are enough."""
+        """S65: the facts that the enabled filters and weighers read are sufficient."""
         placed = []
 
         @settings(max_examples=sized(60), derandomize=True)
@@ -330,7 +330,7 @@ class TestPolicies(unittest.TestCase):
         self.assertGreater(sum(placed), 10)
 
     def test_what_no_enabled_filter_reads_need_not_be_sent(self):
-        """S65: without the filter for the health of GPUs nobody reads it."""
+        """S65: without the filter, the health of GPUs is not read."""
         health = FilterUse("health", {"fact": "gpu_health"})
         zone = FilterUse("zone")
         with_gpu = Policy(name="p", filters=(health, zone))
@@ -378,7 +378,7 @@ def policies(draw):
 
 
 def decide(podms, policy, one):
-    """Return what was decided and why, None where the policy refuses the request."""
+    """Return the decision and its reasons, None if the policy refuses the request."""
     try:
         report = decision_report(Decider(view(*podms), [policy]).select_destinations(one))
     except RequestError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests on live pod managers: the trees that they serve, and acts by which a server fails."""
+"""Tests on live pod managers: the served trees, and ways in which a server fails."""
 
 import re
 import socket
@@ -20,7 +20,7 @@ from valence_sched.model.registration import Registration
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 TREES = dict(trees())
-#: The host that absolute links in our trees lead to.
+#: The host of absolute links in our trees.
 OWN = re.compile(rb"https?://podm[.\w]*example(:443)?", re.IGNORECASE)
 TREE = TREES["shared-blocks"]
 BLOCKS = sorted(uri for uri in TREE if re.search(r"/ResourceBlocks/[^/]+$", uri))
@@ -70,7 +70,7 @@ class LiveTest(unittest.TestCase):
         self.assertEqual(to_json(expected), to_json(podm))
 
     def at_home(self, documents, server):
-        """Return a tree, and serve it, with its absolute links leading to the server."""
+        """Serve a tree whose absolute links lead to the server, and return it."""
         home = server.url.encode()
         found = {uri: OWN.sub(home, data) for uri, data in documents.items()}
         server.documents.update(found)
@@ -78,7 +78,7 @@ class LiveTest(unittest.TestCase):
 
 
 def dressed(documents):
-    """Return a tree whose documents have all that the specification requires."""
+    """Return a tree whose documents have all required properties."""
     found = {}
     for uri, data in documents.items():
         try:
@@ -92,14 +92,14 @@ def dressed(documents):
 
 
 def on(pattern, act, method="GET"):
-    """Return a rule for the paths that a pattern matches."""
+    """Return a rule for the paths that match a pattern."""
     return lambda handler: (
         handler.command == method and bool(re.search(pattern, handler.path)) and act(handler)
     )
 
 
 def once(rule):
-    """Return a rule that holds the first time only."""
+    """Return a rule that applies only the first time."""
     left = [1]
     lock = threading.Lock()
 
@@ -162,7 +162,7 @@ def two_lengths(handler):
 
 
 def half_without_length(handler):
-    """Send half of a document whose end only the end of the connection tells."""
+    """Send half of a document whose length only the end of the connection shows."""
     found = handler.podm.document(handler.path)
     handler.close_connection = True
     handler.send_response(200)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded racks, and what is read from them once something in them is other."""
+"""Recorded racks, and their readings after a change."""
 
 import copy
 import random
@@ -16,7 +16,7 @@ GROUP = f"{V}/Services/rss/LogicalDrives/group-1"
 
 
 class Rack:
-    """The documents of a recording, to be changed, and what is read from them."""
+    """The documents of a recording, which a test may change, and their reading."""
 
     def __init__(self, name: str) -> None:
         self.documents = documents_of(name)
@@ -52,13 +52,15 @@ class Rack:
         return uri
 
     def spoil(self, rng: random.Random, count: int) -> None:
-        """Put something else in so many places, anywhere but in the root."""
+        """Replace this number of values, anywhere except in the root."""
         others = (None, "x", -1, [], {}, True, [None], {"a": 1}, 2**70)
         for _ in range(count):
             spot = self.documents[rng.choice([uri for uri in self.documents if uri != V])]
             while isinstance(spot, dict | list) and spot:
                 key = rng.choice(list(spot)) if isinstance(spot, dict) else rng.randrange(len(spot))
                 if not isinstance(spot[key], dict | list) or rng.random() < 0.3:
-                    spot[key] = copy.deepcopy(rng.choice(others))  # or a document could hold itself
+                    spot[key] = copy.deepcopy(
+                        rng.choice(others)
+                    )  # otherwise a document could contain itself
                     break
                 spot = spot[key]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacities and stranded amounts as people and programs see them."""
+"""Capacities and stranded amounts, for users and for programs."""
 
 import argparse
 import io

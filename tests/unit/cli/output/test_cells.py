@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node is shown to have."""
+"""The cells of nodes and of heat maps."""
 
 import io
 import re
@@ -43,14 +43,14 @@ class TestHardware(unittest.TestCase):
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class TestHeat(unittest.TestCase):
-    """With a terminal of many colours."""
+    """Heat on a terminal with many colours."""
 
     def setUp(self):
         self.environ = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80"}
@@ -71,7 +71,9 @@ class TestHeat(unittest.TestCase):
         for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "")):
             with self.subTest(name=name), mock.patch.dict("os.environ", {name: value}):
                 self.assertFalse(supports_colour(Terminal()))
-        with mock.patch.dict("os.environ", {"NO_COLOR": ""}):  # empty is not set: no-color.org
+        with mock.patch.dict(
+            "os.environ", {"NO_COLOR": ""}
+        ):  # empty counts as not set: no-color.org
             self.assertTrue(supports_colour(Terminal()))
 
     def test_0_is_red_and_1_is_green_and_beyond_is_no_more(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of checks for people, for JUnit and for GitHub; hostile names stay names."""
+"""Results of checks for users, for JUnit and for GitHub, with hostile names."""
 
 import unittest
 from xml.etree import ElementTree
@@ -22,7 +22,7 @@ def hostile(text):
 
 
 class TestOutcome(unittest.TestCase):
-    """What people get."""
+    """The output for users."""
 
     def test_the_outcome_is_one_sentence(self):
         for results, line in (
@@ -36,7 +36,7 @@ class TestOutcome(unittest.TestCase):
 
 
 class TestJunit(unittest.TestCase):
-    """The document that CI systems read."""
+    """The document for CI systems."""
 
     def test_a_test_case_for_each_expectation(self):
         root = ElementTree.fromstring(junit_document("c.yaml", [MET, NOT_MET, RECORDED]))

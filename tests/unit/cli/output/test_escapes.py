@@ -24,7 +24,7 @@ from valence_sched_cli.output.delivery import EscapingFormatter, escape_logs
 from valence_sched_cli.output.table import PreparedFormatter
 
 TEXT = st.text(st.sampled_from([*sorted(FORBIDDEN), *"ab \\é界"]), max_size=8)
-WIDE = 9999  # so that no table is folded, which makes lines of its own
+WIDE = 9999  # wide enough that no table folds its lines
 OPTIONS = argparse.Namespace(
     noindent=False, quote_mode="nonnumeric", variables=[], prefix="", max_width=WIDE,
     fit_width=False, print_empty=False,
@@ -52,7 +52,7 @@ def printed(kind, name, formatter, names, row):
 
 
 def row_of(text):
-    """Return a cell of each kind with a text wherever one can stand."""
+    """Return a cell of each kind with a text in each place."""
     need = Need(kind="stock", measure="amount", amount=1, resource=text,
                 tests=(Test(attribute=text, operator="at_least", value=1),))  # fmt: skip
     return (
@@ -69,13 +69,13 @@ CLEAN = row_of("x")
 
 @functools.cache
 def lines_of(kind, name, number):
-    """Return how many lines a cell with a harmless text has."""
+    """Return the number of lines of a cell with a harmless text."""
     formatter = TestFormats.FORMATTERS[kind, name]
     return printed(kind, name, formatter, ["a"], [CLEAN[number]]).count("\n")
 
 
 class TestFormats(unittest.TestCase):
-    """Whatever cell, whatever format."""
+    """All cells in all formats."""
 
     FORMATTERS = formatters()
 
@@ -88,7 +88,7 @@ class TestFormats(unittest.TestCase):
                 self.assertEqual("", raw(out, "\n\t" if name == "tsv" else "\n"), where)
                 lines = lines_of(kind, name, number)
                 folded = isinstance(cell, cells.Sentence | cells.Sentences)
-                if name != "yaml" and not folded:  # each breaks a long line, or a list
+                if name != "yaml" and not folded:  # each breaks long lines or lists
                     self.assertEqual(lines, out.count("\n"), where)
 
     def test_nothing_of_a_hostile_name_reaches_the_terminal_and_no_line_is_made(self):
@@ -124,7 +124,7 @@ class TestFormats(unittest.TestCase):
 
 
 class TestText(unittest.TestCase):
-    """The one function that escapes."""
+    """The function that escapes."""
 
     def test_escapes_are_those_of_json(self):
         cases = {"\x1b[2J": "\\u001b[2J", "a\nb\r\t": "a\\nb\\r\\t", "\x7f\x9b": "\\u007f\\u009b",
@@ -150,7 +150,7 @@ class TestText(unittest.TestCase):
 
 
 class TestStreams(unittest.TestCase):
-    """What is written beside the data."""
+    """Output beside the data."""
 
     def logged(self, logger, *words, **more):
         page = io.StringIO()

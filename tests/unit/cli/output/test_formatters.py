@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the table styles."""
+"""The table styles."""
 
 import argparse
 import io
@@ -15,7 +15,7 @@ NO_OPTIONS = argparse.Namespace()
 
 
 class Tags(FormattableColumn[list[str]]):
-    """A list that reads well in a table."""
+    """A list with a form for tables."""
 
     def human_readable(self) -> str:
         """Return the tags with commas between them."""
@@ -46,12 +46,12 @@ class Maybe(FormattableColumn[int | None]):
     """A number that may be unknown."""
 
     def human_readable(self) -> str:
-        """Return nothing for what is unknown."""
+        """Return an empty text for an unknown number."""
         return "" if self._value is None else str(self._value)
 
 
 class TestMarkdown(unittest.TestCase):
-    """What ``-f markdown`` prints."""
+    """The output of ``-f markdown``."""
 
     def test_a_list_is_a_table_with_a_head_and_a_row_per_object(self):
         text = listed(formatters.Markdown, ("Name", "Tags"), [("pod-1", Tags(["gpu", "cxl"]))])
@@ -114,7 +114,7 @@ class TestMarkdown(unittest.TestCase):
 
 
 class TestStyles(unittest.TestCase):
-    """What holds for every style."""
+    """Rules of every style."""
 
     def test_tabulate_knows_every_style(self):
         for style in styles():
@@ -144,7 +144,7 @@ class TestStyles(unittest.TestCase):
 
 
 class TestEntryPoints(unittest.TestCase):
-    """How cliff finds the styles."""
+    """cliff finds the styles by entry points."""
 
     def test_every_style_is_there_for_lists_and_for_single_objects(self):
         for group in ("valence_sched.formatter.list", "valence_sched.formatter.show"):

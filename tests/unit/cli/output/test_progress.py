@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress line: when it comes, when it goes, and what is in its way."""
+"""The progress line: when it appears, when it is erased, and how other output interrupts it."""
 
 import io
 import logging
@@ -40,7 +40,7 @@ class Ascii(Terminal):
 
 
 class Gone(Terminal):
-    """A terminal that was closed."""
+    """A closed terminal."""
 
     def write(self, text):
         super().write(text)
@@ -48,7 +48,7 @@ class Gone(Terminal):
 
 
 class TestProgressLine(unittest.TestCase):
-    """With a clock of its own, and without the second of delay."""
+    """The line with a test clock, and without the delay of a second."""
 
     def line(self, out, delay_s=0.0):
         self.time = 0.0

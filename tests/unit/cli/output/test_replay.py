@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays as rows and lines: marks on the better value, percent for people, refusals in words."""
+"""Replays as rows and lines: marks on the better value, percent for users, refusals as text."""
 
 import re
 import unittest

@@ -27,7 +27,7 @@ from valence_sched_cli.output.table import (
     telling_columns,
 )
 
-#: Commands that print and leave all as it was; they may learn their columns while they read.
+#: Commands that only print; they may learn their columns while they read.
 READ_ONLY = {
     "podm_block_list", "podm_block_show", "podm_check", "podm_claim_list", "podm_claim_show",
     "podm_device_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
@@ -43,7 +43,7 @@ READ_ONLY = {
 
 
 class NameColumn(FormattableColumn[str]):
-    """A name as people see it."""
+    """A name with a form for tables."""
 
     def human_readable(self) -> str:
         return self._value
@@ -108,7 +108,7 @@ class TestNumbers(unittest.TestCase):
 
 
 class TestTitles(unittest.TestCase):
-    """Names are compared as the formatters do it."""
+    """Names are compared as in the formatters."""
 
     def test_a_column_is_known_in_any_case_and_with_underscores(self):
         check_columns(["id", "created_at", " Created At"], ["ID", "Created At"])
@@ -121,7 +121,7 @@ class TestTitles(unittest.TestCase):
 
 
 class TestRedundant(unittest.TestCase):
-    """What tells a person nothing is not in a table, and in every other format."""
+    """Columns without information are left out of tables, but not of other formats."""
 
     def left(self, rows, formatter="table", **named):
         words = {"columns": [], "sort_columns": []} | named
@@ -142,7 +142,7 @@ class TestRedundant(unittest.TestCase):
 
 
 class TestCommands(unittest.TestCase):
-    """Whatever has an effect and prints columns knows them beforehand."""
+    """A command with an effect knows its columns beforehand."""
 
     def test_each_that_is_not_read_only_says_its_columns(self):
         printing = {}
@@ -169,7 +169,7 @@ def width_of(titles, rows):
 
 
 class TestScreenWidth(unittest.TestCase):
-    """How wide a screen is."""
+    """The width of a screen."""
 
     def width(self, columns: str | None) -> int | None:
         words = {} if columns is None else {"COLUMNS": columns}

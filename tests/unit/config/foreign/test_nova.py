@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors of Nova; keys that Nova passes over are errors (semantics.md 1)."""
+"""Flavors of Nova; keys that Nova ignores are errors (semantics.md 1)."""
 
 import unittest
 
@@ -30,7 +30,7 @@ def drives(specs: dict | None = None, **more) -> list[int]:
 
 
 class TestAmounts(unittest.TestCase):
-    """The flavor's own, and those that take their place."""
+    """The amounts of the flavor, and the keys that override them."""
 
     def test_its_own_amounts(self):
         self.assertEqual([CORES, MEMORY], needs())
@@ -61,7 +61,7 @@ class TestAmounts(unittest.TestCase):
 
 
 class TestConditions(unittest.TestCase):
-    """Traits, capabilities, and what is nothing of ours."""
+    """Traits, capabilities, and keys without an equivalent."""
 
     def test_traits_and_capabilities(self):
         flavor = read({
@@ -134,7 +134,7 @@ class TestConditions(unittest.TestCase):
 
 
 class TestIgnored(unittest.TestCase):
-    """Keys that the user wants to be passed over."""
+    """Keys that the user wants to ignore."""
 
     def test_a_key_that_is_named_is_remarked_on_and_nothing_else_of_it_counts(self):
         for specs in ({"colour": "blue"}, {"group_policy": "none"}, {"resources:VCPU": "99"},
@@ -217,7 +217,7 @@ class TestBareMetal(unittest.TestCase):
 
 
 class TestDocuments(unittest.TestCase):
-    """As the API has it, as the client prints it."""
+    """Flavors in the format of the API, and in that of the client."""
 
     def test_the_answer_of_the_api_and_what_the_client_prints_are_one_flavor(self):
         specs = {"resources:PGPU": "1"}
@@ -277,7 +277,7 @@ def cores(vcpus: int = 1, **specs: str) -> int:
 
 
 class TestTraits(unittest.TestCase):
-    """Keys that Nova turns into traits."""
+    """Keys that Nova converts to traits."""
 
     def test_each_becomes_the_traits_that_nova_asks_for(self):
         for specs, required, forbidden in (

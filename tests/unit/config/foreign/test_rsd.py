@@ -22,7 +22,7 @@ def needs(**body) -> list[tuple]:
 
 
 class TestNeeds(unittest.TestCase):
-    """Each word, and what it asks for."""
+    """Each property, and its need."""
 
     TABLE = (
         ({"TotalSystemCoreCount": 16}, [("processor", "cores", 16, 1, {})]),
@@ -69,7 +69,7 @@ class TestNeeds(unittest.TestCase):
 
 
 class TestWordsThatNobodyLooksAt(unittest.TestCase):
-    """What matters later is a remark; what restricts is an error; neither is passed over."""
+    """A property for later causes a remark, a restriction an error; neither is ignored."""
 
     def test_what_matters_later_is_remarked_on_with_its_place(self):
         for body, place in (

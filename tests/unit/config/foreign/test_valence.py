@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors and compose bodies in the words of Valence."""
+"""Flavors and compose bodies in the format of Valence."""
 
 import unittest
 from pathlib import Path
@@ -35,7 +35,7 @@ def needs(**properties) -> list[tuple]:
 
 
 class TestProperties(unittest.TestCase):
-    """Texts for numbers, lists for maps, types for numbers of devices."""
+    """Texts as numbers, lists as maps, types with numbers of devices."""
 
     def test_a_list_of_one_is_the_one(self):
         plain = needs(memory={"capacity_mib": "512", "type": "DDR3"}, processor={"total_cores": 4})
@@ -73,7 +73,7 @@ class TestProperties(unittest.TestCase):
 
 
 class TestBodies(unittest.TestCase):
-    """Answers about flavors, and bodies that compose."""
+    """Answers with flavors, and bodies that compose."""
 
     def test_what_valence_says_about_its_records_is_no_part_of_the_flavor(self):
         record = {"created_at": "then", "updated_at": "now", "links": [{"rel": "self"}]}
@@ -122,7 +122,7 @@ SAMPLES = Path(__file__).parents[4].parent / "shared" / "data" / "valence"
 
 VIA = "90dd7dcd-166a-43c9-a6af-bcf3fbe67b66"  # the flavor_id of the sample
 
-#: File and what each of its flavors needs: kind, amount, the values of its tests.
+#: Files, and the needs of their flavors: kind, amount, and the values of its tests.
 REQUESTS = {
     "flavor-create-request.json": {
         "test": [("processor", 10, ["Intel"]), ("memory", 3000, ["DDR2"])]
@@ -201,7 +201,7 @@ DOCUMENTS = st.recursive(
 
 
 class TestRead(unittest.TestCase):
-    """Every document there is."""
+    """All kinds of documents."""
 
     @settings(max_examples=600)
     @given(DOCUMENTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The least change of one weight, and of one need, that changes the choice."""
+"""The smallest change of one weight, and of one need, that changes the choice."""
 
 import dataclasses
 import unittest
@@ -30,13 +30,13 @@ CORES = {"processor": {"total_cores": 8}}
 
 
 def two_wishes(room: float, liking: float, **words: Any) -> Policy:
-    """Return a policy that weighs room against how few compositions failed."""
+    """Return a policy that weighs room against the number of failed compositions."""
     uses = (WeigherUse("room", room), WeigherUse("failures", liking))
     return Policy(name="two", filters=FILTERS, weighers=uses, **words)
 
 
 def podm(name: str, free: int, used: int, liked: float) -> dict[str, Any]:
-    """Return a podm of 8-core blocks, some free, whose failures score so much, 0..1."""
+    """Return a podm of 8-core blocks, some of them free, with this score of failures, 0..1."""
     composed = {"status": {"state": "Composed"}}
     blocks = [cpu(f"f{n}", 8) for n in range(free)]
     blocks += [cpu(f"u{n}", 8, **composed) for n in range(used)]
@@ -59,7 +59,7 @@ def with_weight(policy: Policy, name: str, weight: float) -> Policy:
 
 
 def with_amount(asked: Request, label: str, amount: float) -> Request:
-    """Return the request with another amount of one need, under the same id: the same lots."""
+    """Return the request with another amount of one need and the same id, and so the same lots."""
     needs: list[Need] = []
     for need in asked.needs:
         if need.label != label:
@@ -77,13 +77,16 @@ def chosen(decision: Decision) -> tuple[str, str] | None:
 
 
 class TestWeights(unittest.TestCase):
-    """By hand: a has room (10 - 1) / 10 = 0.9, b (5 - 1) / 10 = 0.4; b is liked by 0.4 more."""
+    """By hand:
+
+    a has room (10 - 1) / 10 = 0.9, b (5 - 1) / 10 = 0.4; b has 0.4 more of the other score.
+    """
 
     def setUp(self):
         self.podms = (podm("a", 10, 0, 0.1), podm("b", 5, 5, 0.5))
 
     def test_the_crossing_is_found_to_the_thousandth(self):
-        """0.9 w + 0.1 against 0.4 w + 0.5 are equal at a weight of room of 0.8."""
+        """0.9 w + 0.1 equals 0.4 w + 0.5 at a weight of room of 0.8."""
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
         self.assertEqual("a", decision.placements[0].chosen.podm)
         found = {change.name: change for change in changes_of(decision, "weight")}
@@ -135,7 +138,7 @@ class TestWeights(unittest.TestCase):
 
 
 class TestRunnerUp(unittest.TestCase):
-    """Who came second, and through whom."""
+    """The runner-up, and the weighers that made the difference."""
 
     def test_the_differences_add_up_to_the_margin(self):
         decision = decided(two_wishes(3, 1), request(CORES), podm("a", 10, 0, 0.1),
@@ -167,7 +170,7 @@ class TestRunnerUp(unittest.TestCase):
 
 
 class TestAmounts(unittest.TestCase):
-    """The least more and the least less of a need that change the choice."""
+    """The smallest increase and decrease of a need that change the choice."""
 
     def test_one_core_more_than_the_chosen_has_goes_elsewhere(self):
         decision = decided(two_wishes(0, 1), request({"processor": {"total_cores": 16}}),
@@ -232,9 +235,9 @@ class TestAmounts(unittest.TestCase):
         )
         either = [{"accelerators": [{"model": model}]} for model in ("A100", "T4")]
         for cores, place, expected in (
-            # what both have in common: the first is tried with less of it, too
+            # a change that affects both: the first is tried with less of it, too
             (16, "b", {("cores", 8, "a"), ("cores", 17, None), ("GPU T4", 5, None)}),
-            # and where the first fits no more, the second may
+            # and if the first does not fit, the second may
             (8, "a", {("cores", 9, "b"), ("GPU A100", 2, "b")}),
         ):
             asked = request({"processor": {"total_cores": cores}}, first_of=either)
@@ -306,7 +309,7 @@ WEIGHTS = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0])
 
 
 class TestRival(unittest.TestCase):
-    """A rival is told by another zone, which may tell anything."""
+    """A rival comes from another zone, which may send anything."""
 
     def test_numbers_beyond_those_of_a_weigher_are_refused_or_harmless(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
@@ -327,7 +330,7 @@ class TestRival(unittest.TestCase):
 
 
 class TestEveryFlip(unittest.TestCase):
-    """Whatever is reported is what a fresh engine does, and nothing smaller does it."""
+    """Every reported change changes the choice of a new engine, and no smaller change does."""
 
     @quietly(sized(200))
     @given(sites(), WEIGHTS, WEIGHTS, st.integers(1, 24), st.integers(0, 3))
@@ -348,7 +351,7 @@ class TestEveryFlip(unittest.TestCase):
     @quietly(sized(100))
     @given(sites(), WEIGHTS, WEIGHTS, st.integers(0, 3))
     def test_no_smaller_change_of_a_weight_does_it(self, podms, room, liking, seed):
-        """On a grid of 1/20 from 0 to 4, all other weights as they are."""
+        """On a grid of 1/20 from 0 to 4, with all other weights unchanged."""
         policy = two_wishes(room, liking)
         asked = request(CORES, seed=seed, policy="two")
         decision = decided(policy, asked, *podms)
@@ -389,7 +392,7 @@ class TestOverrides(unittest.TestCase):
                               st.sampled_from([(), ("gold",), ("gold", "old")])),
                     min_size=1, max_size=5))  # fmt: skip
     def test_the_parts_of_a_score_add_up_to_it(self, drawn):
-        """By the weights that count for the row; so the differences add up to the margin."""
+        """With the weights of the row; so the differences add up to the margin."""
         other = WeightOverrides({"gold": 5.0, "old": 0.0}, {"x": 0.5})
         uses = (WeigherUse("room", 1.0), WeigherUse("failures", 2.0, overrides=other))
         policy = Policy(name="mine", filters=FILTERS, weighers=uses)

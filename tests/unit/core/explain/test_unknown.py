@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked for and that nothing has or tells is warned of: terms, values and places."""
+"""Warnings about requested terms, values and places that are unknown to all pod managers."""
 
 import unittest
 
@@ -18,7 +18,7 @@ def warnings(**words) -> list[str]:
 
 
 class TestUntold(unittest.TestCase):
-    """One line each, with the nearest name."""
+    """One line for each, with the nearest name."""
 
     def test_a_fact_or_capability_that_nobody_tells_is_named_with_the_nearest(self):
         for words, line in (
@@ -72,7 +72,7 @@ def device_warnings(properties, *podms, **words) -> list[str]:
 
 
 class TestUnmade(unittest.TestCase):
-    """One line each, with the nearest."""
+    """One line for each, with the nearest."""
 
     def test_a_value_that_no_device_has_is_named_with_the_nearest(self):
         for properties, line in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on each attribute that can be asked for (S36), and the nearest miss of a pool."""
+"""Verdicts on each attribute of a request (S36), and the nearest miss of a pool."""
 
 import copy
 import unittest
@@ -42,7 +42,7 @@ ASKS = {
                            "rpm": 7200, "model": "Micron", "remote": True}]},
     "nics": {"nics": [{"count": 2, "speed_mbps": 100000}]},
 }  # fmt: skip
-#: Per attribute: the one thing that a pool has otherwise, and the one word that asks for it.
+#: For each attribute: the one difference of a pool, and the one field that requests it.
 LACKS = {
     ("processors", "cores"): (31, {"processor": {"total_cores": 64}}),
     ("processors", "count"): (1, {"processor": {"sockets": 2}}),
@@ -127,7 +127,7 @@ class TestEachAttribute(unittest.TestCase):
 
 
 class TestGroups(unittest.TestCase):
-    """Two A100 and any one GPU: three cards, never two."""
+    """Two A100 and any one GPU need three cards."""
 
     ASKED = {"accelerators": [{"model": "A100", "count": 2}, {"count": 1}]}  # noqa: RUF012
 
@@ -172,7 +172,7 @@ def near_misses_of(*podms: dict[str, Any], **words: Any) -> tuple[NearMiss, ...]
 
 
 class TestHardware(unittest.TestCase):
-    """Where free hardware is all that is missing."""
+    """Only free hardware is missing."""
 
     def test_the_sentence_of_the_issue(self):
         (found,) = near_misses_of(pod())
@@ -227,7 +227,7 @@ class TestHardware(unittest.TestCase):
         self.assertEqual("pod-2 lacks 1 GPU A100; it has no node to remove", near_miss_line(found))
 
     def test_a_block_of_another_pool_does_not_help(self):
-        """A node is made in one pool: what comes free beside it is no use."""
+        """A node is composed in one pool: blocks outside of it do not help."""
         pools = [{"id": "p"}, {"id": "q"}]
         blocks = [{**block, "pools": ["q" if block["uri"] == "g2" else "p"]}
                   for block in pod()["blocks"]]  # fmt: skip
@@ -235,7 +235,7 @@ class TestHardware(unittest.TestCase):
         self.assertIsNone(found.freeing)
 
     def test_limits_of_the_pool_count(self):
-        """All that is needed would be free, but the pool lets a node have one such block."""
+        """All needed blocks would be free, but the pool allows a node only one of them."""
         pools = [{"id": "p", "limits": {"Expansion": {"max": 1}}}]
         blocks = [{**block, "pools": ["p"]} for block in pod()["blocks"]]
         (found,) = near_misses_of(pod(pools=pools, blocks=blocks))
@@ -284,7 +284,7 @@ class TestHardware(unittest.TestCase):
 
 
 class TestWords(unittest.TestCase):
-    """Where a single word of the request or of the podm stands against it."""
+    """A single field of the request or the podm prevents the fit."""
 
     def fit_pod(self, **words: Any) -> dict[str, Any]:
         return {"id": "pod-3", "blocks": [cpu("c", 8), gpu("g", 2)], **words}
@@ -326,7 +326,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
 
 
 class TestFreeing(unittest.TestCase):
-    """Freeing is true: the same inventory without the node takes the request."""
+    """A suggested removal is sufficient: without the node, the request fits."""
 
     @quietly(sized(300))
     @given(busy(), st.integers(1, 9), st.integers(0, 3))
@@ -351,7 +351,7 @@ class TestFreeing(unittest.TestCase):
 
 
 def without(podm: dict[str, Any], gone: dict[str, Any]) -> dict[str, Any]:
-    """Return a podm whose node is gone and its blocks free."""
+    """Return a podm without the node, whose blocks are free."""
     copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(podm))
     copy["nodes"] = [one for one in copy["nodes"] if one["uri"] != gone["uri"]]
     for block in copy["blocks"]:
@@ -361,7 +361,7 @@ def without(podm: dict[str, Any], gone: dict[str, Any]) -> dict[str, Any]:
 
 
 class TestServed(unittest.TestCase):
-    """A pod manager that was chosen misses nothing, unless nodes are lacking."""
+    """A chosen pod manager has no misses, unless nodes are missing."""
 
     def test_who_was_chosen_is_no_near_miss_of_a_request_that_has_all_its_nodes(self):
         blocks = [cpu("c1", 8), cpu("c2", 8), gpu("g1", 2), gpu("g2", 2)]

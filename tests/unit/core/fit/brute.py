@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feasibility and least price the slow way: every subset of blocks, every matching, every grant.
+"""Feasibility and least price by brute force: every subset of blocks, every matching, every grant.
 
-Shares nothing with the fit but the price of devices: it has its own reading of free slots, of
-tests on devices, of limits, of matchings and of grants.
+Shares only the price of devices with the fit. It has its own implementation of free slots, of tests
+on devices, of limits, of matchings and of grants.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from valence_sched.model.inventory import Devices, Status
 from valence_sched.model.need import Need, Test, TopologyConstraint
 from valence_sched.view.block_kinds import price
 
-#: The types of a block, its devices, and where it is told its topology by domain.
+#: The types of a block, its devices, and its topology by domain, if reported.
 Block = tuple[Any, ...]
 
 GROUPS = {
@@ -26,7 +26,7 @@ GROUPS = {
 
 
 def passes(test: Test, device: Any, unknown: str) -> bool:
-    """Read a test on a device the way request.py words it."""
+    """Apply a test to a device, as request.py defines it."""
     reported = getattr(device, test.attribute)
     if reported is None:
         return unknown == "allow"
@@ -44,7 +44,7 @@ def suits(need: Need, device: Any) -> bool:
 
 
 def total(need: Need, blocks: Sequence[Devices]) -> int:
-    """Add up what the blocks bring of a total."""
+    """Return the sum that the blocks have of a total."""
     found = 0
     for block in blocks:
         for device in getattr(block, GROUPS[need.kind]):
@@ -62,7 +62,7 @@ def total(need: Need, blocks: Sequence[Devices]) -> int:
 
 
 def matched(groups: Sequence[Need], blocks: Sequence[Devices]) -> bool:
-    """Give every place of every group a device of its own, by augmenting paths."""
+    """Assign a different device to every place of every group, by augmenting paths."""
     units = [
         device
         for block in blocks
@@ -88,7 +88,7 @@ def matched(groups: Sequence[Need], blocks: Sequence[Devices]) -> bool:
 
 
 def makes(needs: Sequence[Need], blocks: Sequence[Devices]) -> bool:
-    """Whether these blocks hold all the devices of the node."""
+    """Return whether these blocks have all the devices of the node."""
     for need in needs:
         if need.measure in ("cores", "sockets", "capacity_mib") and (
             total(need, blocks) < need.amount
@@ -102,7 +102,7 @@ def makes(needs: Sequence[Need], blocks: Sequence[Devices]) -> bool:
 
 
 def within(limits: dict[str, dict[str, int]], types: Sequence[Sequence[str]]) -> bool:
-    """Whether so many blocks of these types may be composed in the pool."""
+    """Return whether these numbers of blocks by type may be composed in the pool."""
     for name, limit in limits.items():
         count = sum(name in block for block in types)
         if count < limit.get("min", 0) or count > limit.get("max", count):
@@ -121,7 +121,7 @@ def least_price(
     free: Sequence[Block],
     constraints: Sequence[TopologyConstraint] | None = None,
 ) -> int | None:
-    """Return the least price of any subset of the free blocks that makes the node."""
+    """Return the least price of a subset of the free blocks that makes the node."""
     found = None
     for chosen in subsets(len(free)):
         blocks = [free[number] for number in chosen]
@@ -137,7 +137,7 @@ def least_price(
 
 
 def is_free(status: Status) -> bool:
-    """Read the rules of redfish.md once more, as one sentence each."""
+    """Apply the rules of redfish.md again, one expression per rule."""
     refused = (
         status.reserved
         or status.active
@@ -167,7 +167,7 @@ def grants_of(stock: Any, asked: int) -> int | None:
 
 
 def least_granted(stocks: Sequence[Any], amounts: Sequence[int]) -> int | None:
-    """Return the least total granted over every assignment of the amounts to the stocks."""
+    """Return the least total granted, over every assignment of the amounts to the stocks."""
     found = None
     for places in itertools.product(range(len(stocks)), repeat=len(amounts)):
         granted = [
@@ -188,7 +188,7 @@ def least_granted(stocks: Sequence[Any], amounts: Sequence[int]) -> int | None:
 def makes_bound(
     needs: Sequence[Need], constraints: Sequence[TopologyConstraint], blocks: Sequence[Block]
 ) -> bool:
-    """Whether devices of these blocks can be counted so that every need and constraint is met."""
+    """Return whether devices of these blocks can meet every need and constraint."""
     choices = [list(_counted(need, blocks)) for need in needs]
     return _some(needs, constraints, blocks, choices, [])
 
@@ -204,7 +204,7 @@ def _some(needs, constraints, blocks, choices, chosen) -> bool:
 
 
 def _counted(need: Need, blocks: Sequence[Block]) -> Iterator[tuple[Any, ...]]:
-    """Yield each choice of what counts for a need, as (kind, block, line, number) of devices."""
+    """Yield each choice of devices for a need, as (kind, block, line, number)."""
     units = [
         (need.kind, block, line, number)
         for block, (_, devices, _) in enumerate(blocks)
@@ -223,7 +223,7 @@ def _counted(need: Need, blocks: Sequence[Block]) -> Iterator[tuple[Any, ...]]:
 
 
 def _holds(needs, constraints, blocks, chosen) -> bool:
-    """Whether what is counted so far breaks no constraint and counts no device for two groups."""
+    """Return whether the chosen devices break no constraint and are not chosen twice."""
     pairs = list(zip(needs, chosen, strict=False))
     taken = [unit for need, units in pairs if need.measure == "devices" for unit in units]
     if len(set(taken)) < len(taken):
@@ -233,7 +233,7 @@ def _holds(needs, constraints, blocks, chosen) -> bool:
         for need, units in pairs:
             name = need.name or need.kind
             if name in constraint.of:
-                # an untold place is some place: its own, or the one that would do
+                # an unknown place is some place: a separate one, or the suitable one
                 found = [blocks[u[1]][2].get(constraint.place, f"?{u[1]}") for u in units]
                 if need.unknown == "reject" and any(one.startswith("?") for one in found):
                     return False

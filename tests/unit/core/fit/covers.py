@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set covers by chance with every choice of their items, and covers that are hard to settle."""
+"""Random set covers with every choice of their items, and covers that are hard to decide."""
 
 import itertools
 import unittest
@@ -35,7 +35,7 @@ def price(items: list[Item], counts: tuple[int, ...]) -> int:
 
 
 def near_cover(random: Random):
-    """Return items of several amounts, about as many as are asked for: few covers, if any."""
+    """Return items of several amounts, close to the demands: few covers, if any."""
     demands, caps = random.randint(1, 3), random.randint(0, 2)
     items = [
         Item(
@@ -58,7 +58,7 @@ def dived(items: list[Item], asked, caps) -> Dive:
 
 
 def programme(items: list[Item], asked, caps) -> tuple[ProgrammePart, dict[int, int]]:
-    """Return a cover as a programme, its numbers as they are given, and its prices."""
+    """Return a cover as an integer programme, with its numbers and prices unchanged."""
     part = ProgrammePart([item.available for item in items])
     for demand, least in enumerate(asked):
         part.row([(n, item.coverage[demand]) for n, item in enumerate(items)], lower=least)
@@ -75,7 +75,7 @@ def _blocks(pairs: list[tuple[int, ...]]) -> list[Item]:
 
 
 def complementary(size: int, random: Random) -> Cover:
-    """Cores and memory add up to the same in every block: one more is asked than they come to."""
+    """Cores and memory have the same sum in every block; the demands exceed it by one."""
     cores = [random.randint(10, 90) for _ in range(size)]
     cap = size // 2
     asked = sum(sorted(cores)[size // 4 : size // 4 + cap])
@@ -84,7 +84,7 @@ def complementary(size: int, random: Random) -> Cover:
 
 
 def even(size: int, random: Random) -> Cover:
-    """All amounts are even, and an odd one is asked for exactly."""
+    """All amounts are even, and the exact demand is odd."""
     cores = [2 * random.randint(10, 90) for _ in range(size)]
     cap = size // 2
     asked = sum(sorted(cores)[size // 4 : size // 4 + cap]) + 1
@@ -92,7 +92,7 @@ def even(size: int, random: Random) -> Cover:
 
 
 def split(size: int, random: Random) -> Cover:
-    """One sum of large unlike numbers is asked for exactly: a market split."""
+    """An exact sum of large different numbers: a market split."""
     cores = [random.randint(10**5, 10**6) for _ in range(size)]
     cap = size // 2
     asked = sum(sorted(cores)[size // 4 : size // 4 + cap]) + 7
@@ -100,19 +100,19 @@ def split(size: int, random: Random) -> Cover:
 
 
 def powers(size: int, random: Random) -> Cover:
-    """Every second power of two is asked for: one choice alone makes that."""
+    """The exact sum of every second power of two: only one choice makes it."""
     del random
     items = [Item(1, 10 + one, (2**one, 1), (0,)) for one in range(size)]
     return items, (sum(2**one for one in range(0, size, 2)), size // 2), (size // 2,)
 
 
 def two_amounts(size: int, random: Random) -> Cover:
-    """Cores and memory by chance, four fifths of the most of either."""
+    """Random cores and memory; the demands are four fifths of the sum of each."""
     return _by_chance(size, random, 2, 80)
 
 
 def three_amounts(size: int, random: Random) -> Cover:
-    """Cores, memory and cards by chance, four fifths of the most of each."""
+    """Random cores, memory and cards; the demands are four fifths of the sum of each."""
     return _by_chance(size, random, 3, 80)
 
 
@@ -130,7 +130,7 @@ FAMILIES: dict[str, Callable[[int, Random], Cover]] = {
 
 
 def podm(name: str, cover: Cover) -> dict[str, Any]:
-    """Return a podm of one pool whose blocks are those of a cover of cores and memory."""
+    """Return a podm of one pool whose blocks are the items of a cover of cores and memory."""
     items, _, (cap,) = cover
     blocks = [
         {
@@ -152,13 +152,13 @@ def podm(name: str, cover: Cover) -> dict[str, Any]:
 
 
 def properties(cover: Cover) -> dict[str, Any]:
-    """Return what is asked of that podm."""
+    """Return the request to that podm."""
     cores, memory_mib = cover[1]
     return {"processor": {"total_cores": cores}, "memory": {"capacity_mib": memory_mib}}
 
 
 def leave_open(test: unittest.TestCase) -> None:
-    """Let the optimiser settle nothing during a test."""
+    """Let the optimiser decide nothing during a test."""
 
     def none(part, prices, states, start=None):
         return SearchOutcome(start, False, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit agrees with brute force, within what a decision spends, and says why there is none."""
+"""The fit agrees with brute force, within the budget of a decision, and explains a misfit."""
 
 import unittest
 from random import Random
@@ -96,7 +96,7 @@ class TestFit(unittest.TestCase):
     def recheck(
         self, seen: View, row: int, podm: dict, pool: dict, needs: tuple[Need, ...], found: Fit
     ) -> int:
-        """Check from the inventory's own words that the blocks make the node; return the price."""
+        """Check from the inventory that the blocks make the node; return the price."""
         self.assertEqual(row, found.row)
         self.assertEqual(len(set(found.blocks)), len(found.blocks))
         uris = [seen.block_tables[seen.podm_of[row]].uris[number] for number in found.blocks]
@@ -146,7 +146,7 @@ class TestFit(unittest.TestCase):
             request({"processor": {"total_cores": 10}}), view({"id": "a", "blocks": blocks})
         )
         self.assertEqual((1,), found.blocks)
-        self.assertEqual(10 + 6 * 100, found.waste)  # the block itself, and six cores too many
+        self.assertEqual(10 + 6 * 100, found.waste)  # the block itself, and six surplus cores
 
     def test_of_equal_blocks_the_one_in_fewer_pools_goes_first(self):
         both, only = {**cpu("both", 8), "pools": ["p", "q"]}, {**cpu("only", 8), "pools": ["p"]}
@@ -211,7 +211,7 @@ class TestFit(unittest.TestCase):
         seen = view(*({"id": str(n), "blocks": [cpu("a", 8), cpu("b", 8)]} for n in range(50)))
         plan = Fitter(request({"processor": {"total_cores": 16}}).needs, seen.kinds)
         self.assertEqual([(0, 1)] * 50, [plan.fit(seen, row).blocks for row in range(50)])
-        self.assertEqual(2, len(plan._answers))  # of the pools, and of what they offer
+        self.assertEqual(2, len(plan._answers))  # of the pools, and of their offers
 
 
 class TestShortfall(unittest.TestCase):
@@ -352,7 +352,7 @@ class TestDemands(unittest.TestCase):
 
 
 class TestWorth(unittest.TestCase):
-    """Points: what is beyond the needs is waste."""
+    """Points for the surplus over the needs."""
 
     def test_each_need_has_the_price_of_the_least_that_it_can_mean(self):
         core, card, nic = (block_kinds.PRICE_CORE, block_kinds.PRICE_ACCELERATOR,
@@ -361,7 +361,7 @@ class TestWorth(unittest.TestCase):
         for asked, points in (
             (STOCK, 0),
             (need("processor", "sockets", 3), 0),
-            (need("processor", "sockets", 3, SIX), 0),  # the cores are a need of their own
+            (need("processor", "sockets", 3, SIX), 0),  # the cores are a separate need
             (need("processor", "cores", 3), 3 * core),
             (Need(kind="processor", measure="cores", amount=3.9), 3 * core),
             (need("processor", "devices", 3), 0),
@@ -461,7 +461,7 @@ def blocks(family: str, size: int, seed: int, count: int = 1):
 
 
 def long_answers(plan: Fitter) -> list[SearchOutcome]:
-    """Return what was found within all states of a question."""
+    """Return the results with all states of a search."""
     most = plan.budget.pool_states
     return [answer for (_, states), answer in plan._answers.items() if states == most]
 

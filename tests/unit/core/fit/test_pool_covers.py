@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit of a pool as a cover of blocks by kind, in parts, each found by few searches."""
+"""The fit of a pool as a cover of blocks by kind, in parts, each found with few searches."""
 
 import unittest
 from collections import Counter
@@ -24,7 +24,7 @@ STATES = 100_000
 
 
 def found(trees: list[CoverTree], free: dict[int, int], before=None):
-    """Return the nodes of all trees, and the cover of all together by kind, None without one."""
+    """Return the nodes of all trees, and the cover by kind of all together, or None."""
     nodes = [tree.find(node, free) for tree, node in
              zip(trees, before or [tree.root for tree in trees], strict=True)]  # fmt: skip
     if any(node.cover is None for node in nodes):
@@ -33,7 +33,7 @@ def found(trees: list[CoverTree], free: dict[int, int], before=None):
 
 
 class TestCoverTree(unittest.TestCase):
-    """Offers that become smaller and smaller."""
+    """Offers that become smaller."""
 
     @quietly(sized(400))
     @given(ITEMS, ASKED, CAPS, st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5)))
@@ -82,7 +82,7 @@ def memory(uri: str, mib: int) -> dict:
 
 
 class TestCoversBlocksAlone(unittest.TestCase):
-    """Which requests are a cover of blocks and nothing else."""
+    """Requests that are a cover of blocks only."""
 
     def test_it_takes_blocks_no_stock_and_no_topology(self):
         gpus = {"accelerators": [{"count": 2, "same": "pcie_root"}]}
@@ -105,7 +105,7 @@ class TestCoversBlocksAlone(unittest.TestCase):
 
 
 class TestPoolCover(unittest.TestCase):
-    """The cheapest cover of what is free in a pool."""
+    """The cheapest cover by the free blocks of a pool."""
 
     def test_it_has_the_kinds_of_the_fit_of_its_pool(self):
         outcomes = set()
@@ -149,7 +149,7 @@ class TestPoolCover(unittest.TestCase):
 
 
 class TestCoverComponents(unittest.TestCase):
-    """The parts of the cover of a pool, whatever is free in it."""
+    """The parts of the cover of a pool, for any free blocks."""
 
     def test_their_covers_together_are_the_cover_of_the_pool(self):
         outcomes = set()

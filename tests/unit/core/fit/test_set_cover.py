@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cheapest cover agrees with every choice tried, whichever search finds it; so does HiGHS."""
+"""The cheapest cover agrees with brute force in every search, and so does HiGHS."""
 
 import os
 import sys
@@ -95,7 +95,7 @@ class TestCheapest(unittest.TestCase):
     def test_items_go_by_price_per_share_of_the_demand_then_by_price(self):
         items = [
             Item(1, 6, (2, 0)),  # a half of one demand for 6: 12
-            Item(1, 9, (9, 0)),  # no more than all of it counts: 9
+            Item(1, 9, (9, 0)),  # only the demand counts: 9
             Item(1, 5, (0, 0)),  # nothing: last
             Item(1, 8, (2, 2)),  # two halves: 8
             Item(1, 3, (1, 0)),  # 12 as the first, and cheaper
@@ -112,7 +112,7 @@ class TestCheapest(unittest.TestCase):
 
 
 class TestFurther(unittest.TestCase):
-    """Questions that the short dive leaves open, as nearly all are here."""
+    """Searches that the short dive leaves open, as nearly all here."""
 
     def setUp(self) -> None:
         patch = mock.patch.object(set_cover, "FREE_STATES", 1)
@@ -148,7 +148,7 @@ class TestFurther(unittest.TestCase):
                             self.assertEqual(dive.ceiling, price(items, tuple(cover.found)))
 
     def test_a_budget_never_makes_a_wrong_answer(self):
-        """With ever more states an open answer becomes a yes or a no, the right one."""
+        """With more states, an open answer becomes the right yes or no."""
         seen = set()
         for name, make in FAMILIES.items():
             for seed in range(8):
@@ -181,7 +181,7 @@ class TestFurther(unittest.TestCase):
             self.assertEqual([1, 0, 1, 0], cheapest_cover(items, (6,), states=ENOUGH).found)
 
     def test_the_optimiser_gets_numbers_as_tight_as_they_can_be(self):
-        """No coverage above its demand, demands in the unit of coverage, no item too often."""
+        """No coverage above its demand, demands in the unit of coverage, limits on items."""
         items = [Item(9, 5, (4, 0), (0,)), Item(9, 5, (6, 3)), Item(9, 7, (50, 0))]
         with mock.patch.object(optimiser, "optimum", side_effect=optimiser.optimum) as optimum:
             cheapest_cover(items, (9, 2), (2,), states=ENOUGH)
@@ -194,9 +194,9 @@ class TestFurther(unittest.TestCase):
 
 
 class TestWork(unittest.TestCase):
-    """How many states the searches visit: a policy counts its budget in them.
+    """The number of states of a search, in which a policy counts its budget.
 
-    A change of these numbers is one that an operator meets: the same budget settles more or less.
+    An operator notices a change of these numbers: the same budget decides more or less.
     """
 
     def test_of_small_covers(self):
@@ -252,7 +252,7 @@ class TestWork(unittest.TestCase):
 
 
 class TestBudget(unittest.TestCase):
-    """Questions that the first search leaves open."""
+    """Searches that the first one leaves open."""
 
     def test_hard_questions_of_28_blocks_are_settled_but_those_of_a_market_split(self):
         for name, make in FAMILIES.items():
@@ -368,7 +368,7 @@ class TestOptimum(unittest.TestCase):
         self.assertIn("mip_max_nodes", dict(given))
 
     def test_the_solver_prints_nothing(self):
-        """HiGHS writes to the descriptors itself, among them what a program reads as JSON."""
+        """HiGHS writes to file descriptors directly, also to those whose output is read as JSON."""
         with tempfile.TemporaryFile() as printed:
             sys.stdout.flush()
             kept = os.dup(1), os.dup(2)

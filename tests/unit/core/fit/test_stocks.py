@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts are poured into stocks: each from one stock, as little surplus as can be."""
+"""Amounts are granted from stocks: each from one stock, with the smallest surplus."""
 
 import unittest
 
@@ -50,9 +50,9 @@ class TestPour(unittest.TestCase):
     def test_by_hand(self):
         for stocks, amounts, granted in (
             ([], [], []),
-            ([stock(3.0), stock(8.0)], [2.0, 7.0], [(0, 2.0), (1, 7.0)]),  # as they were asked
+            ([stock(3.0), stock(8.0)], [2.0, 7.0], [(0, 2.0), (1, 7.0)]),  # in the requested order
             ([stock(3.0), stock(6.0, step=3.0)], [3.0, 1.0], [(1, 3.0), (0, 1.0)]),
-            ([stock(9.0), stock(5.0), stock(6.0)], [4.0], [(1, 4.0)]),  # the least is left
+            ([stock(9.0), stock(5.0), stock(6.0)], [4.0], [(1, 4.0)]),  # the smallest remainder
             ([stock(640.0, step=64.0)], [10.0], [(0, 64.0)]),
             ([stock(640.0, step=64.0), stock(999.0)], [10.0], [(1, 10.0)]),
             ([stock(8.0, step=4.0), stock(9.0), stock(8.0)], [5.0], [(2, 5.0)]),
@@ -61,7 +61,7 @@ class TestPour(unittest.TestCase):
             ([stock(10.0), stock(10.0, max=5.0)], [6.0, 5.0], [(0, 6.0), (1, 5.0)]),
             ([stock(10.0, max=5.0), stock(10.0)], [6.0, 5.0], [(1, 6.0), (0, 5.0)]),
             ([stock(None)], [1.0], None),  # the total is not reported
-            # the tightest stock of 5 leaves 4, 4 and 4 no room: it is taken back
+            # the tightest stock for 5 leaves no room for 4, 4 and 4: it is tried again
             (
                 [stock(9.0), stock(8.0)],
                 [5.0, 4.0, 4.0, 4.0],
@@ -76,7 +76,7 @@ class TestPour(unittest.TestCase):
         self.assertIsNone(allocate([stock(8999.0)], [3.0] * 3000))
 
 
-#: Totals in GiB (with steps, where there are any) and amounts that take a search.
+#: Totals in GiB, some with steps, and amounts that require a search.
 POSSIBLE = (47, 51, 52), (14, 16, 10, 12, 14, 16, 26, 16, 22)
 IMPOSSIBLE = (54, 58, 56), (10, 16, 18, 30, 30, 30, 16, 14)
 IMPROVABLE = ((35, 3), (43, 5), 60), (5, 12, 9, 13, 8, 8, 12, 13)
@@ -91,7 +91,7 @@ def searched(case, states: int = 10_000_000) -> SearchOutcome:
 
 
 class TestStates(unittest.TestCase):
-    """What a search is counted as, and what it says when it ends early."""
+    """The count of states of a search, and its answer if it ends early."""
 
     def test_a_level_counts_as_twenty_states_and_eight_for_each_stock(self):
         for case, states, total in (
@@ -148,7 +148,7 @@ def needs(*amounts: tuple[str, float, int]) -> tuple[Need, ...]:
 
 
 def site(*stocks, count: int = 1):
-    """Return a View of podms whose stocks are (resource, total), or with words for a stock."""
+    """Return a View of podms with stocks of (resource, total), or with further fields."""
     offer = [
         {"uri": f"{number}", "resource": one[0], "total": one[1], **(one[2] if one[2:] else {})}
         for number, one in enumerate(stocks)
@@ -157,7 +157,7 @@ def site(*stocks, count: int = 1):
 
 
 class TestPool(unittest.TestCase):
-    """The stocks of one pool, resource by resource."""
+    """The stocks of one pool by resource."""
 
     def test_amounts_are_those_of_stocks_each_as_often_as_it_is_asked_for(self):
         cores = Need(kind="processor", measure="cores", amount=9)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices that share a place or stand apart: the fit agrees with brute force."""
+"""Devices that share a place or are apart: the fit agrees with brute force."""
 
 import unittest
 from collections import Counter
@@ -34,7 +34,7 @@ PLACES = ("root", "rack")
 
 
 def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyConstraint, ...]]:
-    """Return a podm of one pool whose blocks tell places, needs, and constraints between them."""
+    """Return a podm of one pool whose blocks report places, needs, and constraints on them."""
     some = random.choice
     makes = {
         "accelerators": lambda: {"kind": "GPU", "model": some(["A100", "A40"]),
@@ -87,7 +87,7 @@ class TestBrute(unittest.TestCase):
         self.agrees(*bound_site(Random(seed)))
 
     def test_a_value_at_which_something_is_to_be_together_is_like_no_other(self):
-        """Rare sites where names are to be apart by the same places, and that would be lost."""
+        """Rare sites where devices must be apart at the same places."""
         for seed in (4643, 6388, 9643, 17696, 20864):
             with self.subTest(seed):
                 self.agrees(*bound_site(Random(seed)))
@@ -103,7 +103,7 @@ class TestBrute(unittest.TestCase):
         self.assertGreater(made[False, True], 40, "the constraints forbid too little")
 
     def test_the_states_of_a_question_are_those_that_were_recorded(self):
-        """A policy counts its budget in them."""
+        """A policy counts its budget in states."""
         states = waste = found = 0
         for seed in range(150):
             podm, needs, constraints = bound_site(Random(seed))
@@ -196,7 +196,7 @@ class TestPlaces(unittest.TestCase):
         self.assertEqual((0, 1), fit(APART, *pair).blocks)
 
     def test_an_unknown_place_serves_no_constraint_unless_the_unknown_is_allowed(self):
-        """Then it may be the one shared place, and it may be a place of its own."""
+        """Then it may be the shared place or a separate one."""
         for asked in (TWO, APART):
             self.assertIsNone(fit(asked, *gpus("x", None)))
             self.assertEqual((0, 1), fit(asked, *gpus("x", None), unknown="allow").blocks)
@@ -282,7 +282,7 @@ class TestPlaces(unittest.TestCase):
         self.assertFalse(any(answer.complete for answer in plan._answers.values()))
 
     def test_a_node_that_may_not_be_the_cheapest_has_no_needless_block(self):
-        """So the very blocks that were chosen make the node again, all of them."""
+        """So the chosen blocks alone make the node again, using all of them."""
         leave_open(self)
         for seed in range(4):
             seen, asked = priced_site(Random(seed), 30)
@@ -294,7 +294,7 @@ class TestPlaces(unittest.TestCase):
             self.assertEqual(found.blocks, plan.fit(seen, 0).blocks, seed)
 
     def test_many_roots_alike_are_tried_once(self):
-        """A thousand roots of one card each: two sorts of name stand apart, none are together."""
+        """A thousand roots of one card each: two kinds of devices are apart, none together."""
         blocks = gpus(*(f"r{n}" for n in range(1000)))
         self.assertIsNone(fit(TWO, *blocks))
         eight = {"accelerators": [{"count": 8, "apart": "pcie_root"}]}
@@ -308,7 +308,7 @@ class TestPlaces(unittest.TestCase):
 
 
 def priced_site(random: Random, size: int) -> tuple[View, Request]:
-    """Return NICs beside drives of unlike prices: the cheapest ones are not apart."""
+    """Return NICs beside drives of different prices: the cheapest ones are not apart."""
     blocks = [
         {
             "uri": f"n{n}",
@@ -324,7 +324,7 @@ def priced_site(random: Random, size: int) -> tuple[View, Request]:
 
 
 class TestHard(unittest.TestCase):
-    """Questions whose cases explode."""
+    """Searches with a combinatorial explosion."""
 
     def test_many_devices_bound_in_many_ways_are_decided_within_a_share_of_the_budget(self):
         outcomes = Counter()
@@ -341,7 +341,7 @@ class TestHard(unittest.TestCase):
         self.assertGreater(min(outcomes[True], outcomes[False]), 2)
 
     def test_the_optimiser_alone_agrees_with_brute_force(self):
-        """Here the search with propagation settles nothing."""
+        """Here the search with propagation decides nothing."""
         patch = mock.patch.object(PropagationSearch, "run", lambda search, bound, states: False)
         patch.start()
         self.addCleanup(patch.stop)
@@ -376,7 +376,7 @@ class TestHard(unittest.TestCase):
 
 
 class TestOffer(unittest.TestCase):
-    """The groups of blocks that a search is given."""
+    """The groups of blocks for a search."""
 
     def test_those_without_a_place_come_first_however_they_are_listed(self):
         kinds = view({"id": "a", "blocks": gpus("x")}).kinds
@@ -399,7 +399,7 @@ class TestWork(unittest.TestCase):
 
 
 class TestShortfall(unittest.TestCase):
-    """Why no blocks satisfy a constraint."""
+    """Reasons why no blocks satisfy a constraint."""
 
     def test_of_several_constraints_the_one_that_cannot_hold_is_named_with_the_most_there_is(self):
         pair = [*gpus("x", "x"), *gpus("y", "z", model="A40")]
@@ -488,7 +488,7 @@ class TestRefused(unittest.TestCase):
         request({"accelerators": [{"count": 1, "apart": "zone"}]})
 
     def test_groups_of_alternatives_are_told_apart_by_number(self):
-        """What stands in ``first_of`` is not bound together with what all ways have."""
+        """Needs in ``first_of`` are not constrained together with the common needs."""
         asked = request(
             {"accelerators": [{"same": "switch"}]},
             first_of=[{"accelerators": [{"model": "A100", "same": "switch"}]}],

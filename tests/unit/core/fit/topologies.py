@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies that are hard to settle: many devices at random values, needs together and apart."""
+"""Topologies that are hard to decide: many devices at random places, needs together and apart."""
 
 from collections.abc import Callable
 from itertools import combinations
@@ -11,7 +11,7 @@ from valence_sched.testing import request, view
 from valence_sched.view.view import View
 
 Constraints = list[dict[str, Any]]
-Node = tuple[dict[str, Any], int, dict[str, int]]  # what is asked, NICs, values of each domain
+Node = tuple[dict[str, Any], int, dict[str, int]]  # needs, NICs, values of each domain
 
 
 def _node(groups: str, each: int, constraints: Constraints) -> dict[str, Any]:
@@ -19,28 +19,28 @@ def _node(groups: str, each: int, constraints: Constraints) -> dict[str, Any]:
 
 
 def pairs_together(random: Random) -> Node:
-    """Each pair on one switch, and its two NICs in two racks."""
+    """Each pair on one switch, with its two NICs in two racks."""
     constraints = [{"of": [name], "same": "switch"} for name in "abcd"]
     constraints += [{"of": [name], "apart": "rack"} for name in "abcd"]
     return _node("abcd", 2, constraints), 48, {"switch": 12, "rack": 6}
 
 
 def circle_apart(random: Random) -> Node:
-    """Each pair on one switch, and the neighbours of a circle in other racks."""
+    """Each pair on one switch, and neighbours in a circle in different racks."""
     constraints = [{"of": [name], "same": "switch"} for name in "abcd"]
     constraints += [{"of": list(two), "apart": "rack"} for two in ("ab", "bc", "cd", "da")]
     return _node("abcd", 2, constraints), 48, {"switch": 12, "rack": 6}
 
 
 def chain_together(random: Random) -> Node:
-    """Two switches each, and all in one rack: there is one with enough, or none."""
+    """Two switches each, all in one rack: one rack has enough, or none has."""
     constraints = [{"of": [name], "apart": "switch"} for name in "abcd"]
     constraints += [{"of": list(two), "same": "rack"} for two in ("ab", "bc", "cd", "da")]
     return _node("abcd", 2, constraints), 48, {"switch": 12, "rack": 6}
 
 
 def three_apart(random: Random) -> Node:
-    """Three of each of eight, each on a value of its own of one of three domains."""
+    """Three of each of eight, each at a different place of one of three domains."""
     domains = {"switch": 12, "rack": 6, "root": 24}
     places = [*domains] * 3
     constraints = [
@@ -63,14 +63,14 @@ def too_few_values(random: Random) -> Node:
 
 
 def three_domains(random: Random) -> Node:
-    """All apart in three domains at once."""
+    """All apart in three domains at the same time."""
     domains = {"switch": 8, "rack": 6, "root": 12}
     constraints = [{"of": list("abc"), "apart": place} for place in domains]
     return _node("abc", 2, constraints), 48, domains
 
 
 def mixed(random: Random) -> Node:
-    """Constraints by chance between five groups, in domains of few values."""
+    """Random constraints between five groups, in domains of few values."""
     domains = {place: random.choice([4, 6, 8, 12]) for place in ("switch", "rack", "root")}
     groups = [{"name": name, "count": random.randint(1, 3)} for name in "abcde"]
     constraints: Constraints = [
@@ -89,7 +89,7 @@ TOPOLOGIES: dict[str, Callable[[Random], Node]] = {
 
 
 def site(name: str, seed: int) -> tuple[View, Request]:
-    """Return a pod manager of one pool, and a request of it."""
+    """Return a pod manager of one pool, and a request to it."""
     random = Random(seed)
     asked, number, domains = TOPOLOGIES[name](random)
     blocks = [

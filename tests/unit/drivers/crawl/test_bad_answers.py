@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bad answer near the root is an outage: every kind of answer at every level of every dialect."""
+"""A bad answer near the root is an outage: all kinds of answers, at all levels of all dialects."""
 
 import itertools
 
@@ -57,7 +57,7 @@ REDFISH = encoded({
 SLED = lease_server.documents()
 SLEDS = "/redfish/v1/Oem/SledLease"
 
-#: Of each dialect its documents, the levels at which any failure is an outage, and the others.
+#: The documents of each dialect, the levels at which any failure is an outage, and the others.
 SERVICES = {
     "redfish": (REDFISH, (
         ROOT, CS, f"{CS}/ResourceBlocks", f"{CS}/ResourceBlocks/page-2", f"{CS}/Zones",
@@ -71,17 +71,17 @@ SERVICES = {
     "sled_lease": (SLED, (ROOT, f"{SLEDS}/Sleds", f"{SLEDS}/Leases"), (f"{SLEDS}/Sleds/1",)),
 }  # fmt: skip
 
-#: The blocks that such a member leads to.
+#: The blocks below such a member.
 BEHIND = {f"{ROOT}/Fabrics/PCIe/Endpoints/drive-1": f"{ROOT}/Chassis/pcie-1/Drives/bay-1"}
 
-#: Answers that say nothing of the document: an outage wherever they come.
+#: Answers without the document: an outage at any level.
 OUTAGES = {
     "500": status(500), "501": status(501), "502": status(502), "503": status(503, Retry_After="0"),
     "503 for long": status(503, Retry_After="3600"), "504": status(504), "507": status(507),
     "429": status(429, Retry_After="0"), "403": status(403), "408": status(408),
     "403 page": status(403, b"<html>"),
 }  # fmt: skip
-#: Answers that are no document.
+#: Answers that are not documents.
 FAILURES = {
     "404": status(404), "410": status(410), "400": status(400), "418": status(418),
     "empty": status(200, b""), "no content": status(204), "{}": status(200, b"{}"),
@@ -102,7 +102,7 @@ FAILURES = {
     "no list": status(200, b'{"Members": {}}'), "text list": status(200, b'{"Members": "none"}'),
     "the root": lambda it: it.reply(200, it.podm.document(ROOT)),
 }  # fmt: skip
-#: Answers of another class, which are no list and no service, and could be a member.
+#: Answers of another class, neither list nor service, which could be a member.
 OTHERS = {
     "another": status(200, b'{"@odata.id": "/e", "@odata.type": "#Fan.v1_5_0.Fan", "Name": "e"}'),
     "starting": status(200, b'{"Name": "s", "Status": {"State": "Starting"}}'),
@@ -110,20 +110,20 @@ OTHERS = {
 
 
 def again(handler):
-    """Answer the first time that the session has expired, then as usual."""
+    """Answer first that the session has expired, then as usual."""
     handler.podm.sessions.clear()
     handler.podm.rules.clear()
     return handler.reply(401)
 
 
 def moved(handler):
-    """Redirect to the same document with a slash at its end."""
+    """Redirect to the same document with a trailing slash."""
     there = handler.path.endswith("/")
     return not there and handler.reply(302, b"", {"Location": f"{handler.path}/"})
 
 
 def as_text(handler):
-    """Answer the document as what it is not."""
+    """Answer with the document as another content type."""
     body = handler.podm.document(handler.path) or b"{}"
     return handler.reply(200, b"\xef\xbb\xbf" + body, {"Content-Type": "text/html"})
 
@@ -238,7 +238,7 @@ class BadAnswersTest(ServicesTest):
 
 
 class PreviousReadingTest(ServicesTest):
-    """What the last reading had, and this one has not."""
+    """Documents of the previous reading that are now missing."""
 
     def previous(self, dialect):
         return PreviousReading.of(self.ask(dialect).podm)
@@ -279,7 +279,7 @@ class PreviousReadingTest(ServicesTest):
         self.assertIsNone(self.ask("redfish", previous=zoned).failure)
 
     def compose(self, *, linked):
-        """Let the service have a composed system of blocks that say Unused; return its URI."""
+        """Give the service a composed system of blocks that report Unused; return its URI."""
         server, uri = self.servers["redfish"][False], f"{ROOT}/Systems/2"
         node = {"@odata.type": "#ComputerSystem.v1_27_0.ComputerSystem", "SystemType": "Composed",
                 "Name": "theirs", "Links": {"ResourceBlocks": [link(BLOCKS[0])]}}  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same answers mean the same: nothing is parsed again, and nothing that changed is missed."""
+"""Equal answers are not parsed again, and every change is noticed."""
 
 import json
 import os
@@ -37,7 +37,7 @@ DAY = timedelta(days=1)
 
 
 def changed(data):
-    """Return a document with other values of what many have; nothing of one that is no object."""
+    """Return a document with other values of common properties, None if it is not an object."""
     try:
         json = msgspec.json.decode(data, type=dict)
     except msgspec.MsgspecError:
@@ -47,7 +47,7 @@ def changed(data):
 
 
 class ReadingMemoryTest(LiveTest):
-    """Readings of served pod managers, again and again."""
+    """Repeated readings of served pod managers."""
 
     maxDiff = None
 
@@ -56,7 +56,7 @@ class ReadingMemoryTest(LiveTest):
         self.memory = ReadingMemory()
 
     def again(self, server, **more):
-        """Return a reading, and whether it came from the memory."""
+        """Return a reading, and whether it came from the cache."""
         with mock.patch.object(reading, "read_in_passes", wraps=reading.read_in_passes) as parse:
             (found,) = self.read(server, memory=self.memory, raw=False, **more)
         return found, not parse.called
@@ -129,7 +129,7 @@ class ReadingMemoryTest(LiveTest):
         server = self.serve(dict(RACK))
         for number, (at, known, fewer) in enumerate((
             (NOON, False, False),
-            (NOON + DAY / 4, False, True),  # asks for less, now that it has a file
+            (NOON + DAY / 4, False, True),  # fewer requests, now that it has a file
             (NOON + DAY / 2, True, True),
             (NOON + DAY, False, False),  # all are due
         )):  # fmt: skip
@@ -166,7 +166,7 @@ class ReadingMemoryTest(LiveTest):
                 ) as parse:
                     self.assertTrue(reader._read(target).podm.blocks)
                 parsed.append(parse.called)
-        self.assertEqual([True, True, False, False], parsed)  # a file of devices comes first
+        self.assertEqual([True, True, False, False], parsed)  # a device file comes first
 
     def test_documents_that_are_wanted_whole_are_parsed(self):
         server = self.serve(dict(RACK))
@@ -208,7 +208,7 @@ class ReadingMemoryTest(LiveTest):
 
 
 class DocumentsTest(LiveTest):
-    """Documents that are there and such that are not count alike."""
+    """Existing and missing documents count alike."""
 
     def test_a_link_of_more_characters_than_the_bound_is_not_followed(self):
         uri = next(uri for uri in TREE if uri.endswith("/ResourceBlocks"))
@@ -224,7 +224,7 @@ class DocumentsTest(LiveTest):
 
 
 class TestCache(unittest.TestCase):
-    """A file that is too old, too large, another one's or not ours alone is not used."""
+    """A file is not used if it is too old, too large, of another user, or writable by others."""
 
     URL = "https://h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The crawler by itself: which links are followed, how often, and what is taken of an answer."""
+"""The crawler alone: the links that it follows, the number of requests, and its use of answers."""
 
 import threading
 import unittest
@@ -29,7 +29,7 @@ FULL = {"ExpandQuery": {"NoLinks": True, "Levels": True, "MaxLevels": 6}}
 
 
 class Recorded:
-    """A connection that answers by path; what is an error is raised, None is not there."""
+    """A connection that answers by path; errors are raised, and None is a missing document."""
 
     def __init__(self, answers) -> None:
         self.answers, self.asked = answers, []
@@ -59,7 +59,7 @@ def requested(made: ExpandReader) -> list[str]:
 
 
 class TestFeatures(unittest.TestCase):
-    """What a service root promises."""
+    """The features that a service root offers."""
 
     def test_levels_are_those_that_can_be_asked_for_at_once(self):
         for features, levels in (
@@ -92,7 +92,7 @@ class TestFeatures(unittest.TestCase):
 
 
 class TestRead(unittest.TestCase):
-    """One document, and those in it."""
+    """One document, and those embedded in it."""
 
     def test_without_levels_it_is_read_alone(self):
         made = reader({"/a": whole("/a")})
@@ -186,7 +186,7 @@ class TestRead(unittest.TestCase):
 
 
 class TestUnfold(unittest.TestCase):
-    """Which parts of an expanded document are documents."""
+    """The parts of an expanded document that are documents."""
 
     def test_a_part_is_one_only_with_all_that_every_resource_has(self):
         for drop, more, is_one in (
@@ -226,7 +226,7 @@ class TestUnfold(unittest.TestCase):
 
 
 class Leaf(Resource):
-    """A document without links that are followed."""
+    """A document without followed links."""
 
 
 class Lasting(Resource):
@@ -377,7 +377,7 @@ class TestFetch(unittest.TestCase):
 
 
 class TestDeferred(unittest.TestCase):
-    """What is read in some cases only."""
+    """Documents that are read only in some cases."""
 
     def test_it_is_fetched_when_the_reader_asks_for_it(self):
         made = crawl({"/a": {"Late": link("/b")}, "/b": {}})
@@ -397,7 +397,7 @@ class TestDeferred(unittest.TestCase):
 
 
 class TestTake(unittest.TestCase):
-    """What of an answer is taken."""
+    """The parts of an answer that are used."""
 
     def test_documents_that_come_with_another_are_not_fetched(self):
         expanded = {"Members": [whole("/m1"), whole("/m2")]}
@@ -457,7 +457,7 @@ class TestTake(unittest.TestCase):
             "/m1": {},
             "/m2": {},
         }
-        for most, fails in ((6, False), (5, True)):  # the one that is gone is tried in three places
+        for most, fails in ((6, False), (5, True)):  # a missing document is tried at three places
             with mock.patch.object(crawler, "MAX_DOCUMENTS", most):
                 made = crawl(answers)
                 if fails:

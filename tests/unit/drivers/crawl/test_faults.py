@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One bad pod manager never sinks the rest: each way to be bad, over real sockets."""
+"""One bad pod manager does not affect the others: each kind of fault, over real sockets."""
 
 import base64
 import datetime as dt
@@ -41,7 +41,7 @@ from valence_sched.model.registration import Registration
 
 class FaultsTest(LiveTest):
     def failure(self, target, status, *words, **more):
-        """Read a bad pod manager and a good one; return what is said of the bad one."""
+        """Read a bad pod manager and a good one; return the message about the bad one."""
         good = self.serve(TREE)
         bad, fine = self.read(target, good, **more)
         self.assertEqual(len(BLOCKS), len(fine.podm.blocks))
@@ -56,7 +56,7 @@ class FaultsTest(LiveTest):
         return bad
 
     def noted(self, server, *words, blocks=None):
-        """Read a pod manager with one bad document; it is said, and the others are there."""
+        """Read a pod manager with one bad document; check that it is noted and the others are read."""
         (reading,) = self.read(server)
         self.assertIsNone(reading.failure)
         blocks = len(BLOCKS) - 1 if blocks is None else blocks
@@ -172,7 +172,8 @@ class LoginTest(FaultsTest):
 
         for headers in ({"WWW-Authenticate": 'Basic realm="x"'}, {}):
             for pattern, method, made in (("Sessions$", "POST", 1), ("v1/.", "GET", 1)):
-                # A gateway wants it with every request, whatever token comes with it.
+                # A gateway requires basic authentication with every request, in addition to the
+                # token.
                 rules = [on("Sessions$", wants_basic(headers), "POST")]
                 rules += [on(pattern, wants_basic(headers), method)]
                 with self.subTest(headers=headers, method=method):
@@ -275,7 +276,7 @@ class TlsTest(FaultsTest):
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
 
     def secure(self, name, from_day=-1, to_day=2):
-        """Return a server with a certificate of its own making, and the file that trusts it."""
+        """Return a server with a self-signed certificate, and the file that trusts it."""
         context, trusted = server_context(self.folder, name, from_day, to_day)
         return self.serve(TREE, login=LOGIN, tls=context), trusted
 
@@ -288,7 +289,7 @@ class TlsTest(FaultsTest):
             self.assertIsNone(reading.failure)
 
     def test_a_certificate_that_is_not_valid_now_is_said_to_be_so(self):
-        """Its authority is known: to name that again would not help."""
+        """Its authority is trusted: naming it again would not help."""
         for days, words in (
             ((-3, -1), "certificate has expired (renew the certificate, and check the clock here;"),
             ((1, 3), "certificate is not yet valid (check the clocks of both hosts; --insecure"),

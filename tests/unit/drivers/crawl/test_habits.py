@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers with the habits of older and careless services are read as any other is."""
+"""Pod managers with the habits of older and careless services are read like any other."""
 
 import itertools
 import re
@@ -38,7 +38,7 @@ BLOCKS = f"{SERVICE}/ResourceBlocks"
 
 
 def sources():
-    """Return the documents of every pod manager there is to try habits on."""
+    """Return the documents of all pod managers to test habits on."""
     found = {name: {uri: msgspec.json.decode(OWN.sub(b"", data)) for uri, data in documents.items()
                     if is_object(data)}
              for name, documents in TREES.items()}  # fmt: skip
@@ -46,7 +46,7 @@ def sources():
 
 
 def readings_of(sources, *fail, login=False, auth="auto", page_size=0):
-    """Return a reading of each source with these habits, and the requests that it took."""
+    """Return a reading of each source with these habits, and its number of requests."""
     account = Account(USER, PASSWORD) if login else Account()
     settings = SimulatorSettings(login=account, page_size=page_size, clock=lambda: 0.0)
     known = {"username": USER if login else None, "auth": auth}
@@ -74,7 +74,7 @@ class HabitsTest(LiveTest):
         cls.expected = {name: plain(one) for name, one in readings.items()}
 
     def check(self, *fail, **more):
-        """Compare readings with those of no habits, and with what is recorded of them."""
+        """Compare readings with those without habits, and with the recorded ones."""
         found, requests = readings_of(self.sources, *fail, **more)
         for name, reading in found.items():
             with self.subTest(name, fail=fail):
@@ -113,7 +113,7 @@ class HabitsTest(LiveTest):
                 self.assertRegex(found[name].failure, f"{uri}: found no (property|members)")
 
 
-#: Each shape of the collection of two blocks, and the words of what is said of it, if anything.
+#: Each shape of the collection of two blocks, and the expected words of its note, if any.
 LINKS = [{"@odata.id": f"{BLOCKS}/{name}"} for name in "AB"]
 URIS = [link["@odata.id"] for link in LINKS]
 TYPED = {"@odata.type": "#ResourceBlockCollection.ResourceBlockCollection"}
@@ -147,7 +147,7 @@ SHAPES = {
     ),
     "fewer than counted": ({"Members": LINKS, "Members@odata.count": 9}, "found 2 members, exp"),
 }  # fmt: skip
-#: The same of one in which no block is found.
+#: The same for shapes in which no block is found.
 EMPTY = {
     "none": ({"Members": [], "Members@odata.count": 0}, "found nothing to compose"),
     "none counted": ({"Members@odata.count": 0}, "found nothing to compose"),
@@ -169,10 +169,10 @@ PLAIN = {"Name": "one", "ResourceBlockType": ["Compute"], "ProcessorType": "CPU"
 
 
 class ShapesTest(LiveTest):
-    """Collections of blocks, and of what a block holds."""
+    """Collections of blocks, and of the devices of a block."""
 
     def documents(self, at, shape):
-        """Return a service with a collection at a URI, two members of it, and what links it."""
+        """Return a service with a collection at a URI, two members of it, and the links to it."""
         system = f"{V}/Systems/S"
         found = {
             V: {"Name": "root", "CompositionService": {"@odata.id": SERVICE}},
@@ -192,7 +192,7 @@ class ShapesTest(LiveTest):
         }
 
     def both(self, documents):
-        """Read documents live and as recorded; return the pod manager and what is said of it."""
+        """Read documents live and as recorded; return the pod manager and its notes."""
         pages = {uri: data for uri, data in documents.items() if "?" in uri}
 
         def page(handler):
@@ -200,7 +200,9 @@ class ShapesTest(LiveTest):
 
         (reading,) = self.read(self.serve(documents, rules=[page]))
         podm, diagnostics = self.recorded(documents)
-        if reading.failure is not None:  # what a recording lacks may still come, live it was there
+        if (
+            reading.failure is not None
+        ):  # a document missing from a recording may follow; a live one is missing
             return podm, f"outage: {reading.failure}"
         self.same(podm, reading)
         self.assertEqual(diagnostics, reading.diagnostics)
@@ -211,9 +213,9 @@ class ShapesTest(LiveTest):
         return podm, "\n".join(one.text for one in diagnostics)
 
     def check(self, at, count, fails=""):
-        """Read each shape of the collection at a URI; ``count`` counts the members found.
+        """Read each shape of the collection at a URI; ``count`` counts the found members.
 
-        Those with words that ``fails`` matches are outages.
+        Shapes whose words match ``fails`` are outages.
         """
         for expected, shapes in ((2, SHAPES), (0, EMPTY)):
             for name, (shape, words) in shapes.items():
@@ -238,7 +240,7 @@ class ShapesTest(LiveTest):
 
 
 TREE = dressed(TREES["shared-blocks"])
-#: The trees by whether they are requested a document at a time.
+#: The trees, by whether their documents are requested one by one.
 EXPANDS = (0, 2, 6)
 
 
@@ -263,7 +265,7 @@ TROUBLES = (cut, half, half_without_length, half_in_chunks, hang, die)
 
 
 def at_request(number, times, act):
-    """Return a rule for as many requests from this one on, counted from 0."""
+    """Return a rule for this number of requests from this one on, counted from 0."""
     count = itertools.count()
 
     def rule(handler):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live pod managers say the same as their recorded trees, with no more requests than needed."""
+"""Live pod managers give the same result as their recorded trees, with minimal requests."""
 
 import functools
 import stat
@@ -134,7 +134,9 @@ TREE = TREES["rack-mockup"]
 
 class ExpandTest(LiveTest):
     def both(self, documents, *rules, **more):
-        """Read a tree expanded and plain: the same comes of it; return the expanded server."""
+        """Read a tree expanded and plain; check that the results are equal; return the expanded
+        server.
+        """
         server = self.serve({}, expand=6, rules=rules)
         documents = dressed(documents)
         home = self.at_home(documents, server)
@@ -253,10 +255,10 @@ class KeptTest(LiveTest):
 
 
 def hub(*agents):
-    """Return a hub that serves agents below paths of its own, with their links as they wrote them.
+    """Return a hub that serves agents below separate paths, with their links unchanged.
 
-    Each has two blocks in a zone, one of them composed, each with as many processors as the number
-    of the agent, at most 3.
+    Each has two blocks in a zone, of which one is composed. Each block has as many processors as
+    the number of the agent, at most 3.
     """
 
     def linked(*uris):

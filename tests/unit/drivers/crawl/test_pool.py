@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader pool by itself: threads that help, pauses, and readers that are overdue."""
+"""The reader pool alone: helper threads, pauses, and overdue readers."""
 
 import queue
 import threading
@@ -37,7 +37,7 @@ def reader(timeout_s: float, name: str = "a") -> PodmReader:
 
 
 class TestHelpers(unittest.TestCase):
-    """One more thread for one pod manager."""
+    """One additional thread for one pod manager."""
 
     def started(self, made: ReaderPool, waiting: int) -> bool:
         names: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
@@ -93,7 +93,7 @@ class TestHelpers(unittest.TestCase):
 
 
 class TestPauses(unittest.TestCase):
-    """How long a result is waited for."""
+    """The length of the wait for a result."""
 
     def test_it_is_until_the_next_deadline_or_until_more_may_be_begun(self):
         made = idle()
@@ -107,7 +107,7 @@ class TestPauses(unittest.TestCase):
 
 
 class TestEnd(unittest.TestCase):
-    """What is left of a run when nothing of it is wanted any longer."""
+    """The remains of a run after it is abandoned."""
 
     def test_sessions_are_waited_for_so_long_all_together_and_no_more_is_begun(self):
         made, cut, waited, clock = idle(), [], [], SimpleNamespace(now_s=1000.0)
@@ -168,7 +168,7 @@ class TestOverdue(unittest.TestCase):
 
 
 class TestErrors(unittest.TestCase):
-    """What fails outside the reading of a pod manager."""
+    """Failures outside the reading of a pod manager."""
 
     def test_it_is_raised_where_the_results_are_awaited(self):
         def no_clock() -> datetime:
@@ -183,7 +183,7 @@ class TestErrors(unittest.TestCase):
 
 
 class TestInterrupted(unittest.TestCase):
-    """A signal that comes as soon as the first thread has begun."""
+    """A signal immediately after the start of the first thread."""
 
     def test_what_was_begun_is_ended(self):
         target = ReadTarget(Registration(name="a", url="https://h.invalid"))
@@ -195,7 +195,7 @@ class TestInterrupted(unittest.TestCase):
 
 
 class TestBegun(unittest.TestCase):
-    """How many are read at once."""
+    """The number of concurrent readings."""
 
     def test_so_many_to_begin_with_and_no_more_than_there_are_or_may_be(self):
         for todo, running, begun in (
@@ -218,7 +218,7 @@ class TestBegun(unittest.TestCase):
         pauses = iter((pool.STALL_S, pool.STALL_S / 2, pool.STALL_S))
 
         class Results:
-            """Nothing, after each of the pauses; then the result of one after another."""
+            """No result after each of the pauses; then the results one after another."""
 
             def get(self, timeout: float) -> tuple[int, str]:
                 pause_s = next(pauses, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One reading by itself: what the registration adds, what a failure says, where passes end."""
+"""One reading alone: facts of the registration, texts of failures, and the end of passes."""
 
 import functools
 import unittest
@@ -70,7 +70,7 @@ class TestFailure(unittest.TestCase):
 
 
 class TestRegistration(unittest.TestCase):
-    """What the operator says stands beside what the pod manager says, and wins."""
+    """Facts of the operator are added to those of the pod manager, and override them."""
 
     def test_each_property_is_the_operators_or_both(self):
         known = {
@@ -142,7 +142,7 @@ class Small(Resource):
 
 
 def small_dialect(identity: str | None = None, *wants: str, services=None) -> Dialect:
-    """Return a dialect that keeps what it was given, and may know the identity itself."""
+    """Return a dialect that records its arguments, and may find the identity itself."""
 
     def read(service, name: str, driver: str) -> FullPodm:
         if services is not None:
@@ -158,7 +158,7 @@ UUID = "0b6ffe0a-3f7c-4a35-9f9e-6d2cf2a6a1b1"
 
 
 class TestOnePass(unittest.TestCase):
-    """What a dialect is given, and what is added to what it read."""
+    """The arguments of a dialect, and the additions to its reading."""
 
     def passed(self, dialect, tree, **words):
         made = crawl(tree)
@@ -223,7 +223,7 @@ class TestLogOut(unittest.TestCase):
 
 
 def limited(most, *pools: dict[str, Limit]):
-    """Return the limits of each pool, and what was remarked."""
+    """Return the limits of each pool, and the remarks."""
     noted: list[str] = []
 
     class Notes(Diagnostics):
@@ -236,7 +236,7 @@ def limited(most, *pools: dict[str, Limit]):
 
 
 class TestMaxBlocks(unittest.TestCase):
-    """The stricter of two limits holds."""
+    """The stricter of two limits applies."""
 
     def test_a_limit_is_set_where_the_pod_manager_states_none(self):
         for stated in ({}, {"Compute": Limit()}):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tree of Redfish documents says about a pod manager."""
+"""A tree of Redfish documents is read as a pod manager."""
 
 import io
 import os
@@ -216,7 +216,7 @@ class TreesTest(unittest.TestCase):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
     def written(self, documents: dict) -> tuple[dict, list[str]]:
-        """Write documents; return what is read back, and what was noted."""
+        """Write documents; return the reading of them, and its notes."""
         notes: list[str] = []
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             place = Path(name)
@@ -278,7 +278,7 @@ class TreesTest(unittest.TestCase):
             deep = {"x": deep}
         found, notes = self.written({ROOT: {}, f"{ROOT}/Systems": deep})
         self.assertEqual(({ROOT: {}}, 1), (found, len(notes)))
-        while deep:  # freeing it link by link spares the interpreter's stack
+        while deep:  # freed link by link, to spare the interpreter's stack
             deep = deep.pop("x")
 
 

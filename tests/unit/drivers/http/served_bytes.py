@@ -14,13 +14,13 @@ from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 
 
 def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:
-    """Return the bytes of an answer; ``length`` is the one that it claims."""
+    """Return the bytes of an answer; ``length`` is its claimed length."""
     head = ("HTTP/1.1 200 OK", f"Content-Length: {len(body) if length is None else length}")
     return "\r\n".join([*head, *headers, "", ""]).encode() + body
 
 
 class ServedBytes(TestCase):
-    """``received`` is what came before each answer, ``closed`` is set as each connection ends."""
+    """``received`` has the bytes before each answer; ``closed`` is set as each connection ends."""
 
     def serve(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection: writes are sent once, tasks are waited for, and nothing outlives its deadline."""
+"""One connection: writes are sent once, tasks are awaited, and nothing outlives its deadline."""
 
 import inspect
 import logging
@@ -139,7 +139,7 @@ class WaitsTest(unittest.TestCase):
 
 
 class TestTransports(unittest.TestCase):
-    """Reads go by the standard library, unless there is a proxy; what is not used is not made."""
+    """Reads use the standard library, except with a proxy; unused transports are not created."""
 
     def used(self, **environ):
         with mock.patch.dict("os.environ", environ):
@@ -174,7 +174,7 @@ SECRET = "canary-of-the-headers"
 
 
 class TestSushy(unittest.TestCase):
-    """A sushy that moves its private parts fails here first."""
+    """A change of the private parts of sushy fails here first."""
 
     def test_a_connector_has_a_session_of_requests(self):
         self.assertIs(requests.Session, type(Connector("http://127.0.0.1")._session))
@@ -231,7 +231,7 @@ class TestRequests(unittest.TestCase):
 
 
 class TestMalformed(ServedBytes):
-    """An answer that breaks HTTP is said by where it breaks, as without a proxy."""
+    """The error of an answer that violates HTTP names the place, as without a proxy."""
 
     def test_each_part_has_its_own_words(self):
         chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose certificates the transports trust, which they present, and what a failure means."""
+"""The certificates that transports trust and present, and the meaning of failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TlsTest(ServedBytes):
     def secure(
         self, name: x509.GeneralName, verify: bool | None = None, connections: int = 1
     ) -> StdlibTransport:
-        """Serve under a certificate for a name; it is verified by its own file unless told."""
+        """Serve with a certificate for a name; by default its own file verifies it."""
         context, trusted = server_context(self.folder, name)
         answers = [[answer(b"one"), answer(b"two")]] * connections
         return self.serve(*answers, tls=context, verify=trusted if verify is None else verify)
@@ -65,7 +65,7 @@ class TlsTest(ServedBytes):
 
 
 class HandshakeTest(TestCase):
-    """What a server says in a handshake, on real sockets."""
+    """Messages of a server in a handshake, on real sockets."""
 
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -73,7 +73,8 @@ class HandshakeTest(TestCase):
     def server(self, tls: ssl.SSLContext | None, plain: bytes = b"") -> int:
         """Answer any number of connections; return the port.
 
-        One that does not begin with a handshake gets ``plain``, as web servers do on a port of TLS.
+        A connection that does not begin with a handshake gets ``plain``, as from web servers on a
+        TLS port.
         """
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
@@ -108,7 +109,7 @@ class HandshakeTest(TestCase):
         yield SushyTransport(url, verify, TlsContexts({}), certificate, proxies or {}, 1)
 
     def answers(self, url: str, *args: object, **words: object) -> list[str]:
-        """Return what each transport gets: a body, or the text of the error."""
+        """Return the result of each transport: a body, or the text of the error."""
         found = []
         for transport in self.transports(url, *args, **words):  # type: ignore[arg-type]
             try:
@@ -224,14 +225,14 @@ class HandshakeTest(TestCase):
 
 
 class ShutTest(TestCase):
-    """The end of a connection, for those that wait for it."""
+    """The end of a connection, for a thread that waits for it."""
 
     def test_of_tls_within_tls_the_outer_socket_is_shut(self) -> None:
-        """A proxy over HTTPS: what urllib3 makes of it has no end of its own."""
+        """With an HTTPS proxy, the object of urllib3 cannot be shut down itself."""
         one, other = socket.socketpair()
         with one, other:
             inner = SSLTransport.__new__(SSLTransport)
             inner.socket = one
             shut(inner)
             self.assertEqual(b"", other.recv(1))
-            shut(inner)  # again is no error
+            shut(inner)  # a repetition is no error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP over connections that stay open, against a server that sends given bytes."""
+"""HTTP over persistent connections, against a server that sends given bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from valence_sched.drivers.http.stdlib_transport import (
 )
 
 REPORT = r" \(report it to the vendor of the service or of its proxy\)$"
-#: The end of a body in chunks, with too many headers after it.
+#: The end of a chunked body, with too many trailers after it.
 TRAILERS = b"0\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(200))
 
 UNSENDABLE = ("header X-Auth-Token: found {what}, expected one line of Latin-1 (the value "
@@ -299,7 +299,7 @@ LINE = b"a" * 1000
 
 
 def receiver(pieces: Iterable[bytes], *, closes: bool = True) -> Callable[[int], bytes]:
-    """Return what receives these pieces, and then the end, or else never returns."""
+    """Return a function that receives these pieces, and then the end, or blocks."""
     waiting = iter(pieces)
 
     def receive(most: int) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads rendered documents back, and lists what the round trip loses."""
+"""Reads rendered documents back, and lists the losses of the round trip."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,12 +16,12 @@ _KEYS = {"pools": "id", "blocks": "uri", "stocks": "uri", "nodes": "uri"}
 
 
 def read_back(documents: Mapping[str, Json], id_: str, notes: Notes = NO_NOTES) -> FullPodm:
-    """Return the pod manager that documents show to the ``redfish`` driver."""
+    """Return the pod manager that the ``redfish`` driver reads from documents."""
     return read_podm(LinkedDocuments(documents.get, notes, documents), id_, "redfish")
 
 
 def round_trip_losses(podm: FullPodm) -> list[str]:
-    """Return what reading the documents does not give back: one line ``FIELD: was, is`` each."""
+    """Return the losses of reading the documents, as lines ``FIELD: was, is``."""
     documents = documents_of(podm)
     identity = root_identity(documents[ROOT])
     again = msgspec.structs.replace(read_back(documents, podm.id), identity=identity)

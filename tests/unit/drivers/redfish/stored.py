@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session on documents in memory that can be written, and pauses that take no time."""
+"""A session on writable documents in memory, with pauses that take no time."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ DOMAIN_JSON = {"AllowsMemoryChunkCreation": True, "MemorySizeMiB": 4096,
 
 
 class StoredPodm:
-    """Documents by URI; an int in the place of one is the status of the answer.
+    """Documents by URI; an int in place of a document is the status of the answer.
 
-    ``requests`` are the method and URI of each request, ``bodies`` what was posted or patched.
-    ``on_post``, ``on_patch`` and ``on_delete`` answer in the place of what is usual. ``pauses`` is
-    how many pauses there is patience for, and each pause runs the first of ``meanwhile``.
+    ``requests`` has the method and URI of each request, ``bodies`` the posted or patched bodies.
+    ``on_post``, ``on_patch`` and ``on_delete`` replace the usual answers. ``pauses`` is the number
+    of pauses before the time is over; each pause runs the first of ``meanwhile``.
     """
 
     def __init__(self, documents: dict[str, Any], pauses: int = 20) -> None:
@@ -68,7 +68,7 @@ class StoredPodm:
         return self.on_delete(uri)
 
     def create(self, uri: str, body: Json) -> Reply:
-        """Make a member of a collection, and name it in the header."""
+        """Create a member of a collection, and return its URI in the header."""
         made = self.add(uri, **body)
         return Reply(201, {"Location": made}, None)
 
@@ -81,21 +81,21 @@ class StoredPodm:
         return uri
 
     def change(self, uri: str, body: Json) -> Reply:
-        """Put what is sent in the place of each property."""
+        """Replace each property that is sent."""
         self.documents[uri] = {**self.documents[uri], **body}
         return Reply(200, {}, None)
 
     def drop(self, uri: str) -> Reply:
-        """Take a document away."""
+        """Remove a document."""
         del self.documents[uri]
         return Reply(204, {}, None)
 
     def refuse(self, *_request: object) -> Reply:
-        """Answer no, whatever is asked."""
+        """Refuse every request."""
         return Reply(400, {}, None, "not here")
 
     def send_nothing(self, *_request: object) -> Reply:
-        """Fail before anything is sent; what was read until then is forgotten."""
+        """Fail before the request is sent; earlier reads are forgotten."""
         self.requests.clear()
         error = PodmError("no connection")
         error.sent = False
@@ -133,7 +133,7 @@ def lost(*_request: object) -> Reply:
 
 
 class Service(StoredPodm):
-    """A pod manager of two blocks and one memory domain, which composes what is posted."""
+    """A pod manager of two blocks and one memory domain, which composes posted systems."""
 
     def __init__(self, pauses: int = 20, **root: Any) -> None:
         super().__init__(
@@ -165,7 +165,7 @@ class Service(StoredPodm):
         return made
 
     def decompose(self, uri: str) -> Reply:
-        """Take a document away, and free the blocks."""
+        """Remove a system, and free its blocks."""
         self.documents |= {block_: block("Unused") for block_ in PLAIN.blocks}
         return self.drop(uri)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory chunks and volumes: what is sent for an amount, and which of what is there is ours."""
+"""Memory chunks and volumes: the request for an amount, and the detection of our own."""
 
 import functools
 import unittest
@@ -54,7 +54,7 @@ class Amounts(unittest.TestCase):
 
 
 class TestDeciding(Amounts):
-    """What can be made at all, and what can be made now."""
+    """Amounts that can never be created, and amounts that can be created now."""
 
     def test_what_nothing_can_be_made_of_is_named_with_its_amount(self):
         for changes, grant in (
@@ -110,7 +110,7 @@ class TestDeciding(Amounts):
 
 
 class TestBody(Amounts):
-    """What is posted."""
+    """The posted body."""
 
     def body(self, grant: Grant, **changes: Any) -> dict[str, Any]:
         self.podm(**changes)
@@ -169,7 +169,7 @@ class TestBody(Amounts):
 
 
 class TestSize(unittest.TestCase):
-    """The size of what was made."""
+    """The size of a created amount."""
 
     def test_a_chunk_is_read_in_mib_and_a_volume_in_gib(self):
         for json, size in (
@@ -184,7 +184,7 @@ class TestSize(unittest.TestCase):
 
 
 class TestFound(Amounts):
-    """What of a node's amounts is there."""
+    """The existing amounts of a node."""
 
     def line(self, found: int, of: int, where: str = DOMAIN) -> str:
         return f"found {found} of {of} memory chunks and volumes of {NAME} ({where})"
@@ -238,7 +238,7 @@ class TestFound(Amounts):
 
     def test_what_this_process_made_is_found_where_it_was_made(self):
         podm = self.podm()
-        podm.on_post = lambda uri, body: podm.create(uri, chunk())  # it keeps no name
+        podm.on_post = lambda uri, body: podm.create(uri, chunk())  # it stores no name
         (made,) = self.create(MEMORY).made
         self.assertEqual(Creation((made,)), self.find(MEMORY))
         other = CompositionRequest(name="vs-2", grants=(MEMORY,))
@@ -258,7 +258,7 @@ class TestFound(Amounts):
 
 
 class TestRemoved(Amounts):
-    """Deleting, and reading back that it is gone."""
+    """Deletion, and verification that the amount is gone."""
 
     def remove(self, *uris: str) -> str:
         grants = tuple(Grant(uri, 1.0) for uri in uris)
@@ -277,7 +277,7 @@ class TestRemoved(Amounts):
         first, _, last = uris
         why = "still exists: HTTP 400: not here"
         self.assertEqual(f"{first} {why}; {last} {why}", self.remove(*uris))
-        self.assertEqual(1, podm.sent("GET").count(first))  # a refusal does not change its mind
+        self.assertEqual(1, podm.sent("GET").count(first))  # a refusal stays a refusal
 
     def test_what_stays_after_a_success_is_read_for_some_time(self):
         podm = self.podm()
@@ -304,7 +304,7 @@ class TestRemoved(Amounts):
 
 
 class TestMade(Amounts):
-    """Which of what there is after a write is what it made."""
+    """The amount that a write has created, among all that exist."""
 
     def check(self, made: list[float], problem: str = "", unknown: bool = False) -> Creation:
         found = self.create(MEMORY)
@@ -440,7 +440,7 @@ class TestMade(Amounts):
         self.check([], f"HTTP 400: not here: {error}", unknown=True)
 
     def makes(self, size: object, **properties: Any) -> StoredPodm:
-        """Return a service that makes chunks of this size, whatever is asked."""
+        """Return a service that creates chunks of this size for any request."""
         podm = self.podm()
         podm.on_post = lambda uri, body: podm.create(uri, chunk(size, **properties))
         return podm

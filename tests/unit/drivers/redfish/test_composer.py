@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing on served Redfish pod managers: what came of it is judged by reading back."""
+"""Composition on served Redfish pod managers: its result is verified by reading back."""
 
 import contextlib
 import unittest
@@ -68,7 +68,7 @@ def bench(*fail: str) -> Iterator[Bench]:
 
 
 class TestRedfishComposer(unittest.TestCase):
-    """Nothing goes wrong."""
+    """Compositions without faults."""
 
     def test_a_node_is_made_of_the_very_blocks(self):
         with bench() as site:
@@ -100,7 +100,7 @@ class TestRedfishComposer(unittest.TestCase):
 
 
 class TestFaults(unittest.TestCase):
-    """Pod managers that say one thing and do another."""
+    """Pod managers whose answers do not match their actions."""
 
     def test_what_came_of_a_write_is_judged_by_what_is_there(self):
         systems = "/redfish/v1/Systems"
@@ -139,7 +139,7 @@ GONE = f"found 0 of 1 memory chunks and volumes of vs-1 ({DOMAIN})"
 
 
 class TestWithAmounts(unittest.TestCase):
-    """A node and what is made for it stand and fall together."""
+    """A node and its amounts are created together or not at all."""
 
     def test_a_node_is_composed_after_its_amounts_and_has_them(self):
         podm = Service()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One write that composes: what it is read back for, how long, and reservations by action."""
+"""One write that composes: what is read back and for how long, and reservations by action."""
 
 import unittest
 from typing import Any
@@ -19,10 +19,10 @@ ACTION, RULES = "/R/Compose", "/R/Rules"
 
 
 class TestConfirmed(unittest.TestCase):
-    """A node is one once a block says that it is part of it."""
+    """A node is confirmed when a block shows that it is part of it."""
 
     def stored(self, states=("Unused", "Unused"), link_of=None) -> Service:
-        """Answer with a system of both blocks, which are in these states and may link it."""
+        """Answer with a system of both blocks, which have these states and may link it."""
         podm = Service()
 
         def store(uri, body):
@@ -100,7 +100,7 @@ class TestConfirmed(unittest.TestCase):
 
 
 class TestLost(unittest.TestCase):
-    """What is read back, and how long, depends on what came of the write."""
+    """What is read back, and for how long, depends on the answer to the write."""
 
     def test_a_node_under_another_name_is_ours_where_the_answer_names_it(self):
         podm = Service()
@@ -245,7 +245,7 @@ class TestLost(unittest.TestCase):
 
 
 class TestByAction(unittest.TestCase):
-    """A service that composes by manifests alone."""
+    """A service that composes only by manifests."""
 
     def podm(self, body: dict[str, Any] | None, status: int = 200) -> Service:
         offer = {"UseCase": "RegisterResourceBlock", "CapabilitiesObject": link(RULES)}
@@ -316,7 +316,7 @@ class TestByAction(unittest.TestCase):
 
 
 class TestRequired(unittest.TestCase):
-    """A service that requires what it allows no known value for."""
+    """A service that requires a property without an allowed known value."""
 
     def test_it_is_refused_before_any_effect(self):
         use = {"UseCase": "ComputerSystemComposition", "CapabilitiesObject": link(RULES)}
@@ -357,7 +357,7 @@ def shared(reserved: object = False) -> dict[str, Any]:
 
 
 class TestReservations(unittest.TestCase):
-    """Three blocks, each with a flag unless a test says otherwise."""
+    """Three blocks, each with a flag unless a test removes it."""
 
     def podm(self, **blocks: Any) -> StoredPodm:
         found = {f"/B/{number}": flagged() for number in (1, 2, 3)}
@@ -488,7 +488,7 @@ class TestReservations(unittest.TestCase):
         podm.documents["/B/3"] = flagged(True)
         self.reservations.unreserve(NODE)
         self.assertEqual([False, False, True], self.flags())
-        podm.documents["/B/1"] = flagged(True)  # another client's by now
+        podm.documents["/B/1"] = flagged(True)  # now of another client
         self.reservations.unreserve(NODE)
         self.assertEqual([True, False, True], self.flags())
 

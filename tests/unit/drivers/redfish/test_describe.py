@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices as inventory nouns; resources that say the same are understood once."""
+"""Devices as inventory nouns; equal resources are parsed once."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TestAlike(TestCase):
 
 
 class TestNouns(TestCase):
-    """What each kind of device is in an inventory."""
+    """The inventory noun of each kind of device."""
 
     def setUp(self) -> None:
         self.notes = Diagnostics()
@@ -96,7 +96,7 @@ class TestNouns(TestCase):
         return type_(uri, json, self.notes)
 
     def one(self, type_: type[Device], **json: Any) -> Any:
-        """Return the noun of a single device, None where it is none."""
+        """Return the noun of a single device, None if it has no noun."""
         found = Describer().describe([self.device(type_, **json)])
         nouns = [noun for kind in found.__struct_fields__ for noun in getattr(found, kind)]
         self.assertLessEqual(len(nouns), 1)

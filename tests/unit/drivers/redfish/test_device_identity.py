@@ -20,7 +20,7 @@ V = "/redfish/v1"
 BLOCKS = f"{V}/ResourceBlocks"
 SIZE = 480103981056
 
-#: Kind, the properties of one device, and the property without which it tells too little.
+#: Kind, the properties of one device, and the property without which it cannot be identified.
 KINDS = (
     ("drives", "Drives", {"CapacityBytes": SIZE, "MediaType": "SSD"}, "CapacityBytes"),
     ("processors", "Processors", {"TotalCores": 16, "ProcessorType": "CPU"}, "TotalCores"),
@@ -70,7 +70,7 @@ class Case(TestCase):
 
 
 class TestDrives(Case):
-    """The ways in which one drive has been seen in a block."""
+    """The ways in which services list one drive in a block."""
 
     def test_one_drive_under_one_uri_is_one_however_it_is_spelled(self) -> None:
         one = self.drive("/Chassis/1/Drives/1")
@@ -254,7 +254,7 @@ class TestKinds(Case):
 
 
 class TestNames(Case):
-    """Names that identify nothing, and names in several blocks."""
+    """Names that do not identify, and names in several blocks."""
 
     def test_a_name_that_firmware_copied_identifies_nothing_and_is_noted_once(self) -> None:
         for name, json in (
@@ -455,7 +455,7 @@ class TestFound(Service):
 
 
 class TestSummaries(Service):
-    """Summaries of systems stand in for devices that nobody lists."""
+    """Summaries of systems replace devices that are not listed."""
 
     SUMMARY = ("/S/1#/ProcessorSummary", "/S/1#/MemorySummary")
 
@@ -490,7 +490,7 @@ class TestSummaries(Service):
 
 
 class TestOwners(Service):
-    """A device that several blocks reach is in one of them."""
+    """A device that several blocks link belongs to one of them."""
 
     def owner(self, *statuses: Status, **drives: Any) -> str:
         """Return the block of the device that all of these blocks link."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a service requires of a composition, kept; what it cannot compose, refused beforehand."""
+"""Requirements of a service on compositions, and early refusals of what it cannot compose."""
 
 import unittest
 from typing import Any
@@ -45,7 +45,7 @@ def case(name: str = SPECIFIC, *zones: str, target: str = "/T", **rules: Any) ->
 
 
 class TestTemplates(unittest.TestCase):
-    """What a constrained composition asks for."""
+    """The body of a constrained composition."""
 
     def only(self, rules: dict[str, Any], **kinds: Any) -> Any:
         return device_templates(Devices(**kinds), rules)
@@ -148,7 +148,7 @@ class TestTemplates(unittest.TestCase):
 
 
 class TestChoice(unittest.TestCase):
-    """The first way that a service offers."""
+    """The first method that a service offers."""
 
     def test_without_any_rules_the_blocks_are_posted_to_the_systems(self):
         expected = ComposeWrite("specific", "/S", BLOCKS, True)
@@ -225,7 +225,7 @@ class TestChoice(unittest.TestCase):
 
 
 class TestRequiredProperties(unittest.TestCase):
-    """What a use case requires beside the name and the blocks."""
+    """Required properties of a use case besides the name and the blocks."""
 
     def extra(self, **rules: Any) -> Any:
         found = choose_write(capabilities(case(**rules)), CHOICE)
@@ -287,7 +287,7 @@ DOCUMENTS = {
 
 
 class TestCapabilities(unittest.TestCase):
-    """What the documents of a service say that it offers."""
+    """The offers in the documents of a service."""
 
     def read(self, **documents: Any) -> ComposeCapabilities:
         found = {f"/{name.replace('_', '/')}": json for name, json in documents.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts that cannot be right are unknown, and so are devices that are told unreadably."""
+"""Implausible amounts are unknown, and so are unreadable devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ABSENT, CRITICAL = {"Status": {"State": "Absent"}}, {"Status": {"Health": "Criti
 
 
 class TestAmounts(Case):
-    """What a part tells of its own size."""
+    """The size that a part reports."""
 
     def amount(self, kind: str, field: str, link: str, json: Json) -> Any:
         self.setUp()
@@ -74,7 +74,7 @@ class TestAmounts(Case):
 
 
 class TestSummaries(Case):
-    """What a system tells in sum, beside its parts."""
+    """The sums that a system reports, beside its parts."""
 
     def devices(
         self, cpus: list[Json], dimms: list[Json], *, gib: float | None = None, **cores: int
@@ -171,10 +171,10 @@ class TestSummaries(Case):
 
 
 class TestUnreadable(Case):
-    """Devices that are there, and are told in no way that Redfish has."""
+    """Existing devices in a form that Redfish does not define."""
 
     def found(self, **json: Any) -> dict[str, list[int | None]]:
-        """Return the counts of the devices of a block by their kind, without those of none."""
+        """Return the counts of the devices of a block by kind, without zeros."""
         self.documents.setdefault(f"{V}/Chassis/1", {"Name": "c", "Oem": {"V": {"GPUs": [{}]}}})
         self.block("b", **json)
         devices = self.read().blocks[0].devices
@@ -287,7 +287,7 @@ class TestUnreadable(Case):
 
 
 GPU = {"ProcessorType": "GPU", "Model": "A100"}
-#: A status, and the word for what is wrong; none where nothing is.
+#: A status, and the name of its problem, empty if it is fine.
 CONDITIONS: tuple[tuple[Json | None, str | None], ...] = (
     (None, None),
     ({}, None),
@@ -309,7 +309,7 @@ CONDITIONS: tuple[tuple[Json | None, str | None], ...] = (
 
 
 class TestConditions(Case):
-    """One rule for a device, a block, and the system that a block is."""
+    """One rule for a device, a block, and the system of a block."""
 
     def gpus(self, *statuses: Json | None, **json: Any) -> None:
         """Put a block of a GPU with each of these statuses."""
@@ -391,10 +391,10 @@ class TestConditions(Case):
 
 
 class TestDecisions(Case):
-    """What does not count is not handed out, and the explanation says why."""
+    """Excluded devices are not chosen, and the explanation says why."""
 
     def decide(self, worst: str = "Warning", **gpus: Any) -> tuple[str, list[str], str]:
-        """Ask for four GPUs of one block; return the outcome, the notes and the reasons."""
+        """Request four GPUs of one block; return the outcome, the notes and the reasons."""
         wanted = request({"accelerators": [{"kind": "GPU", "model": "A100", "count": 4}]},
                          policy="p")  # fmt: skip
         builder = ViewBuilder()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of blocks that do not tell all of it, and the limits of a node."""
+"""The status of blocks that report it in part, and the limits of a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARED = {"SharingCapable": True, "SharingEnabled": True}
 
 
 class TestLinks(Case):
-    """Links that name nothing."""
+    """Links without a target."""
 
     def test_each_is_noted_with_the_document_it_stands_in_and_the_rest_is_read(self) -> None:
         nothing: list[Json] = [{}]
@@ -48,7 +48,7 @@ class TestLinks(Case):
 
 
 class TestLinkForms(Case):
-    """The forms in which services send what a system or a zone has."""
+    """The forms in which services link the parts of a system or a zone."""
 
     def forms(self) -> Iterator[tuple[str, Json]]:
         """Yield forms of the links to block ``b``, each with its name."""
@@ -121,7 +121,7 @@ class TestLinkForms(Case):
 
 
 class TestHosts(Case):
-    """Blocks that systems name which nothing composed."""
+    """Blocks in systems that no client has composed."""
 
     def host(self, *blocks: str, uri: str = f"{V}/S/1", **json: Any) -> None:
         named = {"ResourceBlocks": links(*(f"{BLOCKS}/{name}" for name in blocks))}
@@ -194,7 +194,7 @@ class TestLimits(unittest.TestCase):
         max_blocks: Any = None,
         offers: tuple[Any, ...] | None = None,
     ) -> Limits:
-        """Return what holds in a zone; ``stated`` are the limits of the offers, in turn."""
+        """Return the limits of a zone; ``stated`` are the limits of the offers, in turn."""
         documents = {f"/Rules/{number}": {"@Redfish.ResourceBlockLimits": json}
                      for number, json in enumerate(stated)}  # fmt: skip
         self.notes = Diagnostics()
@@ -484,7 +484,7 @@ class TestNodes(Service):
 
 
 class TestBlocks(Service):
-    """What a block says of itself."""
+    """The properties of a block."""
 
     def status(self, state: object = "Unused", **more: Any) -> Status:
         self.read(B_1=block(state, **more))

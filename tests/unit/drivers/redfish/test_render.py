@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rendering a pod manager as Redfish documents and reading them gives it back."""
+"""A pod manager rendered as Redfish documents is read back unchanged."""
 
 import io
 import json
@@ -52,7 +52,7 @@ B = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 
 def expressible(podm: FullPodm) -> FullPodm:
-    """Return a podm with only what Redfish has words for, as a driver words it."""
+    """Return a podm with only the facts that Redfish can express, as a driver expresses them."""
     blank = msgspec.structs.asdict(FullPodm(id="x", driver="redfish"))
     used = {block.uri: 0 for block in podm.blocks}
     for node in podm.nodes:
@@ -116,7 +116,7 @@ class SamePodm(unittest.TestCase):
         return documents
 
     def bound(self, pool: Pool, podm: FullPodm) -> Pool:
-        """Return a pool with those limits only that can keep a node from being composed."""
+        """Return a pool with only those limits that can prevent a composition."""
         limits = {}
         for kind, limit in pool.limits.items():
             count = sum(kind in b.type for b in podm.blocks if pool.id in b.pools)
@@ -146,7 +146,7 @@ MANY = st.integers(1, 4)
 
 
 def amounts(field: Any) -> st.SearchStrategy[int | None]:
-    """Draw an amount that a part of a server can have."""
+    """Draw a possible amount of a part of a server."""
     least, most = BOUNDS[field]
     return st.none() | st.integers(math.ceil(least), int(most))
 
@@ -199,7 +199,7 @@ FABRIC = "/redfish/v1/Fabrics/PCIe"
 
 @st.composite
 def podms(draw: st.DrawFn) -> FullPodm:
-    """Draw a podm of everything that Redfish has words for, in odd names."""
+    """Draw a podm with everything that Redfish can express, and with odd names."""
     pools = draw(st.lists(NAMES, min_size=1, max_size=3, unique_by=str.casefold))
     names = draw(st.lists(NAMES, max_size=5, unique_by=str.casefold))
     limit = st.builds(Limit, st.integers(0, 3), st.none() | st.integers(3, 5))
@@ -307,7 +307,7 @@ class Documents(unittest.TestCase):
 
 
 def dangling(documents: dict[str, dict]) -> set[str]:
-    """Return the links that lead to no document."""
+    """Return the links to missing documents."""
     found = set()
 
     def walk(value: object) -> None:

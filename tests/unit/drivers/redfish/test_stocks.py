@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory domains as stocks, also those that do not tell their size."""
+"""Memory domains as stocks, also without a reported size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIMM, PMEM = {"CapacityMiB": 1024}, {"CapacityMiB": 4096, "MemoryType": "NVDIMM_
 
 
 class TestMemoryStocks(TestCase):
-    """Domains of one chassis /C and one system /S, and what is noted of them."""
+    """Domains of one chassis /C and one system /S, and their notes."""
 
     def stocks(self, *domains: Any, root: Any = None, **documents: Any) -> tuple[Stock, ...]:
         found = {f"/D/{number}": json for number, json in enumerate(domains, start=1)}
@@ -227,7 +227,7 @@ def providing(size: object) -> dict[str, Any]:
 
 
 class Service(unittest.TestCase):
-    """A storage system with pools; ``notes`` are the lines on them."""
+    """A storage system with pools; ``notes`` are the lines about them."""
 
     def service(self, pools: list[Any], **documents: Any) -> LinkedDocuments:
         found = {f"{POOLS}/{number}": json for number, json in enumerate(pools, start=1)}
@@ -255,7 +255,7 @@ class Service(unittest.TestCase):
 
 
 class TestStorageStocks(Service):
-    """Which pools are stocks, and with what."""
+    """The pools that are stocks, and their properties."""
 
     def test_a_pool_is_a_stock_in_gib_of_all_pools_of_blocks(self):
         own = {"MinVolumeSizeBytes": GIB, "MaxVolumeSizeBytes": 8 * GIB,
@@ -320,7 +320,7 @@ class TestStorageStocks(Service):
 
 
 class TestStorageSizes(Service):
-    """Bytes of pools and what is used of them."""
+    """Bytes of pools, and used bytes."""
 
     def test_its_own_size_goes_before_that_of_what_it_is_made_of(self):
         self.assertEqual([(100, 30)], self.sizes(pool(100, 30, providing(7))))
@@ -414,7 +414,7 @@ class TestStorageSizes(Service):
 
 
 class TestWhere(unittest.TestCase):
-    """Where volumes are made."""
+    """The collections for volumes."""
 
     def test_the_own_collection_of_a_pool_goes_before_that_of_its_holder(self):
         own, holders = {"AllocatedVolumes": link("/P/V/")}, {"Volumes": link("http://h.invalid/V")}

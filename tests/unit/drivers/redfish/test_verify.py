@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a node back: which system is the node, whether it is whole, what is left of none."""
+"""Reading a node back: finding its system, checking it, and finding the remains of a node."""
 
 import unittest
 
@@ -39,7 +39,7 @@ LARGER = {**OTHER, "/S/1": system("/B/1", "/B/2", "/B/3", name="sys-1")}
 
 
 class TestNode(unittest.TestCase):
-    """A system that is there is the node only where all of it is right."""
+    """A system is the node only if all its properties are right."""
 
     def test_a_whole_node_is_composed(self):
         found = read(WHOLE)
@@ -119,7 +119,7 @@ class TestNode(unittest.TestCase):
 
 
 class TestWhich(unittest.TestCase):
-    """Which system is ours."""
+    """Finding our system among others."""
 
     def test_one_at_its_uri_by_its_name_or_by_the_very_blocks(self):
         for found_system, expected in (
