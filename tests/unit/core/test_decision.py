@@ -30,7 +30,7 @@ def decide(*podms, **words) -> Decision:
 
 
 def three(*counts: int):
-    """Return podms a, b, … of pools p and q with these numbers of blocks of eight cores, all in q."""
+    """Return podms a, b, … of pools p and q with these numbers of 8-core blocks, all in q."""
     return [
         {"id": name, "pools": [{"id": "p"}, {"id": "q"}],
          "blocks": [{**block, "pools": ["q"]} for block in cpus(count)]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded trees as real HTTP servers on loopback, and the ways in which servers fail."""
+"""Recorded trees as real HTTP servers on loopback, with the faults of servers."""
 
 import base64
 import contextlib
@@ -17,7 +17,7 @@ from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.drivers.rsd.dialect import rsd
 
-#: The dialects of ours, as they are installed.
+#: The installed dialects of this project.
 DIALECTS = {"redfish": redfish, "rsd": rsd}
 RECORDED = Path(__file__).parents[2] / "recorded"
 DMTF = Path(__file__).parents[3].parent / "shared" / "data" / "dmtf"
@@ -27,7 +27,7 @@ SESSIONS = "/redfish/v1/SessionService/Sessions"
 
 
 def trees():
-    """Yield name and documents (bytes by URI) of every tree there is."""
+    """Yield name and documents (bytes by URI) of every tree."""
     folders = [RECORDED / "rack-mockup", *(sorted(DMTF.iterdir()) if DMTF.is_dir() else [])]
     for folder in folders:
         if folder.is_dir():
@@ -40,7 +40,7 @@ def trees():
 
 
 class Server:
-    """One pod manager. ``rules`` are ``(handler) -> bool``; the first that answers wins."""
+    """One pod manager. ``rules`` are ``(handler) -> bool``; the first that returns True answers."""
 
     def __init__(self, documents, *, login=None, expand=0, tls=None, rules=()):
         self.documents, self.login, self.expand = dict(documents), login, expand
@@ -77,7 +77,7 @@ class Server:
     def document(self, path):
         """Return the bytes at a path; absolute links lead to this server."""
         found = self.documents.get(path_of(path))
-        if found is None:  # in whatever case
+        if found is None:  # in upper or lower case
             spelled = {fold_uri(uri): uri for uri in self.documents}
             found = self.documents.get(spelled.get(fold_uri(path_of(path))))
         if found is not None and path_of(path) == "/redfish/v1" and (self.login or self.expand):
@@ -91,7 +91,7 @@ class Server:
         return found
 
     def expanded(self, path, levels):
-        """Return a document as an object, with what stands below it inside."""
+        """Return a document as an object that contains the documents below it."""
         found = self.document(path)
         if found is None:
             return None
@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def log_message(self, *args):
-        """Say nothing."""
+        """Log nothing."""
 
     def handle(self):
         with contextlib.suppress(OSError, ssl.SSLError):
@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = do_PATCH = serve
 
     def answer(self):
-        """Answer as a good pod manager does."""
+        """Answer as a correct pod manager does."""
         podm = self.podm
         if self.path == SESSIONS and self.command == "POST" and podm.login:
             return self.make_session()

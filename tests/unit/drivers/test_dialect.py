@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which dialect a pod manager is read and composed in."""
+"""The choice of the dialect of a pod manager."""
 
 import unittest
 
@@ -25,7 +25,7 @@ def dialect(name, recognise):
 
 
 class TestRecognised(unittest.TestCase):
-    """The service root decides."""
+    """The service root determines the dialect."""
 
     def test_the_first_by_name_that_recognises_the_root_is_taken(self):
         dialects = {"acme": dialect("acme", lambda root: "Acme" in root), **DIALECTS}
@@ -52,7 +52,7 @@ class TestRecognised(unittest.TestCase):
 
 
 class TestConnect(unittest.TestCase):
-    """A dialect without a composer only reads."""
+    """A dialect without a composer can only read."""
 
     def test_it_is_refused_and_named(self):
         server = Server({"/redfish/v1": b'{"Acme": {"@odata.id": "/acme"}}'})
@@ -76,7 +76,7 @@ class TestRedfish(unittest.TestCase):
 
 
 class Holder(Resource):
-    """Anything with such links."""
+    """Any object with such links."""
 
     one = OptionalLink("Links/One", PooledDevice, "the only one")
     other = OptionalLink("Other", PooledDevice, "read where nothing else is", late=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents in older and drifted forms, one by one and many of one pod manager."""
+"""Documents in older and deviating forms, singly and many of one pod manager."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
 ZONES = "/redfish/v1/CompositionService/ResourceZones"
 TREES = ("shared-blocks.json", "accelerators.json", "memory-domains.json", "systems.json",
          "rsd-pcie.json", "rsd-network.json")  # fmt: skip
-#: Values in place of an object or an array of them.
+#: Values in place of an object or an array of objects.
 ODD = ("zap", 7, [1])
-#: What tells where a device is, or of which dialect its rack is, may say nothing of use.
+#: Properties that show the place of a device or the dialect of a rack may have useless values.
 LOCATIONS = ("Chassis", "Ports", "ConnectedEntities", "PCIeConnectionId", "NetworkAdapter")
 
 
@@ -95,7 +95,7 @@ def read(documents):
 
 
 def structures(value, path=()):
-    """Yield the paths of the objects, and of the arrays of them, inside a value; not of links."""
+    """Yield the paths of objects and of arrays of objects inside a value, except links."""
     inner = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inside in inner:
         first = inside[0] if isinstance(inside, list) and inside else inside

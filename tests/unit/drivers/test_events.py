@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which events are hints: those about what is read, in every form that services send."""
+"""Events that are hints: those about documents that are read, in all forms of services."""
 
 import contextlib
 import itertools
@@ -61,7 +61,7 @@ class TestHint(unittest.TestCase):
         self.assertIsNone(hint(alert))
 
     def test_what_a_reading_does_itself_is_no_hint(self):
-        """A reading logs in and out: it would ask for the next one."""
+        """A reading logs in and out: otherwise it would cause the next one."""
         for path in ("SessionService/Sessions/4", "sessionservice/Sessions/4", "EventService",
                      "AccountService/Accounts/2", "TaskService/Tasks/1",
                      "Managers/1/LogServices/Log/Entries/7"):  # fmt: skip
@@ -139,7 +139,7 @@ SERVICE, SSE = f"{ROOT}/EventService", f"{ROOT}/EventService/SSE"
 
 
 class Follower:
-    """A stream that a thread follows: its hints, and how it ended."""
+    """A stream followed by a thread: its hints, and its end."""
 
     def __init__(self, case, url, password=None, username=None, **words):
         target = ReadTarget(Registration(name="p", url=url, username=username), password)
@@ -242,10 +242,10 @@ class TestStream(unittest.TestCase):
 
 
 class TestHostileStream(unittest.TestCase):
-    """Streams that no service of good will sends."""
+    """Streams that only a malicious service sends."""
 
     def serve(self, *writes, uri=SSE, headers=None, pause_s=0.0):
-        """Serve a stream of these pieces, again and again until the client is gone."""
+        """Serve a stream of these pieces repeatedly until the client leaves."""
 
         def rule(handler):
             if handler.path != SSE:
@@ -312,7 +312,7 @@ BODY = {"Protocol": "Redfish", "Context": "another client"}
 
 
 class SubscriptionCase(unittest.TestCase):
-    """A subscription that a thread follows."""
+    """A subscription followed by a thread."""
 
     def serve(self, *fail, **settings):
         podms = self.enterContext(
@@ -348,7 +348,7 @@ class SubscriptionCase(unittest.TestCase):
         return [podm.documents.get(uri) for uri in podm.documents.member_uris(COLLECTION)]
 
     def subscribe(self, podm, destination, **words):
-        """Make a subscription as another client does."""
+        """Subscribe as another client."""
         body = {**BODY, "Destination": destination, **words}
         return podm.app.podm.subscriptions.create(body).headers["Location"]
 
@@ -431,7 +431,7 @@ class TestSubscription(SubscriptionCase):
 
 
 class TestHostileSubscription(SubscriptionCase):
-    """Pod managers that refuse, lie, or keep what was deleted; the secret is never repeated."""
+    """Pod managers that refuse, lie, or keep deleted subscriptions; no secret is repeated."""
 
     def test_it_says_why_there_are_no_events(self):
         for fail, text in (
@@ -462,7 +462,7 @@ class TestHostileSubscription(SubscriptionCase):
         self.follow(podm)
         self.join()
         self.assertIn("changed the requested event subscription", str(self.error))
-        self.assertEqual(1, len(self.subscriptions(podm)))  # it is somebody else's
+        self.assertEqual(1, len(self.subscriptions(podm)))  # it belongs to another client
 
     def test_one_that_stays_is_told(self):
         podm = self.serve("no-stream", f"status:503:DELETE:{COLLECTION}/1")

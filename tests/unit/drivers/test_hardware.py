@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hardware a change concerns, read from the documents of nodes, blocks and devices."""
+"""The hardware that a change concerns, read from the documents of nodes, blocks and devices."""
 
 import unittest
 
@@ -46,7 +46,7 @@ FOUND = ConcernedHardware(
 
 
 class TestHardware(unittest.TestCase):
-    """What tells systems apart."""
+    """The properties that distinguish systems."""
 
     def test_a_node_that_is_a_system_is_read_with_its_interfaces_and_its_bmc(self):
         documents = StoredPodm(SYSTEM)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources that links name, and those that are known."""
+"""Resources that links name, and known resources."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ UUID = "8f2d6c1e-3b7a-4d90-9c55-0a1b2c3d4e5f"
 
 
 def page(*uris, following=None):
-    """Return a page of managers, which links the one that follows."""
+    """Return a page of managers that links the next page."""
     json = {"Members": [{"@odata.id": uri} for uri in uris]}
     return json | ({"Members@odata.nextLink": following} if following else {})
 
 
 class TestManagers(unittest.TestCase):
-    """A service without a UUID is known by its manager, if it has one."""
+    """A service without a UUID is identified by its manager, if it has one."""
 
     def identity(self, **pages):
         documents = {ROOT: {"Managers": {"@odata.id": MANAGERS}}, ONE: {"UUID": UUID}, TWO: {}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of source, and what is said about those that cannot be read."""
+"""Every kind of source, and the errors of unreadable sources."""
 
 import gzip
 import io
@@ -39,7 +39,7 @@ def document(*podms, version="1.0", **more):
 
 
 def packed(form, files):
-    """Return a zip or tar with these files."""
+    """Return a zip or tar archive with these files."""
     out = io.BytesIO()
     if form == "zip":
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -62,7 +62,7 @@ def mockup_files(prefix=""):
 
 
 class Pipe(io.RawIOBase):
-    """Standard input that cannot seek and gives a few bytes at a time."""
+    """Standard input that cannot seek and returns a few bytes at a time."""
 
     def __init__(self, data):
         self._data = io.BytesIO(data)
@@ -119,7 +119,7 @@ class TextsTest(SourceTest):
 
     def test_a_key_that_stands_twice_in_an_object_loses_nothing_silently(self):
         expected = "$.podms[0].blocks[0]: found the key 'uri' twice, expected each key once"
-        for blank in (b"", b" " * MOST_COMPACT_BYTES):  # a large document that has lines, too
+        for blank in (b"", b" " * MOST_COMPACT_BYTES):  # a large document that also has lines
             twice = b'{"id":"a","blocks":[{"uri":"/1","uri":"/2"}]}'
             text = document({"id": "x"}).replace(b'{"id":"x"}', twice + blank)
             for end in (b",\n", b",\r\n", *[b","] * (not blank)):

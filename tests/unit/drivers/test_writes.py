@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes over HTTP: their ETags, logins that expire, and refusals that name a time."""
+"""Writes over HTTP: their ETags, expired logins, and refusals with a time."""
 
 import unittest
 
@@ -42,7 +42,7 @@ class Case(unittest.TestCase):
 
 
 def told(tag):
-    """Answer reads of the block with an ETag in the header, which a list may change."""
+    """Answer reads of the block with an ETag in the header; a list may change it."""
 
     def rule(handler):
         if handler.command != "GET" or handler.path != BLOCK:
@@ -53,13 +53,13 @@ def told(tag):
 
 
 def answers(method, *statuses):
-    """Answer so many writes with these statuses, then with 204."""
+    """Answer this number of writes with these statuses, then with 204."""
     left = list(statuses)
     return lambda it: it.command == method and it.reply(left.pop(0) if left else 204, b"{}")
 
 
 class TestTags(Case):
-    """A change or removal is of the document as it was read."""
+    """A change or removal applies only to the document that was read."""
 
     def test_the_tag_of_the_header_is_sent_else_that_of_the_body_else_none(self):
         for rules, more, expected in (
@@ -74,7 +74,7 @@ class TestTags(Case):
                 send = session.patch if method == "PATCH" else session.delete
                 self.assertEqual(204, send(BLOCK, *body).status)
                 self.assertEqual([expected], self.tags(method))
-                send(BLOCK, *body)  # it has changed, and was not read since
+                send(BLOCK, *body)  # it has changed since the last read
                 self.assertEqual([expected, None], self.tags(method))
 
     def test_what_was_never_read_has_no_tag(self):
@@ -134,7 +134,7 @@ class TestTags(Case):
 
 
 class TestLogin(Case):
-    """A session that ends before a write is made anew."""
+    """A session that expires before a write is renewed."""
 
     def expire(self, handler):
         is_write = handler.command != "GET" and "Sessions" not in handler.path
@@ -144,7 +144,7 @@ class TestLogin(Case):
         for send in (lambda it: it.post(SYSTEMS, {}), lambda it: it.patch(BLOCK, {}),
                      lambda it: it.delete(BLOCK)):  # fmt: skip
             session = self.open(self.expire, login=LOGIN)
-            for _ in range(3):  # it may expire again and again
+            for _ in range(3):  # it may expire repeatedly
                 self.server.sessions.clear()
                 self.assertEqual(204, send(session).status)
             self.assertEqual(4, self.server.made)
@@ -167,7 +167,7 @@ class TestLogin(Case):
 
 
 class Busy(StoredPodm):
-    """Answers so many POSTs that it is busy."""
+    """Answers this number of POSTs as busy."""
 
     def __init__(self, times, told="1", code=503, **more):
         super().__init__({"/S": {"Members": []}}, **more)
@@ -182,7 +182,7 @@ class Busy(StoredPodm):
 
 
 class TestBusy(unittest.TestCase):
-    """A refusal that says when to come back."""
+    """A refusal that gives a time to try again."""
 
     def test_it_is_sent_again_then_as_often_as_there_is_time(self):
         for code in (429, 503):

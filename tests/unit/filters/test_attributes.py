@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters that the request tells what to look at: attributes, places, expressions."""
+"""Filters that use fields of the request: attributes, places, expressions."""
 
 import itertools
 import unittest
@@ -98,7 +98,7 @@ def must(**place: object) -> Proximity:
 
 
 class TestNear(unittest.TestCase):
-    """Each part of each place has to be shared."""
+    """All parts of all places must be shared."""
 
     def check(self, kept: str, *near_to: Proximity) -> None:
         mask = near(view(*PLACES), Request(near=near_to)).tolist()
@@ -124,7 +124,7 @@ class TestNear(unittest.TestCase):
 
 
 class TestFields(unittest.TestCase):
-    """Which changes of a pod manager can change a verdict."""
+    """The changes of a pod manager that can change a verdict."""
 
     def test_any_request_may_name_any_part_of_a_place(self):
         self.assertEqual(["aggregates", "facts", "zone"], sorted(podm_fields(near, {})))
@@ -257,7 +257,7 @@ class TestJson(unittest.TestCase):
             self.assertEqual(verdicts, json(site, Request(where=where)).tolist())
 
     def test_nodes_that_are_placed_count_at_once(self):
-        """What is free is looked at again after each node."""
+        """The free blocks are read again after each node."""
         site = engine_of({"id": "a", "blocks": cpus(10, 8)})
         asked = request(CORES, where=[">", "$free.cores", 40], count=10, min_count=0)
         self.assertEqual(5, len(site.select_destinations(asked).placements))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each filter on the smallest view that shows what it keeps."""
+"""Each filter on the smallest view that shows its effect."""
 
 import unittest
 
@@ -36,14 +36,14 @@ def block(**devices: list) -> dict:
 
 
 class FilterCase(unittest.TestCase):
-    """Says which podms of a list a filter keeps."""
+    """Shows which podms of a list a filter keeps."""
 
     def keeps(self, verdicts: list[bool], function, asked: Request, podms: list[dict], **options):
         self.assertEqual(verdicts, function(view(*podms), asked, **options).tolist())
 
 
 class TestPodmFilters(FilterCase):
-    """Filters of what a pod manager reports."""
+    """Filters on the reports of a pod manager."""
 
     def test_enabled_keeps_what_is_not_switched_off(self):
         self.keeps([True, False, True], enabled, Request(),
@@ -313,7 +313,7 @@ class TestIsolation(unittest.TestCase):
 
 
 class TestHealth(unittest.TestCase):
-    """In Redfish's words."""
+    """Health values of Redfish."""
 
     SITE = view(
         *({"id": word, "facts": {"health": word}} for word in ("OK", "Warning", "Critical", "odd")),
@@ -338,7 +338,7 @@ class TestHealth(unittest.TestCase):
 
 
 class TestQuarantine(unittest.TestCase):
-    """Put aside by hand, or by its failures."""
+    """Quarantine by an operator, or after failures."""
 
     def test_any_text_but_a_no(self):
         reported = ["disk smells", "yes", 1.0, 0.0, "", "false", "No", "0", ["a"],

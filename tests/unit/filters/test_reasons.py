@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each filter says of a pod manager that it rejects, and what of pod managers it reads."""
+"""The reason of each filter for a rejected pod manager, and the fields that it reads."""
 
 import unittest
 from typing import Any
@@ -24,7 +24,7 @@ def asked(properties: dict[str, Any] | None = None, **words: Any) -> Request:
 
 class TestReasons(unittest.TestCase):
     def check(self, expected: list[str], name: str, wanted: Request, podm: dict, **options: Any):
-        """Check what a filter says of a pod manager that is the second of two."""
+        """Check the reason of a filter for the second of two pod managers."""
         policy = Policy(name="mine", filters=(FilterUse(name, options),))
         site = view(OTHER, {"id": "a", "name": "Rack A", **podm})
         decision = Decider(site, [policy]).select_destinations(wanted)
@@ -114,7 +114,7 @@ class TestReasons(unittest.TestCase):
 
 
 class TestInstead(unittest.TestCase):
-    """What free devices there are in place of those that are asked for."""
+    """Free devices instead of the requested ones."""
 
     CARDS = (
         {"uri": "t", "devices": {"accelerators": [
@@ -145,7 +145,7 @@ class TestInstead(unittest.TestCase):
 
 
 class TestFields(unittest.TestCase):
-    """Which changes of a pod manager can change a verdict."""
+    """The changes of a pod manager that can change a verdict."""
 
     def test_without_a_request_every_field_that_one_may_name(self):
         for function, expected in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions handed to somebody else, over real sockets."""
+"""Decisions dispatched to a controller, over real sockets."""
 
 import contextlib
 import http.server
@@ -39,7 +39,7 @@ def order(*podms: str, **more) -> Order:
 
 
 class Controller:
-    """Whoever composes: remembers what came, and answers from a list, or as a function does."""
+    """A controller: records the posts, and answers from a list or by a function."""
 
     def __init__(self) -> None:
         self.came: list[tuple[str, dict[str, str], bytes]] = []
@@ -69,7 +69,7 @@ def controller(*answers: tuple[int, object] | Callable[[Any], object]) -> Iterat
                 return
             text = json.dumps(reply).encode()
             self.send_response(status)
-            if status == 206:  # less than it says
+            if status == 206:  # fewer bytes than claimed
                 self.send_header("Content-Length", str(len(text) + 1000))
                 self.end_headers()
                 self.wfile.write(text)
@@ -94,10 +94,10 @@ def controller(*answers: tuple[int, object] | Callable[[Any], object]) -> Iterat
 
 
 class TestWebhook(unittest.TestCase):
-    """The whole decision, as it is."""
+    """The whole decision, unchanged."""
 
     def test_the_decision_is_posted_as_it_is(self):
-        """S3."""
+        """S3: the decision is posted unchanged."""
         with controller() as there:
             (receipt,) = webhook(there.url, order("a", "b"))
             ((_, headers, body),) = there.came
@@ -166,7 +166,7 @@ class TestValence(unittest.TestCase):
         self.assertEqual([("a", "u1"), ("b", "u2")], [(one.podm, one.reference) for one in found])
 
     def test_a_node_is_asked_for_by_its_name_before_it_is_posted_again(self):
-        """A node that exists is not composed twice, however the nodes are listed."""
+        """An existing node is not composed twice, whatever the form of the list of nodes."""
         listed = [{"name": "gpu-d1-1", "uuid": "u1"}, {"name": "gpu", "uuid": "other"}, "?"]
         for nodes in (listed, {"nodes": listed}):
             with controller((200, nodes), (201, {"uuid": "u2"})) as here:
@@ -200,7 +200,7 @@ def translated(**words):
 
 
 class TestWords(unittest.TestCase):
-    """What comes out is what a Valence flavor says."""
+    """The result is a valid Valence flavor."""
 
     def test_what_valence_says_comes_back_as_it_was(self):
         for words in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Ironic answers, well and badly: anything but a complete answer is an error."""
+"""Answers of Ironic: anything but a complete answer is an error."""
 
 import base64
 import tempfile
@@ -23,7 +23,7 @@ NODES = [node(f"n{number}") for number in range(5)]
 
 
 class IronicCase(unittest.TestCase):
-    """An Ironic of a test's own."""
+    """A test case with its own Ironic."""
 
     def ironic(self, *nodes, **words):
         fake = FakeIronic(*nodes, **words)
@@ -82,7 +82,7 @@ class TestAnswers(IronicCase):
 
 
 class TestBadAnswers(IronicCase):
-    """Answers that do not tell whether hardware is in use."""
+    """Answers that do not show whether hardware is in use."""
 
     def test_statuses_and_documents_that_are_no_answer(self):
         fake = self.ironic(*NODES)
@@ -173,7 +173,7 @@ class Login:
 
 
 class TestCatalogue(IronicCase):
-    """Which Ironic a cloud has."""
+    """The Ironic of a cloud."""
 
     def urls(self, login, **words):
         found = ironics_of(CloudLogin(Session(auth=login), **words), 5.0)
@@ -212,7 +212,7 @@ class TestCatalogue(IronicCase):
 
 
 class TestSettings(IronicCase):
-    """The Ironic of a person's own file, and of the environment."""
+    """The Ironic in the user's own file, and in the environment."""
 
     def found(self, text=None, **environ):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever says that pod managers are alive says it alike: the same tests over all three."""
+"""All three sources of liveness behave alike: the same tests run on each."""
 
 import os
 import tempfile
@@ -18,7 +18,7 @@ from valence_sched.testing import request
 
 
 class Case(unittest.TestCase):
-    """Two pod managers that the state knows and nobody reads."""
+    """Two pod managers in the state that no process reads."""
 
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -46,7 +46,7 @@ class Case(unittest.TestCase):
 
 
 class Alike:
-    """S22: what holds whatever the source is; ``named`` says an age, ``beat`` and ``age`` act."""
+    """S22: tests for any source; ``named`` returns an age, ``beat`` and ``age`` act."""
 
     def setUp(self):
         super().setUp()
@@ -82,7 +82,7 @@ class Alike:
 
 
 class TestRead(Alike, Case):
-    """When it was last read, or reported."""
+    """The time of the last reading or report."""
 
     def named(self, age: str) -> str:
         return f"read:{age}"
@@ -101,7 +101,7 @@ class TestRead(Alike, Case):
 
 
 class TestStore(Alike, Case):
-    """When it reported last, by the clock of the database."""
+    """The time of the last report, by the clock of the database."""
 
     def named(self, age: str) -> str:
         return f"store:{age}"
@@ -121,7 +121,7 @@ class TestStore(Alike, Case):
 
 
 class TestFile(Alike, Case):
-    """When its file was written."""
+    """The modification time of its file."""
 
     def named(self, age: str) -> str:
         return f"file:{self.folder}:{age}"
@@ -150,7 +150,7 @@ class TestFile(Alike, Case):
 
 
 class TestWhom(Case):
-    """Who is judged, and who is not."""
+    """The pod managers that are checked."""
 
     def test_recorded_ones_are_judged_by_when_they_were_read(self):
         old = podm("old", read_at="2020-01-01T00:00:00Z")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The map of things: what it tells, and how it is refused."""
+"""The map of external resources: its answers and its errors."""
 
 import unittest
 

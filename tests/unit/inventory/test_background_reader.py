@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The background reader: who reads, what is stored, and what is said; time is counted by hand."""
+"""The background reader: the reading process, stored readings, and logs; time is simulated."""
 
 import tempfile
 import threading
@@ -29,7 +29,7 @@ SPREAD_PACE = ReadPace(interval_s=60.0, jitter=0.1, backoff_s=600.0, open_after=
 
 
 class TestPace(unittest.TestCase):
-    """How long until the next reading."""
+    """The time until the next reading."""
 
     def test_a_failure_doubles_it_up_to_the_longest(self):
         pauses = [SPREAD_PACE.pause_s(failures, 0.5) for failures in (0, 1, 2, 3, 4, 50)]
@@ -44,7 +44,7 @@ class TestPace(unittest.TestCase):
 
 
 class TestSchedule(unittest.TestCase):
-    """What is due."""
+    """The readings that are due."""
 
     def setUp(self):
         self.schedule = ReadSchedule(SPREAD_PACE, lambda: 0.5)
@@ -123,7 +123,7 @@ class TestSchedule(unittest.TestCase):
 
 
 class TestHints(unittest.TestCase):
-    """What an event asks for."""
+    """The readings that an event causes."""
 
     def setUp(self):
         self.pace = ReadPace(interval_s=60.0, jitter=0.0, backoff_s=600.0, event_pause_s=5.0)
@@ -227,7 +227,7 @@ class ReaderCase(StoreCase):
 
 
 class TestReading(ReaderCase):
-    """What is read when, and how it is stored."""
+    """The times of readings, and their storage."""
 
     def test_each_is_read_at_its_interval_and_stored(self):
         reader = self.reader()
@@ -325,7 +325,7 @@ class TestReading(ReaderCase):
         return len(calls)
 
     def test_a_slow_one_delays_no_other(self):
-        """Its reading never ends; of the others each is read at its interval."""
+        """Its reading never ends; each of the others is read at its interval."""
         release = threading.Event()
         self.addCleanup(release.set)
         started = []
@@ -417,7 +417,7 @@ class TestWhoReads(ReaderCase):
 
 
 class TestOnce(ReaderCase):
-    """All are read once."""
+    """All pod managers are read once."""
 
     def test_all_are_read_and_the_lease_is_free_again(self):
         self.failing["a"] = "https://a: refused"
@@ -436,7 +436,7 @@ class TestOnce(ReaderCase):
 
 
 class FoundEvents:
-    """Events that a test puts there, and who was listened to."""
+    """Events of a test, and the pod managers whose events are followed."""
 
     def __init__(self):
         self.hints, self.followed = {}, []
@@ -453,7 +453,7 @@ class FoundEvents:
 
 
 class TestEvents(ReaderCase):
-    """What events change."""
+    """The effects of events."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures, and how they are made anonymous."""
+"""Captures, and their anonymisation."""
 
 import base64
 import io
@@ -52,7 +52,7 @@ def podm(id_: str) -> FullPodm:
 
 
 def reading(id_: str) -> Reading:
-    """Return a live reading that is full of credentials."""
+    """Return a live reading with many credentials."""
     live = podm(id_)
     documents = documents_of(live)
     documents[ROOT] |= {"Oem": {"Vendor": {"AdminPassword": CANARY, "Note": f"x{CANARY}y"}}}
@@ -64,7 +64,7 @@ def reading(id_: str) -> Reading:
 
 
 def failed(id_: str, reason: str = f"login refused: password {CANARY}") -> Reading:
-    """Return a reading of one that is down, with its last known state."""
+    """Return a failed reading, with the last known state."""
     return Reading(msgspec.structs.replace(podm(id_), status="Offline"), reason)
 
 
@@ -172,7 +172,7 @@ SECRETS = {
 
 
 def traces(text: str) -> Iterator[str]:
-    """Yield what would show a text: as it is, in other case, in URLs, in JSON, in base64."""
+    """Yield the forms of a text: unchanged, in other case, in URLs, in JSON, in base64."""
     for one in (text, text.strip("-_ ")):
         yield from (one, quote(one), quote(one, safe=""), json.dumps(one)[1:-1])
         yield base64.b64encode(one.encode()).decode()
@@ -199,7 +199,7 @@ class CanaryTest(unittest.TestCase):
         self.assertEqual("X1", next(iter(documents.values()))["Model"])
 
     def test_no_pod_manager_names_anything_of_the_site(self) -> None:
-        """Every text field of every noun is a canary, but for words of the standard."""
+        """Every text field of every noun is a canary, except for values of the standard."""
         names = [f"canary-{number:04d}-Ü" for number in range(60)]
         name = iter(names).__next__
         uri, pool = f"{ROOT}/Systems/{name()}", name()
@@ -304,7 +304,7 @@ class SameDecisionTest(unittest.TestCase):
             )
 
     def test_the_same_pod_manager_and_pool_are_chosen_and_blocks_that_cost_alike(self) -> None:
-        # of equal blocks the first by URI is taken, which differs by alias
+        # of equal blocks the first by URI is used, which differs by alias
         aliases = Aliases(b"k")
         plain = b"\n".join(map(to_json, self.podms))
         hidden = b"\n".join(to_json(anonymise.anonymise_podm(aliases, podm)) for podm in self.podms)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The event listener: whose streams are followed, what is said, and what a cut one costs."""
+"""The event listener: the streams that it follows, its logs, and the cost of a cut stream."""
 
 import itertools
 import threading
@@ -49,7 +49,7 @@ class ListenerCase(unittest.TestCase):
             time.sleep(0.01)
 
     def taken(self, listener):
-        """Return the first hints that are not none."""
+        """Return the first hints, without empty ones."""
         found = {}
         self.wait_until(lambda: found.update(listener.take()) or found)
         return found
@@ -107,7 +107,7 @@ class TestListening(ListenerCase):
 
 class TestEnds(ListenerCase):
     def test_a_stream_that_is_cut_is_opened_again_and_hints_once(self):
-        """What happened meanwhile may have been missed."""
+        """Events in the meantime may have been missed."""
         listener = self.listen(self.serve("stream-cut:0@a", "no-events@b"))
         self.wait_until(lambda: self.opened.count("a") >= 3)
         self.assertEqual({"a": "an event stream that is open again"}, listener.take())

@@ -14,7 +14,7 @@ def after(seconds: float) -> datetime.datetime:
 
 
 class TestReadingAges(unittest.TestCase):
-    """Readings of one pod manager after another, and of one again and again."""
+    """Readings of different pod managers, and repeated readings of one."""
 
     def note(self, ages: ReadingAges, podm: str, at: float) -> None:
         ages.note(podm, after(at).isoformat(), after(at))

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry: members of the state, of the user's own file, of named files, of a catalogue."""
+"""The registry:
+
+members of the state, of the user's own file, of named files, and of a catalogue.
+"""
 
 import json
 import tempfile
@@ -26,7 +29,7 @@ ONE = b"podms: {%s: {url: 'https://%s'}}"
 
 
 class TestRegistry(unittest.TestCase):
-    """With folders of its own."""
+    """A registry with its own folders."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -59,7 +62,7 @@ class TestRegistry(unittest.TestCase):
         self.assertEqual(Path("/c"), self.registry("sqlite:////c").file)
 
     def test_a_path_is_the_file_whatever_characters_it_has(self):
-        """What a URL reads otherwise, such as %20 or a question mark, is of the name."""
+        """Characters with a meaning in URLs, such as %20 or a question mark, belong to the name."""
         for name in ("a%20b", "a?b", "a#b", "a+b c", "100%"):
             with self.subTest(name):
                 path = self.folder / name / "state.sqlite"
@@ -92,7 +95,7 @@ class TestRegistry(unittest.TestCase):
         self.assertNotIn("hunter2", str(caught.exception))
 
     def test_what_was_read_to_register_is_stored(self):
-        """Nobody who decides on the state waits for another reading."""
+        """Decisions on the state do not wait for another reading."""
         registry = self.registry()
         url = "http://127.0.0.1:1"
         registry.create(Registration(name="a", url=url), podm=podm("a", url=url, blocks=2))
@@ -147,7 +150,7 @@ class TestRegistry(unittest.TestCase):
         site = self.write("site.json", json.dumps(inventory({"a": 1, "b": 1})).encode())
         with served(site) as there:
             urls = {name: one.url for name, one in there.items()}
-            also = urls["a"].replace("127.0.0.1", "localhost")  # as another interface has it
+            also = urls["a"].replace("127.0.0.1", "localhost")  # as in another interface
             public = self.registry().named_catalogue(
                 [Registration(name=f"west-{n}p", url=url, zone="west") for n, url in urls.items()]
             )
@@ -170,7 +173,7 @@ class TestRegistry(unittest.TestCase):
                 store.remember(podm(id="old", url=urls["b"], identity=public[1].identity))
             b = Registration(name="west-bp", url=urls["b"], zone="west")
             self.assertEqual(["old"], self.names(self.catalogue(b)))
-        self.assertEqual(["old"], self.names(self.catalogue(b)))  # it does not answer any more
+        self.assertEqual(["old"], self.names(self.catalogue(b)))  # it no longer answers
         gone = Registration(name="west-cp", url="http://127.0.0.1:1", zone="west")
         self.assertEqual(["west-cp"], self.names(self.catalogue(gone)))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports that are sent by themselves, at an interval of their own, by a clock of the test."""
+"""Reports at their own interval, by a simulated clock."""
 
 import itertools
 from unittest import mock
@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 
 
 class Clock:
-    """Seconds that pass only while something sleeps, or is asked."""
+    """Seconds that pass only during sleeps and requests."""
 
     def __init__(self):
         self.now = 0.0
@@ -50,7 +50,7 @@ class TestReporter(StoreCase):
                         interval_s, self.told.append, self.clock, self.clock.pass_time)  # fmt: skip
 
     def test_for_an_hour_no_report_is_older_than_its_interval(self):
-        """Each report takes time; how often a parent polls changes nothing of it."""
+        """Each report takes time; the polls of a parent do not affect it."""
 
         def slow(name, stats):
             self.clock.pass_time(3.0)
@@ -62,7 +62,7 @@ class TestReporter(StoreCase):
         self.assertEqual({20.0}, {b - a for a, b in itertools.pairwise(times)})
 
     def test_the_stats_of_a_zone_are_there_again_with_the_next_report(self):
-        """Two settings: the interval of reports here, that of polls in the zone."""
+        """Two settings: the interval of reports here, and the interval of polls in the zone."""
         self.here.update_stats("p", {"compute": {"cpu": 0.7}})
         reporter = self.reporter()
         reporter.report()
@@ -86,7 +86,7 @@ class TestReporter(StoreCase):
         self.assertNotIn("enabled", stats_of(podm("p", enabled=False)))
 
     def test_only_what_the_policies_there_read_is_reported(self):
-        """S65: without the filter for the health of GPUs no report has it."""
+        """S65: without the filter, reports lack the health of GPUs."""
         health = FilterUse("health", {"fact": "gpu_health"})
         podms = [podm("p", 3, facts={"rack": "8", "gpu_health": "OK"})]
         self.here.remember(*podms)

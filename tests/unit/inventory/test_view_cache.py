@@ -32,7 +32,7 @@ TREES = sorted(
 
 
 class TestLoader(unittest.TestCase):
-    """On recorded Redfish trees, as they are, as inventory files and served."""
+    """Recorded Redfish trees: unchanged, as inventory files, and served."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -41,7 +41,7 @@ class TestLoader(unittest.TestCase):
         self.app = App({"XDG_CONFIG_HOME": folder.name, "XDG_CACHE_HOME": folder.name})
 
     def nouns(self, selection: Selection) -> list[FullPodm]:
-        """Return the pod managers, each the very noun that its driver made."""
+        """Return the pod managers, each the same object that its driver made."""
         podms = []
         for podm, record in self.app.loader.podm_records(selection):
             self.assertIs(podm, record.content)
@@ -78,7 +78,7 @@ class TestLoader(unittest.TestCase):
         self.assertEqual({"a": line}, {name: text.strip() for name, text in texts.items()})
 
 
-LATER = datetime.timedelta(minutes=1)  # than a file was written: it does not change any more
+LATER = datetime.timedelta(minutes=1)  # older than the last change of a file: it no longer changes
 
 
 def later() -> datetime.datetime:
@@ -86,7 +86,7 @@ def later() -> datetime.datetime:
 
 
 class TestViewCache(unittest.TestCase):
-    """On one inventory file, by the loader that commands have."""
+    """One inventory file, with the loader of commands."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -101,7 +101,7 @@ class TestViewCache(unittest.TestCase):
         self.file.write_bytes(b"\n".join([header(), *podms(count, 30, seed, stocks=1)]) + b"\n")
 
     def view(self, *, now=later, smallest: int = 0, **words) -> View:
-        """Return a view of the file, by a new application; ``remarks`` are what it said."""
+        """Return a view of the file from a new application; ``remarks`` has its remarks."""
         app = App(self.environ, now=now)
         self.loader = InventoryLoader(app.sources, smallest)
         selection = Selection(sources=(str(self.file),), **words)

@@ -9,14 +9,14 @@ from valence_sched.store.store import Store
 
 
 class At:
-    """Where a served pod manager listens."""
+    """The address of a served pod manager."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
 
 def main(point: str, count: int, state: str, *podms: str) -> None:
-    """Make so many nodes and remove one of them; 0 claims and composes without a provisioner."""
+    """Compose nodes and delete one of them; with 0, claim and compose without a provisioner."""
 
     def mark(here: str) -> None:
         if here == point:

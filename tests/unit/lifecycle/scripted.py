@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composers that answer as they are told, and the store and the claim that they answer about."""
+"""Scripted composers, and the store and the claim for them."""
 
 import contextlib
 import dataclasses
@@ -35,7 +35,7 @@ LONG = "x" * 700
 
 
 class ToldProgress(NoProgress):
-    """Notes what is done about which subject."""
+    """Records the actions on each subject."""
 
     def __init__(self, told):
         self.told = told
@@ -45,7 +45,7 @@ class ToldProgress(NoProgress):
 
 
 class Scripted:
-    """A composer that answers as it is told, may change anything, and notes what it is asked."""
+    """A composer with scripted answers, which may change anything and records its calls."""
 
     def __init__(self, compose=COMPOSED, read_node=ABSENT, remove=ABSENT):
         self._answers = {"compose": compose, "read_node": read_node, "remove": remove}
@@ -84,7 +84,7 @@ class Scripted:
 
 
 class ScriptedCase(unittest.TestCase):
-    """A store that knows a pod manager, and a claim of one block of it."""
+    """A store with a pod manager, and a claim of one block of it."""
 
     def begin(self):
         folder = tempfile.TemporaryDirectory()
@@ -98,13 +98,13 @@ class ScriptedCase(unittest.TestCase):
         return self.store.claims.show(self.claim.id).state
 
     def execute(self, statement):
-        """Run a statement of a test's own behind the store's back."""
+        """Run a statement of a test directly on the database."""
         with self.store._database.writer.begin() as connection:
             connection.execute(statement)
 
 
 class Watched(Scripted):
-    """A scripted composer that tells states, notes the requests, and refuses what it is told to."""
+    """A scripted composer that reports states, records requests, and refuses as scripted."""
 
     def __init__(self, refusal=None, conflicts=(), reserve=True, unreserve=None, **answers):
         super().__init__(**answers)
@@ -149,7 +149,7 @@ class Watched(Scripted):
 
 
 class ComposeCase(ScriptedCase):
-    """A store with a claim of one block, and a composer that notes all it does."""
+    """A store with a claim of one block, and a composer that records its calls."""
 
     def setUp(self):
         self.begin()
@@ -194,7 +194,7 @@ class ComposeCase(ScriptedCase):
 
 
 class Noting(Scripted):
-    """A scripted composer that notes with what it was asked; answers may depend on the name."""
+    """A scripted composer that records its arguments; answers may depend on the name."""
 
     def __init__(self, by_name=None, **answers):
         super().__init__(**answers)
@@ -217,12 +217,12 @@ class Noting(Scripted):
 
     @staticmethod
     def assert_quiet(watch):
-        """Nobody watches what a reconciler takes back."""
+        """Check that removals by a reconciler are not watched."""
         assert watch("removing") is None
 
 
 class ReapCase(ScriptedCase):
-    """A store with a claim of one block that is being composed for too long."""
+    """A store with a claim of one block that has been composing for too long."""
 
     def setUp(self):
         self.begin()
@@ -230,7 +230,7 @@ class ReapCase(ScriptedCase):
         self.readings = {}
 
     def start(self, *parts):
-        """Compose a claim of these parts, instead."""
+        """Compose a claim of these parts instead."""
         if parts:
             self.store.claims.release(self.claim.id)
             self.claim = self.store.claims.create(parts)
@@ -262,13 +262,13 @@ class ReapCase(ScriptedCase):
 
 
 def renewed(one, **fields):
-    """Return a composer or a provisioner with other fields, and with state of its own."""
+    """Return a composer or a provisioner with other fields and a separate state."""
     names = [field.name for field in dataclasses.fields(one) if not field.name.startswith("_")]
     return type(one)(**{name: getattr(one, name) for name in names} | fields)
 
 
 class Making(Scripted):
-    """A composer that makes each node of the blocks it is asked for."""
+    """A composer that makes each node of the requested blocks."""
 
     def __init__(self, name="p", **answers):
         super().__init__(**answers)
@@ -284,7 +284,7 @@ class Making(Scripted):
 
 
 class ProvisionCase(StoreCase):
-    """A store with pod managers that answer as they are told."""
+    """A store with pod managers that answer as scripted."""
 
     def site(self, *names, blocks=3, readings=None, refusals=None, prepare=None, **composers):
         self.url = self.fresh_url()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small site to compose on: served pod managers, a store that knows them, and all who work."""
+"""A small site for compositions: served pod managers, a store with them, and all components."""
 
 import contextlib
 import tempfile
@@ -66,7 +66,7 @@ class Site:
         return reading.podm if reading.failure is None else None
 
     def read_again(self) -> None:
-        """Store a reading of each pod manager, which settles what it shows."""
+        """Store a reading of each pod manager, which settles the nodes that it shows."""
         for name in self.podms:
             self.store.remember(self.read(name))
 
@@ -74,17 +74,17 @@ class Site:
         return self.claimer.claim(request).claim
 
     def add_faults(self, *rules: str) -> None:
-        """Let every pod manager go wrong in these ways from now on."""
+        """Add these faults to every pod manager."""
         for name, faults in faults_of(rules, list(self.podms)).items():
             self.podms[name].app.podm.faults._faults += faults._faults
 
     def clear_faults(self) -> None:
-        """Let no pod manager do anything wrong any more."""
+        """Remove all faults of pod managers."""
         for podm in self.podms.values():
             podm.app.podm.faults._faults.clear()
 
     def reconcile(self) -> list[str]:
-        """Reap until nothing is under way; claims end by the database's clock."""
+        """Reap until nothing is in progress; claims expire by the database's clock."""
         done = []
         for _ in range(100):
             done += [f"{action.id}: {action.done}" for action in self.reconciler.reconcile()]
@@ -94,7 +94,7 @@ class Site:
         raise AssertionError(f"still under way: {self.store.claims.list()}, {done}")
 
     def free_blocks(self) -> int:
-        """How many blocks of all pod managers no node uses, by their own documents."""
+        """Return the number of blocks that no node uses, by the documents of pod managers."""
         return sum(
             json["CompositionStatus"]["CompositionState"] == "Unused"
             and not json["CompositionStatus"].get("Reserved")
@@ -105,21 +105,23 @@ class Site:
         )
 
     def leak_count(self) -> int:
-        """How many blocks are free and cannot be decided on, but for those that never could."""
+        """Return the number of free blocks that decisions cannot use, except permanently unusable
+        ones.
+        """
         return self.free_blocks() - self.free_to_decide() - self.unusable_count
 
     def free_to_decide(self) -> int:
-        """How many blocks the next decision may use."""
+        """Return the number of blocks that the next decision may use."""
         view = self.claimer.decider().snapshot()
         return sum(slots > 0 for shelf in view.block_tables for slots in shelf.slots)
 
     def blocks_used_twice(self) -> list[str]:
-        """The blocks that two of our nodes are made of."""
+        """Return the blocks that are in two of our nodes."""
         every = [(node.podm, uri) for node in self.store.nodes.list() for uri in node.blocks]
         return sorted({uri for _, uri in every if every.count((_, uri)) > 1})
 
     def node_names(self) -> list[str]:
-        """The nodes of ours that there really are."""
+        """Return the names of our existing nodes."""
         return sorted(
             json["Name"]
             for podm in self.podms.values()

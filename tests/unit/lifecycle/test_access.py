@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to pod managers, those of tests and live ones."""
+"""Access to pod managers, scripted and live."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ from valence_sched.testing.served import served
 
 
 class ToldAccess(PodmAccess):
-    """An access whose pod managers answer as a test says: readings by name, and one composer."""
+    """An access to scripted pod managers: readings by name, and one composer."""
 
     def tell(self, readings, composer=None):
         object.__setattr__(self, "readings", readings)
@@ -76,7 +76,7 @@ class AccessCase(ScriptedCase):
 
 
 class TestNodes(AccessCase):
-    """The state of each node is its pod manager's word."""
+    """The state of each node comes from its pod manager."""
 
     def test_the_store_alone_says_composed_and_what_its_blocks_have(self):
         (status,) = self.access().nodes()
@@ -203,7 +203,7 @@ class TestNodes(AccessCase):
 
 
 class TestPreview(AccessCase):
-    """A pod manager is asked about the very blocks of a placement."""
+    """A preview asks a pod manager about the exact blocks of a placement."""
 
     class Previewer(Noting):
         def preview(self, request):
@@ -235,7 +235,7 @@ class TestPreview(AccessCase):
 
 
 class TestWorkers(AccessCase):
-    """Those who work are given what the caller allows."""
+    """The options of the caller reach all components."""
 
     def test_a_claim_that_is_composed_outlasts_all_the_waiting_for_it(self):
         self.assertEqual(2 * 300 + 8 * 30 + PATIENCE_S, self.access().composer.ttl_s)
@@ -292,7 +292,7 @@ class TestWorkers(AccessCase):
 
 
 class TestRead(AccessCase):
-    """A reading counts if the service is the one that is known."""
+    """A reading counts if the service is the known one."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The claimer: what it decides, holds, and takes as offered."""
+"""The claimer: its decisions, its holds, and offered candidates."""
 
 import hashlib
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ def in_order(uris: Iterable[str], salt: bytes) -> list[str]:
 
 
 class ClaimerCase(StoreCase):
-    """A store with one pod manager, and a request for one node of it."""
+    """A store with one pod manager, and a request for one of its nodes."""
 
     def setUp(self):
         super().setUp()
@@ -50,7 +50,7 @@ class ClaimerCase(StoreCase):
         return [placement.chosen.podm for placement in decision.placements]
 
     def overtaken(self, local, times):
-        """Let another claim what a claimer chose, right after it has looked, so many times."""
+        """Let another claim take the choice of a claimer after its check, this number of times."""
         look, left, claims = local.decider, [None] * times, []
 
         def look_and_lose():
@@ -68,7 +68,7 @@ class ClaimerCase(StoreCase):
 
 
 class TestClaimed(ClaimerCase):
-    """What a claim says of its request."""
+    """The facts of the request in a claim."""
 
     def test_it_holds_what_was_decided_for_as_long_as_was_asked(self):
         local = claimer(self.one)
@@ -191,7 +191,7 @@ class TestOvertaken(ClaimerCase):
             self.assertEqual(expected, [next(iter(it.parts[0].blocks)) for it in taken])
             for claim in self.one.claims.list():
                 self.one.claims.release(claim.id)
-            # the order stays when all is read anew
+            # the order stays the same after a new reading
             self.one.remember(podm(blocks=4, zone=salt.decode()))
             first = local.claim(self.request()).claim.parts[0].blocks
             every = in_order((f"c{n}" for n in range(4)), salt)
@@ -228,7 +228,7 @@ class TestOvertaken(ClaimerCase):
 
 
 class TestUnclaimable(ClaimerCase):
-    """Pod managers that are decided on, and of which nothing is claimed at the moment."""
+    """Pod managers with decisions whose blocks cannot be claimed now."""
 
     def setUp(self):
         super().setUp()
@@ -274,7 +274,7 @@ class TestUnclaimable(ClaimerCase):
 
 
 class TestKnown(ClaimerCase):
-    """What is decided on."""
+    """The inventory of decisions."""
 
     def test_only_those_among_it(self):
         self.one.remember(podm("q", 4))
@@ -351,7 +351,7 @@ class TestKnown(ClaimerCase):
 
 
 class TestCandidates(StoreCase):
-    """What a pod manager of four blocks offers for three nodes."""
+    """The offers of a pod manager of four blocks for three nodes."""
 
     def setUp(self):
         super().setUp()
@@ -367,7 +367,7 @@ class TestCandidates(StoreCase):
         return self.claimer.claim_candidates(self.asked, candidates or self.last, **words)
 
     def test_the_very_blocks_are_held_node_by_node(self):
-        """Not those that a decision would choose now: these come first."""
+        """Not the blocks of a new decision, which would choose these first."""
         claim = self.claim(*self.offered[1:], ttl_s=90)
         (held,) = claim.parts
         expected = [tuple(b.uri for b in one.blocks) for one in self.offered[1:]]
@@ -450,7 +450,7 @@ class TestCandidates(StoreCase):
         self.assertEqual([], self.one.claims.list())
 
     def test_what_another_request_is_made_of_is_lost(self):
-        """A token of one request does not pay for another one."""
+        """A token of one request is invalid for another one."""
         for properties in ({"processor": {"total_cores": 9}}, {"nics": [{"count": 1}]}):
             with self.assertRaisesRegex(ClaimLost, "p: .* do not match a node of the request"):
                 self.claimer.claim_candidates(request(properties), self.last)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing: the steps, what pod managers answer to them, and what is stored."""
+"""Composition: its steps, the answers of pod managers, and the stored rows."""
 
 import unittest
 from functools import partial
@@ -32,7 +32,7 @@ from valence_sched.store import tables
 
 
 class TestComposing(unittest.TestCase):
-    """Nothing goes wrong."""
+    """Compositions without faults."""
 
     def test_a_claim_becomes_a_node_and_is_counted_once(self):
         with site() as here:
@@ -83,7 +83,7 @@ class TestComposing(unittest.TestCase):
 
 
 class TestComposeFaults(unittest.TestCase):
-    """Pod managers that refuse, lie, or die while composing."""
+    """Pod managers that refuse, lie, or die during the composition."""
 
     def test_one_pod_manager_that_refuses_is_passed_over_for_the_next(self):
         with site() as here:
@@ -134,7 +134,7 @@ class TestComposeFaults(unittest.TestCase):
 
 
 class TestComposed(ComposeCase):
-    """A node that is made."""
+    """A composed node."""
 
     def test_each_step_is_marked_and_each_state_told(self):
         scripted = Watched()
@@ -202,7 +202,10 @@ class TestComposed(ComposeCase):
 
 
 class TestNotBegun(ComposeCase):
-    """Nothing was written to the pod manager: the claim is given up, and the note says why."""
+    """Nothing was written to the pod manager:
+
+    the claim is abandoned, and the note has the reason.
+    """
 
     def check(self, kind, scripted, line, note, points):
         error = self.error(kind, scripted)
@@ -281,7 +284,7 @@ MOST_PAGES = 1 << 30
 
 @partial(on_each_engine, base=ServerCase, engines=SERVERS)
 class TestRestarted:
-    """All connections are cut in mid-compose, and those that are made after that are well."""
+    """All connections are cut during a composition, and new ones work."""
 
     def test_the_node_is_composed_and_noted_once(self):
         documents = tree(PODM)
@@ -309,7 +312,7 @@ class TestRestarted:
 
 
 class TestFull(StoreCase):
-    """No room for the row of a node that is there."""
+    """No space for the row of an existing node."""
 
     def test_the_node_is_said_to_be_there_and_noted_once_there_is_room(self):
         with site(source=None, documents={PODM: tree(PODM)}, url=self.url, ttl_s=0.01) as here:
@@ -336,7 +339,7 @@ class TestFull(StoreCase):
             self.assertEqual([node.name], here.node_names())
 
     def fill(self) -> int:
-        """Fill the table of nodes, and return how many pages there are then."""
+        """Fill the table of nodes, and return its number of pages."""
         filler = ComposedNode(id="f", podm="f", uri="f", claim="f")
         engine = sa.create_engine(self.url, poolclass=sa.StaticPool)
         with engine.connect() as connection:
@@ -356,7 +359,7 @@ class TestFull(StoreCase):
 
 
 class TestAgain(unittest.TestCase):
-    """Changes whose commit had its effect though its answer was lost."""
+    """Changes whose commit succeeded although its answer was lost."""
 
     def test_noting_the_same_nodes_again_changes_nothing(self):
         with site(source=None, documents={PODM: tree(PODM)}) as here:
@@ -377,9 +380,9 @@ POST, DELETE = f"POST:{SYSTEMS}", f"DELETE:{SYSTEMS}*"
 
 
 class Case(NamedTuple):
-    """A fault of all pod managers: whether there is a node at once, and the line that says why.
+    """A fault of all pod managers: whether a node exists at once, and the line with the reason.
 
-    ``left`` is of an error that exits 7: something may be there.
+    ``left`` belongs to an error that exits 7: something may exist.
     """
 
     rule: str
@@ -420,16 +423,16 @@ COMPOSING = (
 
 
 class TestEachFault(unittest.TestCase):
-    """One node, and pod managers that all go wrong in the same way."""
+    """One node, and pod managers that all have the same fault."""
 
     cases = COMPOSING[::3]  # all of them in the proofs
 
     def test_nothing_leaks_nothing_is_sold_twice_and_a_line_says_why(self):
-        """semantics.md, trap 7: what goes wrong half way leaves nothing attached."""
+        """semantics.md, trap 7: a failure half way leaves nothing attached."""
         for case in self.cases:
             early, late = ("", case.rule) if ":GET:" in case.rule else (case.rule, "")
             with self.subTest(case.rule), site(*filter(None, [early]), ttl_s=0.01) as here:
-                here.add_faults(*filter(None, [late]))  # reading fails by them, too
+                here.add_faults(*filter(None, [late]))  # they also break readings
                 self.check(here, case)
 
     def check(self, here: Site, case: Case) -> None:
@@ -450,7 +453,7 @@ class TestEachFault(unittest.TestCase):
 
 
 def settled(test: unittest.TestCase, here: Site) -> None:
-    """Check what must hold once all is reconciled."""
+    """Check the state after everything is reconciled."""
     names = sorted(node.name for node in here.store.nodes.list())
     test.assertEqual(names, here.node_names())
     test.assertEqual([], here.blocks_used_twice())
@@ -459,7 +462,7 @@ def settled(test: unittest.TestCase, here: Site) -> None:
 
 
 class TestOthers(unittest.TestCase):
-    """Somebody else composes at the same time."""
+    """Another client composes at the same time."""
 
     def first(self, here: Site) -> tuple[str, str]:
         claim = here.claim(request())
@@ -497,7 +500,7 @@ class TestOthers(unittest.TestCase):
             self.assertEqual(set(), lost & {(node.podm, uri) for uri in node.blocks})
 
     def test_a_busy_block_that_is_accepted_again_is_given_back(self):
-        """The second node is taken apart, the first one stays what it was."""
+        """The second node is decomposed, and the first one is unchanged."""
         with site("double-book") as here:
             mine = here.composer.compose(here.claim(request()))
             again = here.store.claims.show(mine.claim)
@@ -540,7 +543,7 @@ REMOVING = {
 
 
 class TestRemoving(unittest.TestCase):
-    """A node that does not go as it should."""
+    """A node that is not removed correctly."""
 
     step = 3  # 1 in the proofs
 

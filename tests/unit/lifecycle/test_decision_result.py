@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a decision is told, by the detail that the caller asks for."""
+"""The detail of a decision, as the caller requests it."""
 
 import hashlib
 import unittest
@@ -91,7 +91,7 @@ class TestOne(unittest.TestCase):
 
 
 class TestSeveral(unittest.TestCase):
-    """Several decisions, which are one."""
+    """Several decisions in one result."""
 
     def decided(self, number, *counts, detail="placements", **words):
         asked = [request(CORES, count=count, **words) for count in counts]

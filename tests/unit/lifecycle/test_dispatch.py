@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is handed to a dispatcher, and what a decision says of its recording."""
+"""The decision for a dispatcher, and the facts of its recording."""
 
 import datetime
 import unittest
@@ -30,7 +30,7 @@ DAY_S = 86_400.0
 
 
 class TestRecording(unittest.TestCase):
-    """Its pod managers, its oldest reading and the age of that."""
+    """Its pod managers, its oldest reading and the age of it."""
 
     def setUp(self):
         self.report = make_test_plan(podm("a"), podm("b")).decision
@@ -63,7 +63,7 @@ class TestRecording(unittest.TestCase):
 
 
 class TestDispatch(unittest.TestCase):
-    """A dispatcher is told once, and what goes wrong is told in one line."""
+    """A dispatcher is called once, and a failure is one line."""
 
     RECEIPT = Receipt(nodes=(1,), podm="a", status=202)
 

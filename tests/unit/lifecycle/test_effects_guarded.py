@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every effect on hardware passes the guard: what changes it is reached by no other way."""
+"""Every effect on hardware passes the guard: no other code reaches it."""
 
 import ast
 import unittest
@@ -10,21 +10,21 @@ from valence_sched.drivers.composer import Composer, ComposerReads
 from valence_sched.lifecycle.guard import GuardedComposer
 
 WRITES = {"post", "patch", "put", "delete"}
-#: What sends anything but reads to a pod manager, by way of drivers/http. A new one is a part of a
-#: composer, or says here why it changes no hardware.
+#: Code that sends anything but reads to a pod manager, through drivers/http. A new entry is a part
+#: of a composer, or states here why it changes no hardware.
 WRITERS = {
     "drivers/connect": "the session that composers write with",
     "drivers/events": "asks for events",
     "drivers/redfish/composer": "a composer",
     "drivers/rsd/composer": "a composer",
 }
-#: Who sees a composer that changes, or what connects to one.
+#: Code that gets a composer that can change hardware, or connects to one.
 SEES_CHANGES = {
     ("lifecycle/access", "valence_sched.drivers.connect.connect"),  # and guards it
     ("lifecycle/compose", "valence_sched.drivers.composer.Composer"),
     ("lifecycle/guard", "valence_sched.drivers.composer.Composer"),
 }
-#: Each effect: the function that has it, and the verb of a composer. A new one is a new line.
+#: Each effect: the function that has it, and the verb of a composer. A new effect is a new line.
 EFFECTS = {
     ("lifecycle/compose", "_remove", "remove"),
     ("lifecycle/compose", "_reserve_and_compose", "reserve"),
@@ -34,7 +34,7 @@ EFFECTS = {
     ("lifecycle/reconcile", "_decompose", "remove"),
     ("lifecycle/reconcile", "_find_result", "unreserve"),
 }
-#: What has verbs of the same names, and passes the guard itself.
+#: Classes with verbs of the same names, which pass the guard themselves.
 NODE_COMPOSERS = {"self.composer", "access.composer"}
 
 
@@ -46,7 +46,7 @@ CHANGES = verbs(Composer)
 
 
 class TestEffects(unittest.TestCase):
-    """The source, read as a tree."""
+    """The source, parsed as a tree."""
 
     def test_a_guarded_composer_has_all_that_reads_and_nothing_that_changes(self):
         self.assertTrue(CHANGES.isdisjoint(verbs(ComposerReads)))
@@ -95,7 +95,7 @@ class TestEffects(unittest.TestCase):
                         yield module.address, function.name, verb
 
     def composes(self, function: ast.FunctionDef, receiver: ast.expr) -> bool:
-        """Return whether the receiver of a call may be a composer: lists and others are none."""
+        """Return whether the receiver of a call may be a composer; lists and others are not."""
         text = ast.unparse(receiver)
         return text not in NODE_COMPOSERS and ("compose" in text or "change" in text)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every built-in flavor on every dialect that is served: it is composed, or told why before."""
+"""Every built-in flavor on every served dialect: it is composed, or refused beforehand."""
 
 import unittest
 
@@ -13,7 +13,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request
 
 FLAVORS = App(environ={"XDG_CONFIG_HOME": "/nonexistent"}).config.flavors()
-#: Which flavors a recorded rack, and a pod manager that chooses the blocks, can hold.
+#: The flavors that fit on a recorded rack, and on a pod manager that chooses the blocks.
 RACK, CHOOSING = (
     {"small", "medium", "large"},
     {"small", "medium", "large", "gpu-small", "gpu-large"},
@@ -25,7 +25,7 @@ def requested(flavor: str, **fields) -> Request:
 
 
 def state(here: Site) -> dict:
-    """Return what each pod manager has free, and its nodes."""
+    """Return the free blocks and the nodes of each pod manager."""
     podms = [here.read(name) for name in here.podms]
     return {podm.id: (podm.nodes, [(it.uri, it.used) for it in podm.stocks],
                       [(it.uri, it.status.slots) for it in podm.blocks])

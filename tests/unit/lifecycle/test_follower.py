@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following the state: what is taken in, and how much work that is."""
+"""Following the state: the loaded changes, and the work for them."""
 
 import contextlib
 import sqlite3
@@ -25,7 +25,7 @@ AWAY = ReadFailure(reason="does not answer")
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a state as a tool for backups does."""
+    """Copy a state as a backup tool does."""
     with (
         contextlib.closing(sqlite3.connect(source)) as one,
         contextlib.closing(sqlite3.connect(target)) as other,
@@ -34,7 +34,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 class Members(FixedMembers):
-    """All pod managers but ``hidden`` ones, each with what ``zones`` say, and what was asked."""
+    """All pod managers except ``hidden`` ones, each with ``zones``; records the calls."""
 
     def __init__(self) -> None:
         super().__init__(None, lambda podm: podm, ["q: skipped"])
@@ -86,7 +86,7 @@ class FollowerCase(unittest.TestCase):
         return [one.id for one in self.follower.decider().snapshot().podms]
 
     def free(self, decider=None, order=False):
-        """Return by pod manager the blocks that one more node could be of."""
+        """Return by pod manager the blocks that one more node could use."""
         view = (decider or self.follower.decider()).snapshot()
         found = {one.id: [] for one in view.podms}
         for table, one in zip(view.block_tables, view.podms, strict=True):
@@ -104,7 +104,7 @@ class FollowerCase(unittest.TestCase):
 
 
 class TestFollower(FollowerCase):
-    """What a decider decides on."""
+    """The inventory of a decider."""
 
     def test_it_has_all_members_in_their_order(self):
         self.assertEqual(["b", "a"], self.names())
@@ -222,7 +222,7 @@ class TestFollower(FollowerCase):
 
 
 class TestAgain(FollowerCase):
-    """When a member is made again, and in which order its blocks are tried."""
+    """When a member is built again, and the order of its blocks."""
 
     def test_members_are_asked_again_on_request_and_once(self):
         self.names()
@@ -301,7 +301,7 @@ class TestAgain(FollowerCase):
 
 
 class TestWork(FollowerCase):
-    """Which decider it is: the one of before, or a new one."""
+    """Whether the decider is the previous one or a new one."""
 
     def test_a_change_is_spliced_into_the_decider_of_before(self):
         first = self.follower.decider()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups under claims made at the same time: the hard rules hold, whoever is faster."""
+"""Groups under concurrent claims: the hard rules hold, whoever is faster."""
 
 import itertools
 import random
@@ -70,7 +70,7 @@ def broken(group: Group, podms, members: Counter) -> list[str]:
 
 
 class GroupSite:
-    """A store with the site, and claimers of it with stores of their own."""
+    """A store with the site, and claimers with stores of their own."""
 
     def setUp(self):
         super().setUp()
@@ -99,7 +99,7 @@ class TestOvertaken(GroupSite):
     """Another member is claimed between the decision and the claim."""
 
     def overtaken(self, local, claim):
-        """Call ``claim`` right after the claimer has looked for the first time."""
+        """Call ``claim`` after the first check of the claimer."""
         look, left = local.decider, [None]
 
         def look_and_lose():
@@ -113,7 +113,7 @@ class TestOvertaken(GroupSite):
         return local
 
     def test_the_rules_hold_and_the_claim_is_decided_anew(self):
-        # one with rules of its own, and one that only joins the group
+        # one with rules, and one that only joins the group
         others = (("a1", 1, {"anti_affinity": ["podm"]}), ("c0", 2, {}))
         second = claimer(self.other)
         step = 1 if self.engine == "sqlite" else 3  # the rules are the same on each engine
@@ -192,10 +192,10 @@ class TestOvertaken(GroupSite):
 
 @on_each_engine
 class TestRaces(GroupSite):
-    """Several claimers at once, each with a seed of its own."""
+    """Several concurrent claimers, each with its own seed."""
 
     def race(self, rules, requests):
-        """Let each of the requests be claimed in a thread of its own; return how many were."""
+        """Claim each of the requests in a separate thread; return the number of claims."""
         barrier, held = threading.Barrier(len(requests)), []
 
         def run(asked):
@@ -297,7 +297,7 @@ class TestMembers(GroupSite):
 
 
 class TestPlans(GroupSite, StoreCase):
-    """Plans that were made before other members came."""
+    """Plans that were made before other members were claimed."""
 
     def planned(self, rules, **words):
         asked = self.asked(rules, **words)

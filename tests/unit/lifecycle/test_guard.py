@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be changed: hardware of which no Ironic says that it uses it."""
+"""The guard: hardware may be changed only if no Ironic uses it."""
 
 import unittest
 from itertools import product
@@ -40,7 +40,7 @@ NODE = BaremetalNode(
 
 
 class FakeIronic:
-    """An Ironic with these nodes, and with ports by their MAC address; notes what it is asked."""
+    """An Ironic with these nodes, and with ports by MAC address; records its requests."""
 
     def __init__(self, *nodes, ports=None, error=None):
         self.by_uuid = {node.uuid: node for node in nodes}
@@ -71,7 +71,7 @@ def addresses(name, _port):
 
 
 class GuardCase(unittest.TestCase):
-    """A pod manager at URL, and names that have addresses here."""
+    """A pod manager at URL, and host names that resolve to these addresses."""
 
     def setUp(self):
         resolve = mock.patch.object(guards.socket, "getaddrinfo", addresses)
@@ -88,7 +88,7 @@ class GuardCase(unittest.TestCase):
 
 
 class TestUses(GuardCase):
-    """What uses a node, whatever state it is in."""
+    """The states in which Ironic uses a node."""
 
     def test_only_a_node_that_nothing_uses_in_an_idle_state_may_be_changed(self):
         for state in ("enroll", "manageable", "available"):
@@ -187,7 +187,7 @@ class TestUses(GuardCase):
 
 
 class TestMatches(GuardCase):
-    """Which nodes are the hardware."""
+    """The nodes of Ironic that match the hardware."""
 
     def node(self, address, system=SYSTEM, **info):
         known = {"redfish_address": address, "redfish_system_id": system, **info}
@@ -299,7 +299,7 @@ REFUSALS = ((HardwareInUse, IN_USE, 6), (BaremetalUnavailable, AWAY, 5))
 
 
 class Refused(Scripted):
-    """A composer that lets nothing be changed once it has let it ``allowed`` times."""
+    """A composer that refuses changes after ``allowed`` of them."""
 
     def __init__(self, error, allowed=0, **answers):
         super().__init__(**answers)
@@ -401,7 +401,7 @@ class TestProvision(ProvisionCase):
         error = HardwareInUse(IN_USE)
 
         class Once(Refused, Making):
-            """Makes a node, and lets nothing be changed afterwards."""
+            """Composes a node, and refuses all further changes."""
 
         done = self.site("p", "q", p=Once(error, 1), q=Refused(error)).provision(
             self.request(count=2)
@@ -414,7 +414,7 @@ class TestProvision(ProvisionCase):
 
 
 class TestReap(ReapCase):
-    """Claims and nodes whose process died."""
+    """Claims and nodes of a dead process."""
 
     def node(self):
         self.store.claims.start_composing(self.claim.id)

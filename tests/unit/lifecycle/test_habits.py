@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers with habits of their own: the node that they make is ours, and nobody else's."""
+"""Pod managers with unusual habits: the composed node is recognised as ours, and only it."""
 
 import contextlib
 import dataclasses
@@ -41,7 +41,7 @@ DISK = {"processor": {"total_cores": 8}, "drives": [{"count": 1, "capacity_gib":
 BODIES = [[f"body:{kind}:{method}:*" for method in ("POST", "PATCH", "DELETE")]
           for kind in ("text", "number", "list")]  # fmt: skip
 NAMES = ["own-names", "uri-names", "no-location"]
-#: Habits that come together in one pod manager.
+#: Habits that occur together in one pod manager.
 HABITS = [*BODIES, ["own-names", *BODIES[0]], *([it] for it in NAMES),
           ["own-names", "no-location"], ["uri-names", "no-location"]]  # fmt: skip
 REDFISH = [*HABITS, ["stays-unused:Compute*"], ["stays-unused:NVMe*"],
@@ -107,7 +107,10 @@ class TestHabits(unittest.TestCase):
         self.assertEqual([], here.store.claims.list())
 
     def test_a_node_that_may_be_ours_is_named_and_is_not_foreign(self):
-        """The reply is lost and the node has another name: exit 7 names it, and so does reaping."""
+        """The reply is lost and the node has another name:
+
+        the error (exit 7) and reaping name it.
+        """
         for of, where in ((self.redfish, SYSTEMS), (self.rack, NODES)):
             rules = [f"drop-reply:POST:{where}*", "own-names"]
             with self.subTest(where), self.on(of, *rules) as here:
@@ -125,7 +128,7 @@ class TestHabits(unittest.TestCase):
                 self.assertIn(node.node.uri, found.reason)
 
     def test_a_node_that_is_known_by_its_uri_is_no_orphan_of_another(self):
-        """It came after its claim was given up, and its name stands in its URI alone."""
+        """It appeared after its claim was abandoned, and its name is only in its URI."""
         with self.on(self.redfish, "uri-names") as here:
             claim = here.claim(request())
             wanted = composition_request(claim, claim.parts[0].shares[0], None)
@@ -170,7 +173,7 @@ class TestHabits(unittest.TestCase):
 
 
 class TestEqualDevices(unittest.TestCase):
-    """A composer that takes an equal device in place of the one that was named."""
+    """A composer that uses an equal device instead of the named one."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -243,7 +246,7 @@ PODM = "gpu-east"
 
 
 def computes(here: Site) -> Iterator[str]:
-    """The free compute blocks, in the order in which the pod manager goes through them."""
+    """Return the free compute blocks in the order of the pod manager."""
     for block in here.store.load_podms([PODM])[PODM].blocks:
         if "Compute" in block.type and block.status.slots:
             yield block.uri
@@ -259,7 +262,7 @@ def held(here: Site, block: str) -> Claim:
 
 
 class TestConstrained(unittest.TestCase):
-    """A tree of our own."""
+    """A tree of this project."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -287,7 +290,7 @@ class TestConstrained(unittest.TestCase):
         return bodies[-1], "not reserved" in here.points
 
     def test_a_block_that_another_claim_holds_is_given_back(self):
-        """The pod manager knows nothing of claims: it takes what is free for it."""
+        """The pod manager does not know claims: it uses any block that is free there."""
         with self.site() as here:
             *_, last = computes(here)
             probe = here.composer.compose(held(here, last))
@@ -347,9 +350,9 @@ BOTH = ("mem-1", MEMORY, 262144, "MemoryChunks"), ("store-1", VOLUME, 112, "Allo
 
 
 class Case(NamedTuple):
-    """Rules of a pod manager with ``{}`` for the collection that amounts are made in.
+    """Rules of a pod manager with ``{}`` for the collection of created amounts.
 
-    Without a ``line`` there is a node; ``left`` is of an error that exits 7.
+    Without a ``line`` the node exists; ``left`` belongs to an error that exits 7.
     """
 
     rules: tuple[str, ...]
@@ -497,7 +500,7 @@ class TestAmounts(unittest.TestCase):
 
 
 class TestRack(unittest.TestCase):
-    """Volumes that a rack's pod manager makes of RemoteDrives."""
+    """Volumes that a rack's pod manager creates for RemoteDrives."""
 
     def test_they_are_read_back_and_gone_with_the_node(self):
         for name in (NETWORK, PCIE):
@@ -524,10 +527,10 @@ class TestRack(unittest.TestCase):
 
 
 class TestDeciding(unittest.TestCase):
-    """A dialect that cannot compose an amount: deciding says so before anything is claimed."""
+    """A dialect that cannot create an amount: the decision reports this before a claim."""
 
     def provision(self, here: Site, dialect: Dialect, **fields):
-        """Provision with one pod manager of a dialect, which is the other one's place."""
+        """Provision with one pod manager of a dialect in place of the other one."""
         there = here.store.load_podms()["mem-1"]
         here.store.remember(replace(there, driver=dialect.name))
         reach = dataclasses.replace(

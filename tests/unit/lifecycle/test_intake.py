@@ -41,7 +41,7 @@ EXAMPLE = str(Path(__file__).parents[3] / "examples" / "site.json")
 
 @contextlib.contextmanager
 def counted() -> Iterator[tuple[WorkCounts, list[str]]]:
-    """Count the work of all stores together, and note each podm that is added to a view."""
+    """Count the work of all stores together, and record each podm that is added to a view."""
     counts, added = WorkCounts(), []
     add = ViewBuilder.add
 
@@ -57,7 +57,7 @@ def counted() -> Iterator[tuple[WorkCounts, list[str]]]:
 
 
 class TestReadOnce(unittest.TestCase):
-    """What a claim needs is read, stored and viewed once, in batches."""
+    """The pod managers of a claim are read, stored and viewed once, in batches."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -66,7 +66,7 @@ class TestReadOnce(unittest.TestCase):
         self.state = f"sqlite:///{self.folder}/state.sqlite"
 
     def claim(self, *sources: str) -> ClaimResult | ClaimOutcome:
-        """Claim on live pod managers, or on a recording, which only an intake does."""
+        """Claim on live pod managers, or on a recording, which only an intake supports."""
         app = App(environ={"XDG_CONFIG_HOME": str(self.folder)})
         selection = Selection(sources=sources, live=ReadOptions(state=self.state))
         if not sources:
@@ -120,7 +120,7 @@ class TestReadOnce(unittest.TestCase):
 
 
 class TestWords(unittest.TestCase):
-    """What a user names reaches those who decide, whether they claim or not."""
+    """The options of a user reach decisions, with and without a claim."""
 
     BLOCK = '{"uri": "c0", "devices": {"processors": [{"cores": 8}]}}'
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patience with a pod manager, and work that is given up."""
+"""Patience with a pod manager, and abandoned work."""
 
 import itertools
 import unittest
@@ -35,11 +35,11 @@ from valence_sched.store.store import Store
 
 PODM = "gpu-east"
 BEGUN, BACK = ["reserve", "compose"], ["reserve", "compose", "read_node"]
-PAUSES = 100  # that the database stays away for
+PAUSES = 100  # unavailability of the database
 
 
 class Away(StoreCase):
-    """Connections are refused from a point on, until so many pauses were made."""
+    """Connections are refused from a point on, until this number of pauses."""
 
     def setUp(self):
         super().setUp()
@@ -69,7 +69,7 @@ class Away(StoreCase):
 
 @partial(on_each_engine, base=Away, engines=SERVERS)
 class TestWaiting:
-    """What a pod manager has done is noted, however long that takes."""
+    """The work of a pod manager is recorded, however long that takes."""
 
     def test_what_was_composed_is_noted(self):
         for point in ("checked", "reserved", "answered", "read back"):
@@ -135,7 +135,7 @@ def _impatient(connection, _record) -> None:
 
 
 class TestDeadline(unittest.TestCase):
-    """A database that never comes back."""
+    """A database that stays unavailable."""
 
     def test_patience_has_an_end_and_jitter(self):
         now = [0.0]
@@ -159,7 +159,7 @@ class TestDeadline(unittest.TestCase):
 
 
 class TestLease(StoreCase):
-    """How long a claim may be composed before it is reaped."""
+    """The time that a claim may compose before it is reaped."""
 
     def lease_s(self, **words: float) -> float:
         with Store(self.url) as store:
@@ -175,7 +175,7 @@ class TestLease(StoreCase):
 
 
 class TestGivenUp(ComposeCase):
-    """What an error says, and what stays."""
+    """The text of an error, and the remains."""
 
     def test_nothing_is_left(self):
         for scripted, why, calls in (
@@ -280,7 +280,7 @@ class TestGivenUp(ComposeCase):
 
 
 class TestRemoved(ComposeCase):
-    """A node that is taken apart."""
+    """A node that is decomposed."""
 
     def setUp(self):
         super().setUp()

@@ -38,7 +38,7 @@ def planned(store, decider, what) -> PlanClaimer:
 
 @on_each_engine
 class TestHolding:
-    """Its very blocks, or nothing."""
+    """A plan holds its exact blocks, or nothing."""
 
     def setUp(self):
         super().setUp()
@@ -70,7 +70,7 @@ class TestHolding:
             other.claim(node_request(CORES), key="k")
 
     def test_nothing_is_held_once_something_moved(self):
-        """semantics.md, trap 5: time passes between the choice and the making."""
+        """semantics.md, trap 5: time passes between the choice and the composition."""
         self.one.remember(podm("p", 4, zone="z"))
         line = "^the plan is out of date: .* 'p': zone was not set, is z; .*: block c3 added"
         with self.assertRaisesRegex(ClaimLost, line):
@@ -80,7 +80,7 @@ class TestHolding:
 
 
 class TestComposing(unittest.TestCase):
-    """What happens between the look at a plan and the write."""
+    """Changes between the check of a plan and the write."""
 
     def test_a_block_that_is_stolen_at_the_last_moment_is_lost_and_nothing_takes_its_place(self):
         with site() as here:
@@ -119,7 +119,7 @@ NAME = "gpu-east"
 
 
 class PlannerCase(unittest.TestCase):
-    """A state, and a file that pod managers are recorded in."""
+    """A state, and a file with recorded pod managers."""
 
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -258,13 +258,13 @@ class TestRecorded(PlannerCase):
         plan = self.plan(str(self.file), count=3)
         with Store(self.state) as store:
             store.claims.create([part("c", store.remember(podm("c", 1, zone="z")), "c0")])
-        for state in (self.state, None):  # also where no state is named
+        for state in (self.state, None):  # also if no state is given
             report = self.refresh(plan, live={"state": state}).report
             self.assertEqual("nothing_fits", report.outcome)
 
 
 class TestLive(PlannerCase):
-    """Plans on pod managers that answer, or do not any more."""
+    """Plans on pod managers that answer, or have stopped answering."""
 
     def setUp(self):
         super().setUp()
@@ -342,7 +342,7 @@ def difference(change="health", before=None, after="OK", kind="block", name="c0"
 
 
 class TestDifferences(unittest.TestCase):
-    """What has changed since a plan, in one line."""
+    """The changes since a plan, in one line."""
 
     def line(self, *words, **more):
         return describe_differences([difference(*words, **more)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provisioning: what is answered, and what a key stands for."""
+"""Provisioning: its results, and the meaning of a key."""
 
 import _thread
 import signal
@@ -25,7 +25,7 @@ from valence_sched.model.claim import ComposedNode
 
 
 class TestNext(ProvisionCase):
-    """A pod manager that refuses is passed over for the next best one."""
+    """After a refusal of a pod manager, the next best one is used."""
 
     def test_of_those_that_were_asked_for_each_is_tried_and_no_other(self):
         refuses = {name: Making(name, compose=ABSENT) for name in "pq"}
@@ -110,7 +110,7 @@ class TestSeveral(ProvisionCase):
     """Several nodes, of which some may fail."""
 
     def failing(self, good, *names, then=ABSENT, **composers):
-        """Let the pod managers make only so many nodes in all."""
+        """Let the pod managers compose only this number of nodes in total."""
         left, lock = [good], threading.Lock()
 
         class Few(Making):
@@ -231,7 +231,7 @@ class TestSeveral(ProvisionCase):
 
 
 class TestKeys(ProvisionCase):
-    """The same key gives the same nodes, or says why it cannot."""
+    """The same key gives the same nodes, or an error with the reason."""
 
     def test_nodes_that_are_there_are_given_without_a_decision(self):
         self.site("p")
@@ -348,7 +348,7 @@ class TestRefusals(ProvisionCase):
 
 
 class TestHeld(ProvisionCase):
-    """A claim that is held already is composed as it stands."""
+    """A held claim is composed unchanged."""
 
     def test_all_its_nodes_are_made_and_nothing_in_their_place(self):
         self.site("p", "q")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reaping: nodes and claims that are left behind, and what pod managers answer."""
+"""Reaping: abandoned nodes and claims, and the answers of pod managers."""
 
 import contextlib
 
@@ -35,7 +35,7 @@ from valence_sched.model.lifecycle import Action
 
 
 class TestReaping(ScriptedCase):
-    """What becomes of a claim whose process died; a dry run only reads."""
+    """The result for a claim of a dead process; a dry run only reads."""
 
     def reap(self, scripted, reading=None, *, dry_run=False):
         reconciler = Reconciler(
@@ -124,7 +124,7 @@ class TestReaping(ScriptedCase):
 
 
 class TestNodes(ReapCase):
-    """Nodes that are gone, and nodes that came after their claim had ended."""
+    """Nodes that are gone, and nodes that appeared after their claim had ended."""
 
     def composed(self, **words):
         self.store.claims.start_composing(self.claim.id)
@@ -134,7 +134,7 @@ class TestNodes(ReapCase):
         return CompositionRequest(name="vs-n", pool="all", blocks=("c0",), **words)
 
     def given_up(self, name=None):
-        """Give the claim up; the pod manager shows its node all the same."""
+        """Abandon the claim; the pod manager shows its node anyway."""
         self.store.claims.start_composing(self.claim.id)
         self.store.claims.fail(self.claim.id, "the reply was lost")
         shown = {"uri": URI, "name": name or f"vs-{self.claim.id}", "blocks": ["c0", "c1"]}
@@ -289,7 +289,7 @@ class TestNodes(ReapCase):
 
 
 class TestClaims(ReapCase):
-    """What becomes of a claim whose process died."""
+    """The results for claims of a dead process."""
 
     def test_a_pod_manager_is_asked_for_the_node_with_all_that_is_known_of_it(self):
         self.store.remember(podm())
@@ -398,7 +398,7 @@ class TestClaims(ReapCase):
 
 
 class TestLost(ReapCase):
-    """A node that is made of a block which another claim holds: it must not stay."""
+    """A node with a block that another claim holds: it must be removed."""
 
     def setUp(self):
         super().setUp()

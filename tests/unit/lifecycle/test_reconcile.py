@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process may die at any point: what it left is found and reconciled."""
+"""A process may die at any point: its remains are found and reconciled."""
 
 import multiprocessing
 import os
@@ -30,7 +30,7 @@ from valence_sched.testing.served import served
 PODM = "gpu-east"
 
 SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # in the proofs it dies everywhere
-#: Where the process dies, and whether its node is there once it was reaped.
+#: The points of death, and whether the node exists after reaping.
 POINTS = {
     "held": False,
     "intent": False,
@@ -47,7 +47,7 @@ POINTS = {
 
 
 class Killed:
-    """A process that dies on served pod managers, and one that comes after it."""
+    """A process that dies on served pod managers, and its successor."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -57,7 +57,7 @@ class Killed:
         return {uri: dict(json) for uri, json in self.tree.items()}
 
     def dies(self, point: str, url: str, count: int = 0, fail: str = "", podms: int = 1) -> int:
-        """Let a process die at a point, reap, and check all; return how many nodes there are."""
+        """Let a process die at a point, reap, and check everything; return the number of nodes."""
         names = [f"{PODM}-{number}" for number in range(podms)]
         documents = {name: self.documents() for name in names}
         rules = [f"{fail}@{names[0]}"] if fail else []
@@ -102,7 +102,7 @@ class TestKilled(Killed, unittest.TestCase):
                 self.assertEqual(int(POINTS[point]), self.dies_here(point))
 
     def test_between_several_nodes(self):
-        """S29: held together, and one by one by then."""
+        """S29: the claim is held as a whole, then node by node."""
         for point, there in (("taken", (0,)), ("split", (0,)), ("answered", (1, 2))):
             with self.subTest(point):
                 self.assertIn(self.dies_here(point, count=2), there)
@@ -117,7 +117,7 @@ class TestKilled(Killed, unittest.TestCase):
 
 @partial(on_each_engine, engines=SERVERS)
 class TestKilledOn(Killed):
-    """The same on each server, at the points where the store changes hands."""
+    """The same on each database server, at the points between two changes of the store."""
 
     def test_the_store_and_the_pod_manager_come_to_terms(self):
         """S29, S76."""
@@ -128,7 +128,7 @@ class TestKilledOn(Killed):
 
 
 class TestReaping(unittest.TestCase):
-    """What reaping says, and what it leaves alone."""
+    """The report of reaping, and the objects that it leaves unchanged."""
 
     def test_a_dry_run_changes_nothing(self):
         with site() as here:
@@ -228,7 +228,7 @@ class TestReaping(unittest.TestCase):
                 self.assertEqual("FAILED", here.store.claims.show(claim.id).state)
 
     def test_a_restart_in_mid_queue_loses_and_doubles_nothing(self):
-        """S4: whoever comes after it goes on by the same keys."""
+        """S4: the successor continues with the same keys."""
         with site() as here:
             queue = [f"job-{number}" for number in range(4)]
             for key in queue[:2]:
@@ -240,7 +240,7 @@ class TestReaping(unittest.TestCase):
 
 
 class TestLogin(unittest.TestCase):
-    """A pod manager that shows nothing without a login."""
+    """A pod manager that requires a login."""
 
     def test_a_node_is_composed_and_no_session_stays(self):
         settings = SimulatorSettings(login=Account("ana", "secret"))

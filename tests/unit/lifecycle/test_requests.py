@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much is asked of a pod manager: a node and its blocks, however many others it has."""
+"""The requests to a pod manager: those for a node and its blocks, whatever else exists."""
 
 import contextlib
 import re
@@ -48,7 +48,7 @@ def block(number: int, used: int) -> FullBlock:
 
 
 def podm(count: int, used: int = 20) -> FullPodm:
-    """A pod manager of so many blocks, of which each node has four."""
+    """Return a pod manager of this number of blocks, of which each node has four."""
     nodes = tuple(Node(uri=f"/redfish/v1/Systems/{n}", name=f"n{n}",
                        blocks=tuple(f"{BLOCKS}/{i}" for i in range(n, n + 4)))
                   for n in range(0, used, 4))  # fmt: skip
@@ -76,7 +76,7 @@ class Case(unittest.TestCase):
 
 
 class TestRequests(Case):
-    """Composing and deleting, of 40 blocks and of 400."""
+    """Composing and deleting, with 40 blocks and with 400."""
 
     def test_a_node_costs_the_same_however_many_blocks_there_are(self):
         for fail in ((), ("no-expand",), ("if-match",)):
@@ -146,13 +146,13 @@ class TestRequests(Case):
             here.store.note_removal("p", node.uri, node.blocks)
             state = {it.uri: it.status.state for it in here.store.load_podms()["p"].blocks}
             self.assertEqual(["Composed", "Unused", "Unused"], [state[it] for it in node.blocks])
-            here.store.note_removal("p", node.uri, node.blocks)  # it is not listed any more
+            here.store.note_removal("p", node.uri, node.blocks)  # it is no longer listed
             again = {it.uri: it.status.state for it in here.store.load_podms()["p"].blocks}
             self.assertEqual(state, again)
 
 
 class TestFirstReadings(Case):
-    """What is read to register a pod manager, and then to list it."""
+    """The requests to register a pod manager, and then to list it."""
 
     def test_a_list_after_create_reads_no_document_twice_and_no_device_again(self):
         for fail in ((), ("no-expand",)):
@@ -177,7 +177,7 @@ class TestFirstReadings(Case):
 
 
 class TestStores(Case):
-    """A server that stores what it is sent."""
+    """A server that stores the documents that it receives."""
 
     def test_a_system_that_no_block_confirms_is_unverified_until_it_is_gone(self):
         with opened(40, "stores", ttl_s=0.01) as here:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deciding on what the store knows: the same answers as a fresh reading, for little work."""
+"""Deciding on the stored state: the same answers as from a new reading, with little work."""
 
 import datetime
 import itertools
@@ -38,7 +38,7 @@ from valence_sched.store.tables import key_of
 # reports have the time of the database, which is that of this machine
 START = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 NAMES = ("a", "b", "c", "d")
-COUNTS = tables.SHARDS + 2  # of the change log: those of registrations and of zones, too
+COUNTS = tables.SHARDS + 2  # of the change log, with those of registrations and zones
 AWAY = ReadFailure(reason="https://x: connection refused")
 
 
@@ -47,7 +47,7 @@ def registration(name: str, **words) -> Registration:
 
 
 class Site:
-    """A store, a clock, an engine that follows the store, and engines that read it anew."""
+    """A store, a clock, an engine that follows the store, and engines that read all of it."""
 
     def __init__(self, folder: str, **live) -> None:
         self.now, self.folder = START, folder
@@ -75,14 +75,14 @@ class Site:
         self.store.record_failures({name: (FullPodm(id=name, status=failure.status), failure)})
 
     def fresh(self):
-        """Return an engine that reads all that the store knows, and does not follow it."""
+        """Return an engine that reads the whole store, and does not follow it."""
         app, engine = self.new_engine()
         engine._is_stored = False
         return app, engine
 
 
 def answers(app: App, engine) -> dict[str, object]:
-    """Return what each verb answers, or its error, and what was noted meanwhile."""
+    """Return the answer of each verb, or its error, and the remarks made meanwhile."""
     asked = request(seed=3)
     verbs = {
         "select": lambda: engine.select_destinations(asked, detail="report"),
@@ -103,7 +103,7 @@ def answers(app: App, engine) -> dict[str, object]:
             found[name] = verb()
         except SchedulerError as error:
             found[name] = (type(error).__name__, str(error))
-    if not isinstance(found["inventory"], tuple):  # else what was noted before is not all
+    if not isinstance(found["inventory"], tuple):  # otherwise earlier remarks may be missing
         found["notes"] = sorted(app.diagnostics.lines("unread", "skipped", "warning"))
     return found
 
@@ -124,7 +124,7 @@ CHANGES = st.one_of(
 
 
 def change(site: Site, kind: str, name: str, word: object) -> None:
-    """Change the store as another process would; what it refuses changes nothing."""
+    """Change the store as another process would; a refused change has no effect."""
     store = site.store
     try:
         if kind == "register" and name in {one.name for one in store.registrations()}:
@@ -157,7 +157,7 @@ def change(site: Site, kind: str, name: str, word: object) -> None:
 
 
 class TestProperty(unittest.TestCase):
-    """Following any changes leads to what is there."""
+    """After any changes, a follower has the present state."""
 
     maxDiff = None
 
@@ -179,7 +179,9 @@ class TestProperty(unittest.TestCase):
                     change(site, *one)
                     if number % every and number <= len(changes):
                         continue
-                    site.now += datetime.timedelta(seconds=ASK_AGAIN_S)  # else an age may be older
+                    site.now += datetime.timedelta(
+                        seconds=ASK_AGAIN_S
+                    )  # otherwise an age may be older
                     followed = answers(site.app, site.engine)
                     self.assertEqual(answers(*site.fresh()), followed, changes[:number])
             finally:
@@ -227,7 +229,7 @@ class StoredCase(unittest.TestCase):
 
 
 class TestDamage(StoredCase):
-    """What a hand writes into the row of a pod manager is its own defect."""
+    """A damaged row of a pod manager affects only this pod manager."""
 
     step = 5  # 1 in the proofs
 
@@ -258,7 +260,7 @@ class TestDamage(StoredCase):
 
 
 class TestWork(StoredCase):
-    """The work of a decision is what changed."""
+    """The work of a decision depends on the changes."""
 
     def work(self):
         counts = self.site.engine._stored.store.counts
@@ -305,7 +307,7 @@ class TestWork(StoredCase):
 
 
 class TestUnread(StoredCase):
-    """A pod manager that is not read is not chosen, and everybody is told why."""
+    """A pod manager that was not read is not chosen, and each answer states the reason."""
 
     def test_it_is_offline_with_its_last_content(self):
         self.assertTrue(self.chosen())
@@ -368,7 +370,7 @@ class TestUnread(StoredCase):
 
 
 class TestOldReadings(StoredCase):
-    """Without a reader, what is known gets old."""
+    """Without a reader, readings become old."""
 
     live: ClassVar[dict[str, object]] = {"max_age_s": 60.0}
 
@@ -406,7 +408,7 @@ class TestOldReadings(StoredCase):
 
 
 class TestClaims(StoredCase):
-    """Claims and decisions share what is followed."""
+    """Claims and decisions share the followed state."""
 
     def test_a_claim_counts_in_the_next_decision_of_every_engine(self):
         _, other = self.site.new_engine()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deciding on the stored state: with which settings, and when it is read again."""
+"""Deciding on the stored state: its settings, and the times of new readings."""
 
 import datetime
 import gc
@@ -22,7 +22,7 @@ POWER = {**CORES, "stocks": [{"resource": "power", "amount": 3}]}
 
 
 class SettingsCase(StoredCase):
-    """Two registered pod managers, followed under settings of the caller."""
+    """Two registered pod managers, followed with settings of the caller."""
 
     def setUp(self):
         super().setUp()
@@ -33,7 +33,7 @@ class SettingsCase(StoredCase):
         return (str(self.folder / name),)
 
     def follow(self, live=None, **words):
-        """Follow the state anew, with more settings."""
+        """Follow the state again, with more settings."""
         self.site.engine.close()
         selection = self.site.selection
         live = replace(selection.live, **(live or {}))
@@ -41,7 +41,7 @@ class SettingsCase(StoredCase):
         self.site.app, self.site.engine = self.site.new_engine()
 
     def past_now(self):
-        """Let the clock be ahead of the time of the database, which reports have."""
+        """Set the clock ahead of the time of the database, which reports have."""
         self.site.now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=600)
 
     def lines(self, kind):
@@ -49,7 +49,7 @@ class SettingsCase(StoredCase):
 
 
 class TestFiles(SettingsCase):
-    """Resources, flavors and policies that files declare."""
+    """Resources, flavors and policies in files."""
 
     def declare(self, text):
         self.follow(resource_files=self.write("resources.yaml", text))
@@ -98,7 +98,7 @@ class TestFiles(SettingsCase):
 
 
 class TestNames(SettingsCase):
-    """Which pod managers are decided on, in which order, and which are named."""
+    """The pod managers of a decision, their order, and those that are named."""
 
     def ids(self):
         return [one.id for one in self.site.engine.decider().snapshot().podms]
@@ -174,7 +174,7 @@ class TestNames(SettingsCase):
 
 
 class TestTimes(SettingsCase):
-    """Readings that get old, and reports whose liveness ends."""
+    """Readings that become old, and reports whose liveness expires."""
 
     def test_old_readings_are_told_in_one_line_until_they_are_new(self):
         self.follow({"warn_age_s": 60.0})
@@ -267,7 +267,7 @@ class TestTimes(SettingsCase):
 
 
 class TestDeciders(SettingsCase):
-    """What follows a state for its decisions and its claims."""
+    """Deciders that follow a state for decisions and claims."""
 
     def deciders(self):
         app, selection = self.site.app, self.site.selection
@@ -320,7 +320,7 @@ class TestDeciders(SettingsCase):
             self.assertEqual(expected, again[-1])
 
     def noted(self):
-        """Return deciders, and a list of what each of their updates finds otherwise."""
+        """Return deciders, and a list of the changes that each of their updates finds."""
         deciders, again = self.deciders(), []
         update = deciders._inventory.update
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real RabbitMQ for tests, and a way to it that can be cut."""
+"""A real RabbitMQ for tests, and a forwarding port to it that can be cut."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ HOW = (
 
 
 class BrokerCase(unittest.TestCase):
-    """Has the URL of a broker, and a topic of its own on it."""
+    """A test case with the URL of a broker, and a topic of its own."""
 
     def setUp(self):
         parts = urlsplit(BROKER)
@@ -33,7 +33,7 @@ class BrokerCase(unittest.TestCase):
             self.skipTest(f"RabbitMQ does not answer ({error}): {HOW}")
 
     def way(self):
-        """Return a way to the broker that a test can cut, and its URL."""
+        """Return a forwarding port to the broker that a test can cut, and its URL."""
         way = Way(self.address)
         self.addCleanup(way.close)
         parts = urlsplit(BROKER)
@@ -42,7 +42,7 @@ class BrokerCase(unittest.TestCase):
 
 
 class Way:
-    """Passes bytes on from a port of loopback; :meth:`cut` ends what is open, and refuses more."""
+    """Forwards bytes from a port of loopback; :meth:`cut` closes connections, and refuses more."""
 
     def __init__(self, address):
         self._address, self._open, self._is_cut = address, set(), False

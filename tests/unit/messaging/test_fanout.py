@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints over a real RabbitMQ: who hears them, what is no hint, and a broker that is away."""
+"""Hints over a real RabbitMQ: their receivers, invalid hints, and an unavailable broker."""
 
 import logging
 import queue
@@ -13,7 +13,7 @@ PATIENCE_S = 60
 
 
 class FanoutCase(BrokerCase):
-    """Processes that share a topic; what each hears is in a queue."""
+    """Processes that share a topic; a queue has the hints that each receives."""
 
     def process(self, url=None, *, listens=True):
         from valence_sched.messaging.fanout import HintFanout
@@ -28,7 +28,7 @@ class FanoutCase(BrokerCase):
         return fanout, heard
 
     def hears(self, heard, wanted):
-        """Return whether a hint comes; others before it are passed over."""
+        """Return whether a hint arrives; earlier hints are skipped."""
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
             try:
@@ -41,7 +41,7 @@ class FanoutCase(BrokerCase):
 
 class TestHints(FanoutCase):
     def test_every_other_process_hears_each_hint_and_the_sender_does_not(self):
-        """S48: all processes hear one report."""
+        """S48: all processes receive one report."""
         sender, own = self.process()
         others = [self.process()[1] for _ in range(3)]
         sender.send(["rack-7"])
@@ -95,7 +95,7 @@ class TestBroker(FanoutCase):
         other.send(["before"])
         self.assertTrue(self.hears(heard, ("before",)))
         way.cut()
-        cut.send(["lost"])  # returns, whatever happens to it
+        cut.send(["lost"])  # returns in any case
         other.send(["lost"])
         way.mend()
         until = time.monotonic() + PATIENCE_S

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding: nouns, and what an error says of a document."""
+"""Decoding of nouns, and its errors."""
 
 import math
 import unittest
@@ -38,7 +38,7 @@ class OneLineErrors(unittest.TestCase):
 
 
 class TestDecode(OneLineErrors):
-    """JSON that podms or programs wrote."""
+    """JSON of podms and programs."""
 
     # (document, the line)
     LINES = (
@@ -123,7 +123,7 @@ class TestDecode(OneLineErrors):
 
 
 class TestConvert(OneLineErrors):
-    """Lists and maps that a person wrote as YAML."""
+    """Lists and maps of a user, in YAML."""
 
     def test_numbers_may_be_text(self):
         words = {"name": "f", "properties": {"memory": {"capacity_mib": "2048"}}}
@@ -167,7 +167,7 @@ class TestYaml(OneLineErrors):
         self.assertEqual({"a": "2024-01-01"}, load_yaml(b"a: 2024-01-01", "f"))
 
     def test_a_time_is_text_and_so_is_a_number_with_a_zero_before_it(self):
-        """YAML 1.1 reads 750, 90.5 and 8 of these."""
+        """YAML 1.1 would read 750, 90.5 and 8 from them."""
         found = load_yaml(b"[12:30, 1:30.5, 010, 1:02:03, -00]", "f")
         self.assertEqual(["12:30", "1:30.5", "010", "1:02:03", "-00"], found)
         found = load_yaml(b"[0, -7, 4_000, 0x1F, 0b11, 1.5, -.inf, .5, 1.e+3, 0.25]", "f")
@@ -192,7 +192,7 @@ class TestYaml(OneLineErrors):
         self.assertEqual("f: found over 1,048,576 bytes, expected a smaller file", text)
 
     def test_a_number_as_json_writes_it_is_a_number(self):
-        """YAML 1.1 reads text where an exponent stands without a point or a sign."""
+        """YAML 1.1 reads text if an exponent has no point or sign before it."""
         found = load_yaml(b"[1e5, 1E+3, 2e-3, -1.5e3, 1.5E2, 0e0, .5e1]", "f")
         self.assertEqual([100000.0, 1000.0, 0.002, -1500.0, 150.0, 0.0, 5.0], found)
         found = load_yaml(b"[e5, 1e, 1e+, 01e5, 1e5x, 0x_, 0b_]", "f")
@@ -279,7 +279,7 @@ class Limit(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Site(msgspec.Struct, forbid_unknown_fields=True):
-    """Maps of what does and does not hold others."""
+    """Maps of nested and plain objects."""
 
     facts: dict[str, float | str] = {}
     shares: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}
@@ -289,7 +289,7 @@ class Site(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TestMaps(OneLineErrors):
-    """The first value of a map that is wrong is named by its key."""
+    """The first invalid value of a map is named by its key."""
 
     LINES = (
         (b'{"facts":{"a":1,"b c":[]}}', "$.facts['b c']: found [], expected float | str"),

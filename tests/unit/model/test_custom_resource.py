@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declared resources: what each pod manager has of them (S25)."""
+"""Declared resources: the amounts of each pod manager (S25)."""
 
 import unittest
 
@@ -118,7 +118,7 @@ def declared_engine(podms: tuple[dict, ...], *resources: CustomResource):
 
 
 class TestUse(unittest.TestCase):
-    """S25: a new kind of resource is filtered on, weighed and depleted, without code."""
+    """S25: a new kind of resource is filtered, weighed and depleted without code."""
 
     def engine(self, *podms: dict):
         return declared_engine(podms, POWER)
@@ -155,7 +155,7 @@ class TestUse(unittest.TestCase):
 
 
 class TestDevices(unittest.TestCase):
-    """S25: a new kind of device is filtered on, counted and depleted, without code."""
+    """S25: a new kind of device is filtered, counted and depleted without code."""
 
     CELLS = CustomResource(name="NUMA_CELL", per="processor", of="Xeon*", total=2, podms={"b": 4})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of decisions, their words, and replays."""
+"""Reports of decisions, matching of words, and replays."""
 
 import unittest
 
@@ -27,7 +27,7 @@ CARD = {"accelerators": [{}]}
 
 
 class TestReports(unittest.TestCase):
-    """Ours whole, others as far as they are known."""
+    """Our reports are complete, others as far as they are known."""
 
     def setUp(self):
         podm = {"id": "a", "blocks": [cpu("c", 8), gpu("g")]}
@@ -80,15 +80,15 @@ class TestReports(unittest.TestCase):
 class TestWords(unittest.TestCase):
     """Model names are free text."""
 
-    # (text of the podm, words asked for, whether they stand in it)
+    # (text of the podm, requested words, whether the text contains them)
     TABLE = (
         ("NVIDIA A100-SXM4-80GB", "A100", True),
         ("NVIDIA A100-SXM4-80GB", "a100", True),
         ("NVIDIA A100-SXM4-80GB", "nvidia a100", True),
-        ("NVIDIA A100-SXM4-80GB", "A100 80GB", False),  # not side by side
+        ("NVIDIA A100-SXM4-80GB", "A100 80GB", False),  # not adjacent
         ("NVIDIA A100-SXM4-80GB", "A100 SXM4 80GB", True),
         ("NVIDIA A100-SXM4-80GB", "A100-SXM4", True),
-        ("NVIDIA A100-SXM4-80GB", "A10", False),  # a word is whole
+        ("NVIDIA A100-SXM4-80GB", "A10", False),  # only whole words match
         ("NVIDIA A10", "A100", False),
         ("NVIDIA A10", "A10", True),
         ("NVIDIA A10G", "A10", False),
@@ -143,7 +143,7 @@ class TestMeasures(unittest.TestCase):
 
 
 def seeds(**variations: dict[str, list[float]]) -> list[SweepRun]:
-    """Return a run for each variation and seed, with a list of each measure by seed."""
+    """Return a run for each variation and seed, with each measure by seed."""
     runs = []
     for name, by_measure in variations.items():
         for seed, values in enumerate(zip(*by_measure.values(), strict=True)):

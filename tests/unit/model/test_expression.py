@@ -31,7 +31,7 @@ EAST = ["=", "$zone", "east"]
 
 
 def nested(depth: int) -> list[Any]:
-    """Return an expression of so many lists, one in another."""
+    """Return an expression of this number of nested lists."""
     found: list[Any] = EAST
     for _ in range(depth - 1):
         found = ["not", found]
@@ -187,7 +187,7 @@ class TestWrong(unittest.TestCase):
 
 
 TABLE = (
-    # expression, values that fulfil it, values that do not
+    # expression, values that meet it, values that do not
     ("= 3", ["3", "4", 3, 3.5, "3.0", " 3 "], ["2", 2.99, "x", "", None, float("nan"), "nan"]),
     (">= 3", ["3", "4", 3, 1e9, float("inf")], ["2", -3, "three", None, float("-inf")]),
     ("== 123", ["123", 123.0, "123.0", "1.23e2"], ["124", 122, "x123", None, float("nan")]),
@@ -300,7 +300,7 @@ class TestHolds(unittest.TestCase):
 
 
 class TestParseCondition(unittest.TestCase):
-    """What is refused, and in which words."""
+    """Refused conditions, and the error texts."""
 
     def test_what_is_wrong_is_named_with_what_was_meant(self):
         for text, words in WRONG:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of the wrong kind is named for what it is, with what reads it."""
+"""The error about a file of the wrong kind names its kind and the option that reads it."""
 
 import gzip
 import json
@@ -41,12 +41,12 @@ PARSERS = {
 
 
 def written(kind: str) -> bytes:
-    """Return the beginning of a file that says its schema."""
+    """Return the beginning of a file that states its schema."""
     return json.dumps({"schema": f"valence-sched/{kind}", "version": "1.0"}).encode()
 
 
 class TestKinds(unittest.TestCase):
-    """Each parser on each kind of file but its own."""
+    """Each parser on each other kind of file."""
 
     def refused(self, parse, data):
         with self.assertRaises(InputError) as caught:

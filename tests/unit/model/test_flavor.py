@@ -46,7 +46,7 @@ def total(kind: str, measure: str, amount: int, *tests: tuple) -> tuple:
 
 
 class TestCompile(unittest.TestCase):
-    """Properties, and what they ask for."""
+    """Properties, and their needs."""
 
     TABLE = (
         ({"processor": {"total_cores": 16}}, [total("processor", "cores", 16)]),
@@ -157,7 +157,7 @@ class TestCompile(unittest.TestCase):
                 devices("memory", 1),
             ],
         ),
-        # Valence's own words
+        # Valence's own names
         (
             {"processor": {"total_cores": "8", "model": "Intel"}, "memory": {"capacity_mib": "9"}},
             [
@@ -219,7 +219,7 @@ class TestCompile(unittest.TestCase):
 
 
 class TestLabels(unittest.TestCase):
-    """A need in an operator's words."""
+    """The text of a need for operators."""
 
     def test_labels_and_units(self):
         gpu, a100 = Test("kind", "equal", "GPU"), Test("model", "words", "A100")
@@ -295,7 +295,7 @@ class TestClasses(unittest.TestCase):
 
 
 class TestMore(unittest.TestCase):
-    """What is asked beside a flavor."""
+    """Needs in addition to a flavor."""
 
     def test_totals_are_added_up_and_devices_come_beside(self):
         drive = Need(kind="drive", measure="devices", amount=1)

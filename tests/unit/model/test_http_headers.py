@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What headers of HTTP say: values, the route through zones, and the zones that a list lacks."""
+"""HTTP headers: values, the route through zones, and the zones missing from a list."""
 
 import unittest
 
@@ -38,7 +38,7 @@ class TestHeaderProblem(unittest.TestCase):
 
 
 class TestRoute(unittest.TestCase):
-    """Ids with commas between them, and nothing else."""
+    """Comma-separated ids, and nothing else."""
 
     def test_it_is_read_as_it_was_written(self):
         for text, ids in (

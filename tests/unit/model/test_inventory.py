@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers: their inventory, its amounts, what claims use of it, and their registration."""
+"""Pod managers: their inventory, its amounts, their use by claims, and the registration."""
 
 import itertools
 import unittest
@@ -42,9 +42,9 @@ STATES = CompositionState.__args__
 
 
 class TestSlots(unittest.TestCase):
-    """How many more nodes may use a block: redfish.md, ResourceBlock."""
+    """The number of further nodes that may use a block: redfish.md, ResourceBlock."""
 
-    # (words of the status, slots)
+    # (fields of the status, slots)
     READINGS = (
         ({}, 1),
         ({"state": "Unused"}, 1),
@@ -158,7 +158,7 @@ class TestCapabilities(unittest.TestCase):
     @quietly(100)
     @given(CAPABILITIES)
     def test_parsing_what_was_printed_gives_it_back(self, found):
-        """S45: the capability string makes the round trip."""
+        """S45: the capability string survives the round trip."""
         self.assertEqual(found, parse_capabilities(format_capabilities(found)))
 
     @quietly(300)
@@ -235,7 +235,7 @@ class TestGrant(unittest.TestCase):
         self.assertEqual(max((g for g in granted if g), default=0), largest_grant(stock))
 
     def test_by_hand(self):
-        # (words of the stock, asked, granted)
+        # (fields of the stock, requested, granted)
         for fields, requested, granted in (
             ({"total": 65536.0, "step": 64.0}, 1000, 1024),
             ({"total": 65536.0, "step": 64.0, "min": 2048.0}, 1000, 2048),
@@ -261,7 +261,7 @@ ASKED = {"processor": {"total_cores": 8}}
 
 
 class TestSubtraction(unittest.TestCase):
-    """A podm without what is held."""
+    """A podm minus the held blocks."""
 
     def statuses(self, held, *blocks):
         site = subtract_usage(lean({"id": "p", "blocks": list(blocks)}), Usage(blocks=held))
@@ -315,7 +315,7 @@ class TestSubtraction(unittest.TestCase):
 
 
 class TestUnmanaged(unittest.TestCase):
-    """Blocks in use that nobody here claimed."""
+    """Blocks in use without a claim here."""
 
     def test_they_are_named_and_ours_are_not(self):
         states = {"a": "Composed", "b": "Composed", "c": "Unused", "d": "Failed"}
@@ -346,7 +346,9 @@ def registration(**most):
 
 
 class TestMaxBlocks(unittest.TestCase):
-    """The most blocks of a node, as registered before and now, in what was read before."""
+    """The largest number of blocks of a node, by an earlier and the present registration, in an old
+    reading.
+    """
 
     def test_by_what_was_read(self):
         for kind, read, before, after, expected in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans, and what differs between two readings."""
+"""Plans, and the differences between two readings."""
 
 import json
 import unittest
@@ -196,7 +196,7 @@ class DifferencesTest(unittest.TestCase):
         )  # fmt: skip
 
     def test_no_field_of_any_noun_can_change_unseen(self) -> None:
-        """A field added to a noun later is compared or stands in the list of those that are not."""
+        """A new field of a noun is compared, or is in the list of exceptions."""
         ignored = {FullPodm: {"id", "generation", "read_at"}, FullBlock: {"uri"}, Pool: {"id"},
                    Stock: {"uri"}, Node: {"uri"}}  # fmt: skip
         values = {"pools": ("y",), "status": Status(state="Failed"), "places": {"switch": "s"},
@@ -255,6 +255,6 @@ class DifferencesTest(unittest.TestCase):
             list(differences(texts(PODM, PODM), []))
 
     def test_a_pod_manager_that_is_the_same_to_the_byte_is_not_decoded(self) -> None:
-        """It may even be unsound: only what is compared has to be decoded."""
+        """It may even be invalid: only compared pod managers are decoded."""
         odd = PodmDocument(b'{"id": "p", "odd": 1}', "f", "$")
         self.assertEqual([], list(differences([odd], [odd])))

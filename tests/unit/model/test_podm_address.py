@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""URLs of pod managers, and the URLs at which they send events."""
+"""URLs of pod managers, and the URLs of their event destinations."""
 
 import unittest
 
@@ -14,7 +14,7 @@ from valence_sched.model.podm_address import (
 
 
 class TestUrl(unittest.TestCase):
-    """A URL says where, and nothing else."""
+    """A URL is an address, and nothing else."""
 
     def test_http_and_https_with_a_host_are_urls_of_pod_managers(self):
         for url in (

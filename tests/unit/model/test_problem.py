@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problems of a service, and the effects of what it did."""
+"""Problems of a service, and effects."""
 
 import unittest
 
@@ -76,7 +76,7 @@ def uncertain() -> StoreError:
 
 
 class TestEffectLog(unittest.TestCase):
-    """A claim, and how its change ends."""
+    """A claim, and the end of its change."""
 
     def test_a_change_is_noted_before_after_and_not_where_it_failed(self):
         for error, expected in (

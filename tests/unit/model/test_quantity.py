@@ -103,7 +103,7 @@ class QuantityTest(unittest.TestCase):
 
 class WhereAmountsAreReadTest(unittest.TestCase):
     def amounts(self, flavor: str) -> dict[str, object]:
-        """Return the amounts and the least values of a flavor's needs, by kind and attribute."""
+        """Return the amounts and the minimum values of a flavor's needs, by kind and attribute."""
         (parsed,) = parse_flavors(flavor.encode(), "flavors.yaml")
         return dict(pair for need in parsed.needs for pair in _numbers(need))
 
@@ -162,7 +162,7 @@ NOON = datetime.datetime(2026, 1, 5, 12, 0, 0, tzinfo=datetime.UTC)
 
 
 class TestAge(unittest.TestCase):
-    """Seconds, and the words for them."""
+    """Seconds, and their text."""
 
     def test_an_age_is_a_number_and_a_unit_of_which_seconds_may_be_left_out(self):
         for text, seconds in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: what a claim counts, and which resources have a name."""
+"""Quotas: the amounts of a claim, and the names of resources."""
 
 import unittest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures hold no credentials, however they are written; all else stays as it is."""
+"""Captures contain no credentials in any form; everything else is unchanged."""
 
 import base64
 import copy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests as people write them, alone or in a workload, and as they are compiled."""
+"""Requests of users, single or in a workload, and as compiled."""
 
 import gc
 import unittest
@@ -176,7 +176,7 @@ def compiled(**words):
 
 
 class TestCompiled(unittest.TestCase):
-    """A flavor, and what the request says beyond it."""
+    """A flavor, and the additions of the request."""
 
     def test_what_is_not_said_is_the_flavors(self):
         request = compiled()
@@ -203,7 +203,7 @@ class TestCompiled(unittest.TestCase):
 
 
 class TestFiles(unittest.TestCase):
-    """Strict, and one line for what is wrong."""
+    """Strict files, with one line for each error."""
 
     def refuses(self, line, text):
         with self.assertRaises(SchedulerError) as caught:
@@ -253,10 +253,10 @@ class _Stdin:
 
 
 class TestSending(unittest.TestCase):
-    """A compiled request is the same one where it arrives."""
+    """A compiled request is unchanged after it is sent."""
 
     def test_every_built_in_flavor_is_the_same_request_after_it_was_sent(self):
-        """S68: an amount that is read back otherwise would be another request, and other lots."""
+        """S68: a changed amount would be another request, with other lots."""
         flavors = App(environ={"XDG_CONFIG_HOME": "/nope"}).config.flavors().values()
         self.assertGreater(len(flavors), 3)
         for flavor in flavors:
@@ -289,7 +289,7 @@ class TestGroup(unittest.TestCase):
 
 
 class FixedResolver:
-    """Knows one volume, and another without its place."""
+    """Knows one volume, and another volume without its place."""
 
     where = "shelf"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario nouns: targets in words and as maps, and edits that contradict themselves."""
+"""Scenario nouns: targets as text and as maps, and contradictory edits."""
 
 import unittest
 
@@ -74,7 +74,7 @@ class TestTarget(unittest.TestCase):
 
 
 class TestEdits(unittest.TestCase):
-    """What an edit refuses to be."""
+    """Invalid edits."""
 
     def test_an_edit_takes_its_target_as_words_or_as_a_map(self):
         self.assertEqual(Target(podm="east"), Fail("east").target)

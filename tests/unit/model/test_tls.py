@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which authorities are trusted where none are named, and what to do about a failure of TLS."""
+"""The default trusted authorities, and hints after a TLS failure."""
 
 import ssl
 import tempfile
@@ -50,7 +50,7 @@ class TestAuthorities(TestCase):
 
 
 class TestHints(TestCase):
-    """What OpenSSL says, and what is to be done."""
+    """The error of OpenSSL, and the hint."""
 
     def test_an_alert_or_a_failure_names_what_to_change(self) -> None:
         for reason, words in (

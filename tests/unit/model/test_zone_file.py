@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zone file: what is a tree of zones, and what is wrong with one."""
+"""The zone file: a tree of zones, and its errors."""
 
 import unittest
 
@@ -48,7 +48,7 @@ class TestZoneFile(unittest.TestCase):
 
 
 class TestZoneLines(unittest.TestCase):
-    """One line for the zones without an answer, one for those that were not asked."""
+    """One line for the silent zones, one for the excluded ones."""
 
     def test_a_few_are_named_and_the_rest_is_counted(self):
         silent = tuple(SilentZone(zone=f"z{n}", reason="late") for n in range(5))

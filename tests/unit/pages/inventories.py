@@ -30,7 +30,7 @@ USED = {"state": "Composed", "compositions": 1}
 SHARED = {"state": "ComposedAndAvailable", "shareable": True, "max_compositions": 4,
           "compositions": 1}  # fmt: skip
 
-#: One with two pools and every use of a block, one that is offline, one that is too small.
+#: One with two pools and every use of a block, one offline, one too small.
 PODMS = (
     {"id": "east", "name": "East hall", "zone": "az1", "pools": [{"id": "a"}, {"id": "b"}],
      "blocks": [block("/b/c1", ("a",)), block("/b/c2", ("a", "b")), block("/b/c3", ("a",), **USED),
@@ -51,7 +51,7 @@ def engine(*podms: dict[str, Any]) -> Engine:
 
 
 def app_and_site(*podms: dict[str, Any]) -> tuple[App, Site]:
-    """Return a site of these pod managers, and the application that read it."""
+    """Return the application that read these pod managers, and their site."""
     app = App({})
     with written(*podms) as selection:
         return app, app.site(selection)
@@ -69,7 +69,7 @@ def written(*podms: dict[str, Any]) -> Iterator[Selection]:
 def decided(
     *podms: dict[str, Any], properties: dict[str, Any] | None = None, **fields: Any
 ) -> tuple[Report, HardwareListing]:
-    """Return a decision on these pod managers, and what it was decided on."""
+    """Return a decision on these pod managers, and its inventory."""
     scheduler = engine(*podms)
     wanted = request(properties or CORES, **fields)
     return scheduler.select_destinations(wanted, detail="report").report, read_hardware(scheduler)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts: what of them is drawn, in few points, with the colours of the page."""
+"""Charts: what is drawn, with few points, in the colours of the page."""
 
 import re
 import unittest
@@ -116,7 +116,7 @@ class TestTime(unittest.TestCase):
 
 
 class TestBars(unittest.TestCase):
-    """Things side by side."""
+    """Bars side by side."""
 
     def comparison(self, *values: float | None, **words: Any) -> BarComparison:
         measure = Measure(name="Placed", values=values, unit="nodes", better="higher", **words)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of a decision and of an inventory: which sections they have, and what these say."""
+"""The pages of a decision and of an inventory: their sections and texts."""
 
 import json
 import re
@@ -223,7 +223,7 @@ def takers(podm: MapPodm) -> dict[str, tuple[int, ...]]:
 
 
 class TestMap(unittest.TestCase):
-    """What stands on the map."""
+    """The content of the map."""
 
     def test_each_block_stands_in_each_of_its_pools_with_its_use(self):
         east, *_ = inventory_map(read_hardware(engine(*PODMS))).podms
@@ -310,7 +310,7 @@ class TestMap(unittest.TestCase):
 
 
 class TestMapOfDecision(unittest.TestCase):
-    """What a decision makes of pod managers, pools and blocks."""
+    """The marks of a decision on pod managers, pools and blocks."""
 
     def test_what_is_chosen_stands_first_and_each_has_a_role(self):
         report, site = decided(*PODMS, alternates=1)
@@ -339,7 +339,7 @@ class TestMapOfDecision(unittest.TestCase):
 
 
 class TestDrawing(unittest.TestCase):
-    """How the map is drawn."""
+    """The drawing of the map."""
 
     def test_squares_are_sorted_by_colour_and_then_by_number(self):
         blocks = [MapBlock("b10", "free"), MapBlock("b9", "used"), MapBlock("b2", "free"),
@@ -424,7 +424,7 @@ class TestSize(unittest.TestCase):
 
 
 class TestStates(unittest.TestCase):
-    """States of claims and nodes on the pages for people."""
+    """States of claims and nodes on the pages."""
 
     def test_a_claim_in_use_and_an_unmanaged_node_have_these_words(self):
         links, node = PageLinks(0), ComposedNode(id="n", podm="p", uri="/n", claim="c")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a failure or a drain: where nodes go, which cannot and why, and the map."""
+"""The page of a failure or a drain: moved nodes, nodes that cannot move, reasons, and the map."""
 
 import unittest
 from typing import Any
@@ -38,7 +38,7 @@ def roles(podm: MapPodm) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 class TestRelocation(unittest.TestCase):
-    """Nodes that have to go."""
+    """Nodes that must move."""
 
     def test_it_begins_with_what_has_no_place_and_why(self):
         page = failed(EAST, WEST, DARK)
@@ -168,7 +168,7 @@ class TestPurchase(unittest.TestCase):
 
 
 class TestSurvival(unittest.TestCase):
-    """Whether any pod managers may fail."""
+    """Whether the site survives failures of pod managers."""
 
     def page(self, *podms: dict[str, Any]) -> Page:
         app, site = app_and_site(*podms)

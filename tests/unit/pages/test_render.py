@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page is complete, has one script and the same bytes, and is safe for any name in it."""
+"""A page is complete, has one script and the same bytes each time, and is safe for any name."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ NAMES = (MARKUP, EVIL, 'a" onmouseover="alert(1)', "javascript:alert(1)", "]]>--
 
 
 def page(name: str = "name") -> Page:
-    """Return a page with every kind of section and this name in every field of it."""
+    """Return a page with every kind of section, and with this name in every field."""
     squares = tuple(MapBlock(name, use, role) for use in ("free", "shared", "used", "unusable")
                     for role in ("", "chosen", "alternate"))  # fmt: skip
     pool = MapPool(name=name, role="chosen", text=name,
@@ -63,7 +63,7 @@ def page(name: str = "name") -> Page:
 
 
 class Reader(html.parser.HTMLParser):
-    """Collects the elements of a page, and what stands between them."""
+    """Collects the elements of a page, and the text between them."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Reader(html.parser.HTMLParser):
 
 
 class TestPage(unittest.TestCase):
-    """What is in the bytes."""
+    """The bytes of a page."""
 
     def test_the_same_page_gives_the_same_bytes(self):
         self.assertEqual(page_html(page()), page_html(page()))
@@ -133,7 +133,7 @@ class TestPage(unittest.TestCase):
 
 
 class TestSections(unittest.TestCase):
-    """What a section says."""
+    """The content of a section."""
 
     def text(self, section) -> str:
         return re.sub(r"\s+", " ", page_html(Page(title="t", sections=(section,))).decode())

@@ -43,7 +43,7 @@ def series(**fields: Any) -> ReplaySeries:
 
 
 def run(placed: int = 3, refused: int = 1, name: str = "x", **fields: Any) -> ReplayResult:
-    """Return a run that has some of everything."""
+    """Return a run with all kinds of results."""
     first = FirstRefusal(
         flavor=name, line=2, time_s=3600.0,
         funnel=(FunnelStep(filter="capacity", came_in=3, went_on=0),),

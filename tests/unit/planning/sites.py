@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small sites for tests of edits, and what they have in one line."""
+"""Small sites for tests of edits, and their content in one line."""
 
 import contextlib
 import io
@@ -32,13 +32,16 @@ def site_of(*podms: dict[str, Any], **fields: Any) -> Site:
 
 
 def edit(**words: Any) -> Edit:
-    """Return an edit as a file has it: ``edit(fail="a")``."""
+    """Return an edit in the form of a file: ``edit(fail="a")``."""
     noun = next(noun for verb, noun in EDITS.items() if verb in words)
     return msgspec.convert(words, noun, strict=False)
 
 
 def racks() -> Site:
-    """Return two pod managers: ``east`` has pools a and b that share a card, ``west`` has none."""
+    """Return two pod managers:
+
+    ``east`` has pools a and b that share a card; ``west`` has no pools.
+    """
     east = {
         "id": "east", "name": "East hall", "zone": "az1", "aggregates": ["gold"],
         "traits": ["IB"], "url": "https://east.invalid", "identity": "uuid:1",
@@ -71,7 +74,7 @@ def states(podm: LeanPodm) -> dict[str, Any]:
 
 
 def free(site: Site, podm: str) -> Counter[str]:
-    """Return how many more nodes may use the blocks of a pod manager, by the last part of a URI."""
+    """Return the further slots of the blocks of a pod manager, by the last part of a URI."""
     view = site.view()
     number = view.podm_ids.index(podm)
     table = view.block_tables[number]
@@ -80,12 +83,12 @@ def free(site: Site, podm: str) -> Counter[str]:
 
 
 def counts(site: Site) -> Any:
-    """Return what each pod manager has and what is free, by id."""
+    """Return the total and free counts of each pod manager, by id."""
     return {one.podm.id: (one.pool_count, one.amounts) for one in overviews(site.view())}
 
 
 def chosen(site: Site, wanted: Any = WEB, policy: str = "default") -> list[tuple[str, list[str]]]:
-    """Return the pod manager and the blocks of each node that is placed."""
+    """Return the pod manager and the blocks of each placed node."""
     decision = site.decider().select_destinations(msgspec.structs.replace(wanted, policy=policy))
     nodes = [placement.chosen for placement in decision.placements]
     return [(node.podm, [block.uri for block in node.blocks]) for node in nodes]

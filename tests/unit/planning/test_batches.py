@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several requests known at once: planned together, all of them or none, and never given twice."""
+"""Batches of requests: planned together, all of them or none; no block is used twice."""
 
 import itertools
 import unittest
@@ -45,7 +45,7 @@ def site(sizes):
 
 
 def used(found):
-    """Count what all placements take, by podm and URI: blocks by number, stocks by amount."""
+    """Count the use of all placements, by podm and URI: blocks by number, stocks by amount."""
     taken = Counter()
     for decision in found.decisions:
         for placement in decision.placements:
@@ -57,7 +57,7 @@ def used(found):
 
 
 class TestTogether(unittest.TestCase):
-    """S35: each on what those before it left."""
+    """S35: each request uses the blocks that the earlier ones left."""
 
     @quietly(sized(100))
     @given(st.lists(st.integers(0, 4), min_size=1, max_size=3), MANY)
@@ -88,7 +88,7 @@ class TestTogether(unittest.TestCase):
         self.assertEqual(alone.placements, together.decisions[0].placements)
 
     def test_no_alternate_is_where_another_request_is_placed(self):
-        """It could be made of the same blocks."""
+        """It could use the same blocks."""
         one = [cpu("c", 8)]
         podms = [{"id": name, "blocks": one} for name in "abcd"]
         asked = [request(CORES, alternates=2), request(CORES, count=2)]
@@ -101,7 +101,7 @@ class TestTogether(unittest.TestCase):
         self.assertEqual([2, 1], [len(other.placements) for other in (second, first)])
 
     def test_one_alone_keeps_its_reasons(self):
-        """As if it had been asked without a file."""
+        """As if it had been requested without a file."""
         asked = request(CORES, count=2)
         alone = decision_report(engine_of(*site([3, 2])).select_destinations(asked))
         (decision,) = decide_all(engine_of(*site([3, 2])), [asked]).decisions
@@ -114,7 +114,7 @@ class TestTogether(unittest.TestCase):
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
     def test_no_report_of_a_failure_holds_a_node_that_somebody_might_compose(self):
-        """Not even where a request before it had some of its nodes by another choice."""
+        """Also if an earlier request had some of its nodes by another alternative."""
         before = request(CORES, first_of=[{"accelerators": [{}]}, {}], count=3, min_count=1)
         found = decide_all(engine_of(*site([4])), [before, request(CORES, count=9)])
         report = found.report()
@@ -147,7 +147,7 @@ class TestTogether(unittest.TestCase):
 
 
 class TestPlanned(unittest.TestCase):
-    """What is planned for several requests at once, and what one alone keeps."""
+    """The plan of several requests, and the facts of a single request."""
 
     def setUp(self) -> None:
         joint = {"scheduler": "joint", "weighers": (WeigherUse("room"),)}
@@ -192,7 +192,7 @@ class TestPlanned(unittest.TestCase):
 
 
 class TestExplainable(unittest.TestCase):
-    """What an explanation reads stays as it was when a request was decided."""
+    """An explanation reads the state at the time of the decision."""
 
     def decided(self, *requests):
         return decide_all(engine(view({"id": "a", "blocks": cpus(4)})), list(requests)).decisions
@@ -255,7 +255,7 @@ def site_of(podms):
 
 
 def fits_in_order(seen, requests) -> bool:
-    """Decide on requests one after another, as the default policy does: do all fit?"""
+    """Return whether all requests fit, decided one after another as by the default policy."""
     succession = Succession(engine(seen))
     for asked in requests:
         nodes = succession.decide(asked).placed_nodes
@@ -300,7 +300,7 @@ class TestBatchPlan(unittest.TestCase):
         self.assertEqual(["small", "large"], uris)
 
     def test_the_search_places_what_no_order_does(self):
-        """The nodes of a generated site's optimum: the first order leaves some of them out."""
+        """The nodes of a generated site's optimum: the first order leaves out some of them."""
         seen = generated_view(2, 20, seed=0)
         flavors = [("small", 9), ("large", 3), ("gpu", 5), ("gpu-large", 3), ("data", 1)]
         asked = [
@@ -370,7 +370,7 @@ class TestJointRequests(unittest.TestCase):
         self.assertEqual([2, 2], [len(rows) for rows in self.placed(trial)])
 
     def test_costs_of_each_request_are_those_of_its_own_nodes(self):
-        """The large node has a single place at any cost; the small ones go where it is cheap."""
+        """The large node fits at one place only; the small ones go where it is cheap."""
         site = view({"id": "large", "blocks": cpus(6, 16)}, {"id": "small", "blocks": cpus(5)})
         sixteen = asked({"processor": {"total_cores": 16}}, count=1, id="x")
         plan = self.plan(site, sixteen, asked(count=2, id="y"))
@@ -380,7 +380,7 @@ class TestJointRequests(unittest.TestCase):
         self.assertEqual({0}, set(small))
 
     def test_what_is_missing_is_no_more_than_must_be(self):
-        """Scarcest first, the one card goes to the request that can have no other node."""
+        """In order of scarcity, the one card goes to the request that fits nowhere else."""
         site = view({"id": "a", "blocks": [cpu("c", 8), cpu("d", 8), gpu("g")]})
         plan = self.plan(site, asked(count=2, min_count=0), asked(CARD, count=2, min_count=0))
         trial = plan.best((), exact=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: counts agree with each other, with brute force and with what sums promise."""
+"""Capacity: counts agree with each other, with brute force and with the sums."""
 
 import itertools
 import unittest
@@ -58,7 +58,7 @@ class TestOrder(SolverCase):
         assume(not brute.makes(needs, []))
         podms = cut(podms)
         decider, asked = engine(view(*podms)), Request(id="x", needs=needs)
-        needs = decider.context(asked).request.needs  # the policy says what the unknown is worth
+        needs = decider.context(asked).request.needs  # the policy sets the value of unknown facts
         found = capacity(decider, asked, proven=True)
         true = sum(max(brute_nodes.possible_counts(podm, [needs]))[0] for podm in podms)
         self.assertEqual(found.nodes, sum(podm.nodes for podm in found.podms))
@@ -87,7 +87,7 @@ class TestOrder(SolverCase):
             self.assertEqual((true, True), (found.proven.bound, found.is_optimal))
 
     def test_an_order_that_wastes_is_told_from_the_best_one(self):
-        # the first node takes the cores beside the only card: there least is left
+        # the first node uses the cores beside the only card: the best fit is there
         blocks = [cpu("c1", 8, pools=["p"]), cpu("c2", 64, pools=["q"]), gpu("g", pools=["p"])]
         podm = {"id": "a", "pools": [{"id": "p"}, {"id": "q"}], "blocks": blocks}
         found = SiteCapacity(engine_of(podm)).mix_capacity(
@@ -254,7 +254,7 @@ class TestFitCounts(unittest.TestCase):
         self.assertEqual([(0, 2, None)], list(fit_counts.counts_by_podm(context, 5)))
 
     def test_pools_that_share_their_covers_make_none_where_no_blocks_cover_the_node(self):
-        """By their sums each has 16 cores; a node is made of one compute block."""
+        """By their sums each has 16 cores; a node has one compute block."""
         pools = [{"id": "p", "limits": {"Compute": {"max": 1}}}]
         sites = [cpus(2)] * 3 + [[*cpus(2), cpu("large", 16)]] + [cpus(2)] * 2 * MIN_POOLS
         podms = [{"id": f"p{number}", "pools": pools,

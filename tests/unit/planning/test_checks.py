@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expectations on small sites: each is met or not as the decisions are, and says what was found."""
+"""Expectations on small sites: each matches the decisions, and states the found value."""
 
 import dataclasses
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits: what each makes of a site, and what holds of all of them."""
+"""Edits: the effect of each on a site, and invariants of all edits."""
 
 import copy
 import unittest
@@ -26,7 +26,7 @@ def of(site: Site, podm: str) -> LeanPodm:
 
 
 class TestFail(unittest.TestCase):
-    """Blocks that fail take their nodes with them."""
+    """Blocks fail together with their nodes."""
 
     def test_the_node_of_a_block_is_lost_and_its_other_blocks_are_free(self):
         site = apply_edit(racks(), edit(fail="c1@east"))
@@ -73,7 +73,7 @@ class TestFail(unittest.TestCase):
 
 
 class TestDrain(unittest.TestCase):
-    """What is drained takes no new node and keeps those that it has."""
+    """Drained hardware gets no new node and keeps its nodes."""
 
     def test_a_drained_pod_manager_keeps_its_nodes(self):
         site = edited(racks(), [edit(drain="east")])
@@ -96,7 +96,7 @@ class TestDrain(unittest.TestCase):
 
 
 class TestRemove(unittest.TestCase):
-    """What is removed is gone with its nodes."""
+    """Removed hardware is gone with its nodes."""
 
     def test_a_pod_manager_a_pool_and_blocks_go_with_their_nodes(self):
         self.assertEqual(["west"], [one.id for one in edited(racks(), [edit(remove="east")]).podms])
@@ -240,7 +240,7 @@ def random_site(seed: int) -> Site:
 
 
 def tolerant(site: Site, edits: list) -> Site:
-    """Apply edits; one whose target is gone by then changes nothing."""
+    """Apply edits; an edit with a missing target changes nothing."""
     for one in edits:
         try:
             site = edited(site, [one])
@@ -250,7 +250,7 @@ def tolerant(site: Site, edits: list) -> Site:
 
 
 class TestProperties(unittest.TestCase):
-    """What holds of every edit on every site."""
+    """Invariants of every edit on every site."""
 
     @settings(max_examples=30)
     @given(st.integers(0, 50), st.lists(EDITS, max_size=4))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Purchases: the smallest one is found, it suffices, and what may not be bought is not."""
+"""Purchases: the smallest sufficient one is found, and excluded hardware is not bought."""
 
 import itertools
 import unittest
@@ -74,7 +74,7 @@ class TestCheapest(SolverCase):
         ]
         found = cheapest_purchase(seen, [node_type(*needs, most=number)], options)
         least = self.least_price(podm, needs, number, blocks, prices)
-        if found is None or found.price > MOST_ADDED:  # brute force does not look further
+        if found is None or found.price > MOST_ADDED:  # brute force does not search further
             self.assertTrue(least is None or least > MOST_ADDED)
             return
         self.assertEqual((least, least), (found.price, found.bound))

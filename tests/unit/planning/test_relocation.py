@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failing, draining and rebalancing: each node that can land again does, step by step."""
+"""Failing, draining and rebalancing: each node that can be re-placed is, step by step."""
 
 import unittest
 from collections import Counter
@@ -28,7 +28,7 @@ USED = {"state": "Composed", "compositions": 1}
 
 
 def podm(name, free, nodes, **fields):
-    """Write a pod manager with free blocks and with nodes, each a string such as ``4c 8c g``."""
+    """Return a pod manager with free blocks and with nodes, each a string such as ``4c 8c g``."""
     blocks = [block(f"f{number}", kind) for number, kind in enumerate(free.split())]
     written = []
     for number, node in enumerate(nodes):
@@ -82,7 +82,8 @@ class TestFailing(unittest.TestCase):
         )
 
     def test_an_order_in_which_all_land_is_found_where_the_first_one_leaves_a_node(self):
-        # 12 cores take both blocks of 8 or one of 12; the dearer node with 8 + card goes first
+        # 12 cores use both blocks of 8 or one of 12; the more expensive node with 8 + card goes
+        # first
         site = site_of(podm("a", "", ["8c 4c", "8c g"]), podm("b", "8c g 12c", []))
         found = fail(site, targets("a"))
         self.assertEqual((), found.stuck)
@@ -161,7 +162,7 @@ class TestDraining(unittest.TestCase):
         self.assertEqual(["b-0"], [one.node for one in found.stuck])
 
     def test_what_a_move_frees_elsewhere_serves_the_next(self):
-        # the node of the drained card also has a CPU, which is free once it left
+        # the node of the drained card also has a CPU, which is free after its move
         site = site_of(podm("a", "", ["8c g", "8c"]), podm("b", "8c g", []))
         found = drain(site, targets("n0b1@a", "n1b0@a"))
         self.assertEqual([("a-0", "b", ("f0", "f1")), ("a-1", "a", ("n0b0",))], where(found))
@@ -275,7 +276,9 @@ EIGHT, FOUR = (
 
 
 def full():
-    """Write a pod manager with 20 cores for three needs of 8, 8 and 4, two of them in the way."""
+    """Return a pod manager with 20 cores for three needs of 8, 8 and 4, of which two block each
+    other.
+    """
     written = podm("a", "g", ["8c 4c", "4c 4c"])
     for node, asked in zip(written["nodes"], (EIGHT, FOUR), strict=True):
         node["request"] = asked
@@ -383,5 +386,5 @@ class TestBalance(unittest.TestCase):
 
     def test_pools_and_pod_managers_are_measured_by_their_most_used_resource(self):
         site = site_of(*self.SITE, podm("c", "", []))
-        self.assertEqual((0.5, 0.5), tuple(imbalance(site.view())))  # c has nothing that counts
+        self.assertEqual((0.5, 0.5), tuple(imbalance(site.view())))  # c has no resource that counts
         self.assertEqual((0.0, 0.0), tuple(imbalance(site_of(podm("c", "", [])).view())))

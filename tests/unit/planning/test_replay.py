@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays: nothing is ever over capacity, and means over time are exact."""
+"""Replays: capacity is never exceeded, and means over time are exact."""
 
 import copy
 import os
@@ -65,7 +65,7 @@ def shared(uri):
 
 
 def workload(lines):
-    """Return entries, each some time after the one before, with nodes that live so long."""
+    """Return entries with these times between arrivals, and nodes with these lifetimes."""
     entries, now = [], 0.0
     for number, (gap, lifetime, asked) in enumerate(lines, 1):
         now += gap
@@ -83,7 +83,7 @@ def run(podms, entries, mix=MIX, **words):
 
 
 class Watched(Succession):
-    """Keeps what every decision was, and refuses to go over capacity."""
+    """Records every decision, and refuses to exceed capacity."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -256,7 +256,7 @@ class TestMeasures(unittest.TestCase):
         mix = Mix((FlavorShare(FLAVORS["card"].needs),))
         lines = [(0, 50, REQUESTS[0]), (100, None, REQUESTS[2])]
         found = run(podms, workload(lines), mix)
-        self.assertEqual(1.0, found.fragmentation.peak)  # without cores no card is of use
+        self.assertEqual(1.0, found.fragmentation.peak)  # without cores a card cannot be used
         self.assertEqual(found.series.fragmentation[-1], found.series.fragmentation[60])
         self.assertLess(found.series.fragmentation[60], 1.0)
 
@@ -285,7 +285,7 @@ class TestRefusals(unittest.TestCase):
                           ("cores", "zone", 1)], found)  # fmt: skip
 
     def test_blocks_that_do_not_make_the_node_are_the_step_fit(self):
-        podm = {"id": "p", "blocks": [gpu("g")]}  # one card, and each of two groups wants it
+        podm = {"id": "p", "blocks": [gpu("g")]}  # one card, which each of two groups needs
         asked = request({"accelerators": [{"model": "A100"}, {"kind": "GPU"}]})
         (refusal,) = run([podm], workload([(0, None, asked)])).refusals
         self.assertEqual("fit", refusal.step)
@@ -323,7 +323,7 @@ CHANGES = st.lists(
 
 
 def timeline_of(changes, width=1.0, start=10.0):
-    """Return the timeline of changes, each some time after the one before, and when it ends."""
+    """Return the timeline of changes with these times between them, and its end."""
     timeline = Timeline(start, width, [2.0], 1)
     moment = start
     for gap, amount in changes:
@@ -422,7 +422,7 @@ class TestSeeds(unittest.TestCase):
 
 
 def held_signals(_task):
-    """Return the process that makes a run, and whether it leaves Ctrl-C to another."""
+    """Return the process of a run, and whether it leaves Ctrl-C to another process."""
     return os.getpid(), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 

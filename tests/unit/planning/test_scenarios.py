@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios: what extends what, and what each decides by."""
+"""Scenarios: their inheritance, and the settings of their decisions."""
 
 import pickle
 import tempfile
@@ -39,7 +39,7 @@ templates: [{name: sled}]
 
 
 class TestScenarios(unittest.TestCase):
-    """Files in a folder of their own."""
+    """Files in a separate folder."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Succession: each decision is the one on an inventory that has the nodes placed until then."""
+"""Succession: each decision equals one on an inventory with the nodes placed before."""
 
 import copy
 import unittest
@@ -71,7 +71,7 @@ def placements(decision):
 
 
 class TestOwners(unittest.TestCase):
-    """Nodes count for their owners, of a group or of none."""
+    """Nodes count for their owners, with and without a group."""
 
     def test_a_node_of_the_inventory_counts_for_its_owner_until_it_leaves(self):
         podms = site([2, 2])
@@ -96,7 +96,7 @@ class TestOwners(unittest.TestCase):
 
 
 class TestSpending(unittest.TestCase):
-    """What decisions may spend on hard questions, alone and as parts of one."""
+    """The budgets of decisions with hard searches, single and in a batch."""
 
     def setUp(self):
         self.asked = [request(CORES, policy=name) for name in ("few", "many", "some")]
@@ -138,7 +138,7 @@ class TestSuccession(unittest.TestCase):
     ):
         podms = site(sizes)
         running = succession(*podms)
-        nodes = []  # request, fit and candidate of each that is there now
+        nodes = []  # request, fit and candidate of each present one
         for asked, leaves in asks:
             current = podms
             for number, (other, _, candidate) in enumerate(nodes):

@@ -205,7 +205,7 @@ class TestBadLines(unittest.TestCase):
 
 
 class _Stream:
-    """A file of any length, which is nowhere whole."""
+    """A file of any length, which is never stored as a whole."""
 
     def __init__(self, head: bytes, line: bytes, count: int) -> None:
         self._lines = itertools.chain([head], (line % number for number in range(count)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said about a service that no connection can be made to."""
+"""The errors of failed connections to a service."""
 
 import base64
 import contextlib
@@ -27,14 +27,14 @@ class TestTls(unittest.TestCase):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def serve(self, context=None):
-        """Take connections, with TLS or answered by other bytes; return the URL of https."""
+        """Accept connections, with TLS or with other bytes as the answer; return the https URL."""
         listening = self.enterContext(socket.create_server(("127.0.0.1", 0)))
 
         def accept():
             while True:
                 try:
                     taken, _ = listening.accept()
-                except OSError:  # it is closed: the test has ended
+                except OSError:  # closed at the end of the test
                     return
                 with taken, contextlib.suppress(OSError):
                     if context:
@@ -49,7 +49,7 @@ class TestTls(unittest.TestCase):
         return f"https://127.0.0.1:{listening.getsockname()[1]}"
 
     def failure(self, url, verify=True):
-        """Return what is said after the URL."""
+        """Return the error text after the URL."""
         with self.assertRaises(ServiceError) as caught:
             ServiceConnection(url, verify=verify).ask("GET", "/v1")
         return str(caught.exception).removeprefix(f"{url}: ")
@@ -87,14 +87,14 @@ class TestTls(unittest.TestCase):
     def test_a_client_certificate_is_presented_where_it_is_demanded(self):
         cert, key = certificate_files(self.folder / "client")
         context, trusted = server_context(self.folder, HERE)
-        context.maximum_version = ssl.TLSVersion.TLSv1_2  # which judges it before a request
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # which checks it before a request
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cert)
         url = self.serve(context)
         self.assertIn("VALENCE_SCHED_CERT and VALENCE_SCHED_KEY", self.failure(url, trusted))
         environ = {"VALENCE_SCHED_URL": self.serve(context), "VALENCE_SCHED_CACERT": trusted,
                    "VALENCE_SCHED_CERT": cert, "VALENCE_SCHED_KEY": key}  # fmt: skip
-        with self.assertRaisesRegex(ServiceError, "does not answer"):  # it only shakes hands
+        with self.assertRaisesRegex(ServiceError, "does not answer"):  # only a handshake
             connection(environ).ask("GET", "/v1")
         for wrong, words in (
             ({"VALENCE_SCHED_CERT": ""}, "a key without a certificate"),
@@ -118,7 +118,7 @@ class TestHeaders(unittest.TestCase):
                 self.wfile.write(b"{}")
 
             def log_message(self, *args):
-                """Say nothing."""
+                """Log nothing."""
 
         self.server = LoopbackServer(Answering)
         self.server.start()

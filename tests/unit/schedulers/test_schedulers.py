@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every scheduler keeps to (S18), and what filter, chance and joint choose."""
+"""Rules of every scheduler (S18), and the choices of filter, chance and joint."""
 
 import unittest
 from collections import Counter
@@ -33,7 +33,7 @@ def picks(found, draws: int, **words) -> Counter:
 
 
 class TestChance(unittest.TestCase):
-    """By lot."""
+    """Random choices."""
 
     def test_a_podm_of_many_pools_is_no_better_a_chance_than_one_of_one(self):
         many = {
@@ -81,7 +81,7 @@ class TestChance(unittest.TestCase):
 
 
 class TestFilter(unittest.TestCase):
-    """The best."""
+    """The best pool."""
 
     SITE = view(*({"id": str(n), "blocks": cpus(n + 1)} for n in range(6)))
 
@@ -128,7 +128,7 @@ def podms_of(decision):
 
 
 class TestJoint(unittest.TestCase):
-    """Of one request, and of several."""
+    """The nodes of one request, and of several."""
 
     def test_without_goals_what_the_filter_scheduler_places_whole_is_its_answer(self):
         site = view(*({"id": str(n), "blocks": cpus(4)} for n in range(4)))
@@ -224,7 +224,7 @@ def _cores(block):
 
 
 def _most_small(eights, sixteens, large, small):
-    """Return the most nodes of 8 cores beside so many of 16, which take pairs of blocks last."""
+    """Return the most nodes of 8 cores beside these nodes of 16, which use pairs of blocks last."""
     pairs = max(0, large - sum(sixteens))
     left = sum(eights) - 2 * pairs + max(0, sum(sixteens) - large)
     return min(small, left)
@@ -315,7 +315,7 @@ class TestConformance(unittest.TestCase):
         st.integers(0, 9),
     )  # fmt: skip
     def test_virtual_depletion_never_exceeds_what_there_is(self, sizes, count, seed):
-        """S35: blocks by number, stocks by amount, under every scheduler."""
+        """S35: blocks by number, stocks by amount, with every scheduler."""
         podms = [
             {"id": str(n), "blocks": [*cpus(cores), *(gpu(f"g{i}") for i in range(cards))],
              "stocks": [{"uri": "s", "resource": "gib", "total": total}]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access rules: what each role may by default, and what a file of an operator changes."""
+"""Access rules: the default permissions of each role, and the changes of an operator's file."""
 
 import tempfile
 import unittest

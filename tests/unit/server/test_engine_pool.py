@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine that decides is made anew after changes of files, and compiles each request once."""
+"""The deciding engine is created again after changes of files; it compiles each request once."""
 
 import tempfile
 import threading
@@ -22,7 +22,7 @@ PATIENCE_S = 30
 
 
 class TestLooks(unittest.TestCase):
-    """How often the state is looked at."""
+    """How often the state is checked."""
 
     def setUp(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())
@@ -75,7 +75,7 @@ def spec(**words):
 
 
 class TestRequestCompiler(unittest.TestCase):
-    """What is compiled again, and what is not."""
+    """Requests that are compiled again, and cached ones."""
 
     def setUp(self):
         app = App(environ={"XDG_CONFIG_HOME": "/nonexistent"})

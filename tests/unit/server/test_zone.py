@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engines of a process as one scheduler: one is taken for a verb, and for no longer."""
+"""The engines of a process as one scheduler: a verb uses one engine until it ends."""
 
 import contextlib
 import unittest
@@ -8,7 +8,7 @@ from valence_sched.server.zone import EngineForEach
 
 
 class Engine:
-    """Answers some verbs, and says whether it was in use while it did."""
+    """Answers some verbs, and records whether it was in use meanwhile."""
 
     def __init__(self, engines, kind):
         self._engines, self._kind = engines, kind
@@ -28,7 +28,7 @@ class Engine:
 
 
 class Engines:
-    """Two kinds of engines, which count how many are in use."""
+    """Two kinds of engines, with counts of those in use."""
 
     used = 0
 

@@ -99,7 +99,7 @@ def documents():
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that a test sets."""
 
     def __init__(self):
         self.now_s = 1_700_000_000.0
@@ -109,7 +109,7 @@ class Clock:
 
 
 class Client:
-    """A person who asks a served pod manager."""
+    """A client of a served pod manager."""
 
     def __init__(self, podm, **headers):
         self.base = podm.url.removesuffix(ROOT)

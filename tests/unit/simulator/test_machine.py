@@ -13,7 +13,7 @@ RESET = "Actions/ComputerSystem.Reset"
 
 
 def with_nic():
-    """Return documents of which a compute block has an interface."""
+    """Return documents in which a compute block has an interface."""
     tree, uri = documents(), f"{BLOCKS}/C1/EthernetInterfaces/1"
     tree[f"{BLOCKS}/C1"]["EthernetInterfaces"] = links(uri)
     tree[uri] = {"@odata.id": uri, "Id": "1", "Name": "nic", "SpeedMbps": 10000}
@@ -75,7 +75,7 @@ class TestMachine(Case):
         (nic,) = client.get(f"{self.uri}/EthernetInterfaces").json()["Members"]
         address = client.get(nic["@odata.id"]).json()["MACAddress"]
         self.assertRegex(address, "^02(:[0-9a-f]{2}){5}$")
-        self.composed("C2")  # no block of it has one, so that it boots from one of its own
+        self.composed("C2")  # its blocks have none, so it boots from its own
         (nic,) = self.client.get(f"{self.uri}/EthernetInterfaces").json()["Members"]
         self.assertEqual(f"{self.uri}/EthernetInterfaces/Onboard", nic["@odata.id"])
 

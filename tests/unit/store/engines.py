@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real database engines for tests: a database for each process, empty again for each test.
+"""Real database engines for tests: one database per process, emptied for each test.
 
-Making tables is what servers are slowest at.
+Creating tables is the slowest operation of database servers.
 """
 
 import atexit
@@ -29,7 +29,7 @@ SERVERS = {
     ),
     "mysql": os.environ.get(
         "VALENCE_SCHED_TEST_MYSQL",
-        "mysql://root@127.0.0.1:3306/test?ssl_disabled=true",  # else each connection loads all CAs
+        "mysql://root@127.0.0.1:3306/test?ssl_disabled=true",  # otherwise each connection loads all CAs
     ),
 }
 HOW = {
@@ -39,7 +39,7 @@ HOW = {
     "a server in VALENCE_SCHED_TEST_MYSQL",
 }
 
-SHARED: dict[str, str] = {}  # of each server the URL that all tests of this process use
+SHARED: dict[str, str] = {}  # the URL of each server for all tests of this process
 _NAMES = [one.name for one in reversed(tables.METADATA.sorted_tables)]
 _DELETES = [f"delete from {name};" for name in _NAMES if name not in ("shards", "alembic_version")]
 _DELETES.append(
@@ -49,7 +49,7 @@ EMPTY = {"postgresql": " ".join(_DELETES), "mysql": f"begin not atomic {' '.join
 
 
 def on_each_engine(case: type, base: type | None = None, engines: Iterable[str] = ENGINES) -> type:
-    """Make a test case of a class for each engine; the class itself has ``self.url``."""
+    """Create a test case of a class for each engine; the class itself has ``self.url``."""
     module = sys.modules[case.__module__]
     case.__test__ = False  # type: ignore[attr-defined]  # pytest takes any class named Test…
     for engine in engines:
@@ -61,7 +61,7 @@ def on_each_engine(case: type, base: type | None = None, engines: Iterable[str] 
 
 
 class StoreCase(unittest.TestCase):
-    """Has the URL of a store in which nothing is; on a server its tables may be there already."""
+    """A test case with the URL of an empty store; on a server its tables may exist already."""
 
     engine = "sqlite"
 
@@ -78,7 +78,7 @@ class StoreCase(unittest.TestCase):
         return _fresh(self, self.engine, self.addCleanup)
 
     def emptied(self) -> str:
-        """Return the URL that all tests of this process on a server use, with empty tables."""
+        """Return the URL that all tests of this process use on a server, with empty tables."""
         if self.engine not in SHARED:
             url = _fresh(self, self.engine, atexit.register)
             Store(url).close()
@@ -91,7 +91,7 @@ class StoreCase(unittest.TestCase):
 
     @functools.cached_property
     def one(self) -> Store:
-        """The store that most tests use, which is opened where one asks for it first."""
+        """The store that most tests use; it is opened at its first use."""
         return self.store()
 
     def store(self, url: str | None = None, **words: Any) -> Store:
@@ -100,7 +100,7 @@ class StoreCase(unittest.TestCase):
         return store
 
     def execute(self, statement: Any, *rows: Any) -> Any:
-        """Run a statement of a test's own behind the store's back; return its rows if it has."""
+        """Run a statement directly on the database; return its rows, if any."""
         engine = raw_engine(self.url)
         try:
             with engine.begin() as connection:
@@ -111,7 +111,7 @@ class StoreCase(unittest.TestCase):
 
 
 def empty_file(folder: Path) -> str:
-    """Return the URL of a new file with the tables of a store, which are made once a process."""
+    """Return the URL of a new file with the tables of a store, created once per process."""
     file = folder / f"{uuid.uuid4().hex}.db"
     file.touch(0o600)
     file.write_bytes(_tables_of_sqlite())
@@ -128,7 +128,7 @@ def _tables_of_sqlite() -> bytes:
 
 
 def raw_engine(url: str, **words: Any) -> sa.Engine:
-    """Return a plain SQLAlchemy engine for a test's own statements."""
+    """Return a plain SQLAlchemy engine for statements of a test."""
     return sa.create_engine(StoreUrl(url).url, poolclass=sa.NullPool, **words)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A way to a database server that counts round trips, and closes as if the server were away."""
+"""A proxy to a database server that counts round trips, and can act as if the server were down."""
 
 import contextlib
 import socket
@@ -11,14 +11,14 @@ from valence_sched.store.database import StoreUrl
 
 
 class Proxy:
-    """Listens on loopback and passes bytes on to a server; a context manager."""
+    """Listens on loopback and forwards bytes to a server; a context manager."""
 
     def __init__(self, url: str) -> None:
         self._target = StoreUrl(url).url
         self._sockets: list[socket.socket] = []
         self._listener: socket.socket | None = None
         self._port = 0
-        self.round_trips = 0  # of all connections: times that a client waited for the server
+        self.round_trips = 0  # of all connections: how often a client waited for the server
         self.accept()
 
     def __enter__(self) -> "Proxy":
@@ -33,7 +33,7 @@ class Proxy:
         return changed.render_as_string(hide_password=False)
 
     def accept(self) -> None:
-        """Let connections be made, from now on."""
+        """Accept connections from now on."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", self._port))
@@ -42,11 +42,11 @@ class Proxy:
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
 
     def refuse(self) -> None:
-        """Cut all connections, and let none be made."""
+        """Cut all connections, and refuse new ones."""
         cut, self._sockets = self._sockets, []
         for one in (self._listener, *cut):
             if one is not None:
-                with contextlib.suppress(OSError):  # its other side has closed it
+                with contextlib.suppress(OSError):  # its other end is closed
                     one.shutdown(socket.SHUT_RDWR)
                 one.close()
         self._listener = None
@@ -69,7 +69,7 @@ class Proxy:
     def _pass_on(
         self, source: socket.socket, sink: socket.socket, waiting: threading.Event, asks: bool
     ) -> None:
-        """Pass on what one side says; a question in several pieces is one until it is answered."""
+        """Forward the bytes of one side; a request in several pieces counts once until its answer."""
         with contextlib.suppress(OSError):  # the test has cut it
             while data := source.recv(65536):
                 if asks and not waiting.is_set():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that claim of one store at once, each with an engine of its own."""
+"""Processes that claim from one store concurrently, each with its own engine."""
 
 import multiprocessing
 import sys
@@ -16,17 +16,17 @@ from valence_sched.testing import request
 
 
 class Result(msgspec.Struct):
-    """What became of the requests of one process."""
+    """The results of the requests of one process."""
 
     won: list[tuple[str, list[str]]]  # claim and its blocks
-    reasons: list[str]  # of each request that got nothing
-    lost: list[str]  # of each that somebody was faster than every time
+    reasons: list[str]  # requests that got nothing
+    lost: list[str]  # requests that lost every race
     retries: list[int]
-    again: int = 0  # transactions that were run again
+    again: int = 0  # repeated transactions
 
 
 def race(url: str, processes: int, requests: int, properties: Any = CORES) -> list[Result]:
-    """Return the results of ``processes`` that begin at once with ``requests`` each."""
+    """Return the results of ``processes`` that start together with ``requests`` each."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     barrier, queue = context.Barrier(processes), context.Queue()

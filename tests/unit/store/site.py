@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small pod managers to remember and to claim of."""
+"""Small pod managers to store and to claim from."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ CORES = {"processor": {"total_cores": 8}}
 
 
 def podm(name: str = "p", blocks: Any = 3, **words: Any) -> FullPodm:
-    """Return a podm of so many compute blocks ``c0``, ``c1``, …, or of these blocks."""
+    """Return a podm of this number of compute blocks ``c0``, ``c1``, …, or of these blocks."""
     if isinstance(blocks, int):
         blocks = [cpu(f"c{number}", 8) for number in range(blocks)]
     return msgspec.convert({"id": name, "blocks": blocks, **words}, FullPodm)
@@ -34,7 +34,7 @@ def part(name: str, generation: int, *blocks: str, **amounts: float) -> ClaimPar
 
 
 def decision(seed: int = 0) -> Report:
-    """Return a decision on nothing."""
+    """Return a decision without an inventory."""
     nothing = InventorySummary(digest="", podms=0, pools=0, blocks=0, skipped=())
     return Report(outcome="nothing_fits", requested=1, placed=0, fitting=0, seed=seed,
                   request=Request(), policy=Policy(name="default"), policy_digest="",
@@ -49,13 +49,13 @@ def claimer(store: Store, **words: Any) -> Claimer:
 
 
 def expire(case: Any, claim: Claim) -> None:
-    """Let the time of a claim be over."""
+    """Let a claim expire."""
     past = {"sweep_at": 1.0, "expires_at": 1.0}
     case.execute(sa.update(tables.claims).where(tables.claims.c.id == claim.id).values(past))
 
 
 def backdate(case: Any, claim: Claim, seconds: float = 1.0) -> None:
-    """Let a claim have been created earlier, so that it is the older one at any resolution."""
+    """Backdate a claim, so that it is older at any resolution of time."""
     of = tables.claims.c
     update = sa.update(tables.claims).where(of.id == claim.id)
     case.execute(update.values(created_at=of.created_at - seconds))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: what they hold, for how long, and by which key."""
+"""Claims: the blocks that they hold, their lifetime, and their keys."""
 
 import threading
 
@@ -16,13 +16,13 @@ SHARED = {"uri": "s", "status": {"shareable": True, "max_compositions": 2}}
 
 
 def usage(store, name="p"):
-    """Return what others see as held of a podm."""
+    """Return the held blocks of a podm, as others see them."""
     return {change.id: change.usage for change in store.snapshot().changes}[name]
 
 
 @on_each_engine
 class TestCreate:
-    """What is chosen is held, or somebody is named."""
+    """The choice is held, or the other claim is named."""
 
     def setUp(self):
         super().setUp()
@@ -235,7 +235,7 @@ class TestKeys:
             barrier.wait()
             try:
                 claim_ids.append(self.create(f"c{number}", stores[number], key="k").id)
-            except Exception as error:  # told by the main thread
+            except Exception as error:  # set by the main thread
                 errors.append(error)
 
         threads = [threading.Thread(target=run, args=(n,)) for n in range(len(stores))]
@@ -249,7 +249,7 @@ class TestKeys:
 
 @on_each_engine
 class TestStates:
-    """From state to state, by whoever may."""
+    """The transitions between states, and their conditions."""
 
     def setUp(self):
         super().setUp()
@@ -337,9 +337,9 @@ class TestStates:
             self.one.claims.start_composing(self.claim.id)
 
     def test_a_fresh_inventory_takes_over_counting(self):
-        """Counted once: settled by the reading that shows the node, and not before."""
+        """Counted once: a claim settles only with the reading that shows the node."""
         self.compose()
-        self.one.remember(self.shown())  # begun before the node was there
+        self.one.remember(self.shown())  # begun before the node existed
         self.assertEqual({"c0": 1}, usage(self.one).blocks)
         self.one.remember(self.shown({"uri": "/Systems/1", "blocks": ["c0"]}))
         self.assertEqual("SETTLED", self.one.claims.show(self.claim.id).state)
@@ -374,7 +374,7 @@ SOON_S = 5.0
 
 @on_each_engine
 class TestTimes:
-    """By the clock of the database, from the moment of the step on."""
+    """Times by the clock of the database, from the moment of the step."""
 
     def setUp(self):
         super().setUp()
@@ -417,7 +417,7 @@ class TestTimes:
         self.assertEqual([], self.claims.list())
 
     def test_the_first_pod_manager_decides_whether_anything_is_begun(self):
-        """They are locked in the order of their keys, whatever that of the parts."""
+        """They are locked in the order of their keys, not in that of the parts."""
         first, second = sorted("pq", key=key_of)
         self.claims.create([part(first, 1, "c0")])
         self.claims.create([part(second, 1, "c1")])
@@ -506,7 +506,7 @@ class TestTimes:
 
 @on_each_engine
 class TestEnds:
-    """Releasing and giving up, from each state."""
+    """Releasing and abandoning, from each state."""
 
     def setUp(self):
         super().setUp()
@@ -587,7 +587,7 @@ class TestEnds:
 
 @on_each_engine
 class TestKeysOfClaims:
-    """What a key stands for, as those find it who ask before they decide."""
+    """The meaning of a key, as found before a decision."""
 
     def setUp(self):
         super().setUp()
@@ -645,7 +645,7 @@ class TestKeysOfClaims:
 
 
 class TestEffects(StoreCase):
-    """What a person is told of claims that a command changed, if it ends before it says so."""
+    """The message about changed claims if a command ends before its output."""
 
     def setUp(self):
         super().setUp()
@@ -689,7 +689,7 @@ class TestEffects(StoreCase):
 
 
 class TestStuckSweep(StoreCase):
-    """An expired claim that cannot be ended, as where the database refuses it."""
+    """An expired claim that cannot be ended, because the database refuses it."""
 
     def test_it_is_tried_some_times_and_then_said(self):
         one = self.store()

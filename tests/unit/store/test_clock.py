@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock of a machine with an embedded store: no claim ends sooner or later when it is set."""
+"""The clock of a machine with an embedded store:
+
+setting it does not change the expiry of claims.
+"""
 
 import re
 import time
@@ -21,7 +24,7 @@ _claims, _clocks = tables.claims.c, tables.clocks.c
 
 
 class Machine:
-    """Clocks that a test sets: what a store did before is moved into the past or the future."""
+    """Clocks that a test sets: earlier actions of a store move into the past or the future."""
 
     def __init__(self) -> None:
         self.boot = read_boot() or Boot("boot", 1000.0)
@@ -39,7 +42,7 @@ class Machine:
 
 
 class TestClock(StoreCase):
-    """A claim of ten minutes, and a clock that goes wrong."""
+    """A claim of ten minutes, and a clock that is set wrong."""
 
     def setUp(self):
         super().setUp()
@@ -52,7 +55,7 @@ class TestClock(StoreCase):
         return self.store(watch=self.machine.watch())
 
     def set_clock(self, by: float, *, boot: bool = True) -> None:
-        """Set the clock; the clock that it was compared with is moved instead of time itself."""
+        """Set the clock; the comparison clock is moved in place of time itself."""
         moved = {"created_at": _claims.created_at - by, "expires_at": _claims.expires_at - by}
         swept = sa.case((_claims.sweep_at > 0, _claims.sweep_at - by), else_=_claims.sweep_at)
         self.execute(sa.update(tables.claims).values(**moved, sweep_at=swept))

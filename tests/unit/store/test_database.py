@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The database of a store: its URL, its transactions, and when it is away."""
+"""The database of a store: its URL, its transactions, and its unavailability."""
 
 import logging
 import socket
@@ -138,7 +138,7 @@ class TestConnections(StoreCase):
 
 @on_each_engine
 class TestIsolation:
-    """What one transaction sees of the others."""
+    """The changes of other transactions that a transaction sees."""
 
     def test_a_reader_has_one_snapshot_and_a_writer_the_rows_as_they_are(self):
         database = Database(StoreUrl(self.url))
@@ -152,7 +152,7 @@ class TestIsolation:
 
 
 class TestAddress(unittest.TestCase):
-    """What a driver is called with; no server is asked."""
+    """The arguments of a driver; no server is contacted."""
 
     def called(self, url, name):
         database, calls = Database(StoreUrl(url)), []
@@ -177,7 +177,9 @@ class TestAddress(unittest.TestCase):
                     self.assertEqual(10, self.called(url, name)[1]["connect_timeout"])
 
     def test_a_statement_that_holds_a_whole_claim_needs_no_begin_and_no_commit(self):
-        """On PostgreSQL, over the connections of the writer; elsewhere it is not known to work."""
+        """On PostgreSQL, over the connections of the writer; on other engines it is not known to
+        work.
+        """
         database = Database(StoreUrl("postgresql://u@127.0.0.1:1/x"))
         alone = database._engine_of_single()
         self.assertEqual("AUTOCOMMIT", alone.get_execution_options()["isolation_level"])
@@ -212,7 +214,7 @@ class TestAddress(unittest.TestCase):
 
 
 class TestAgain(unittest.TestCase):
-    """What is run again, how often, and what it says in the end."""
+    """Repeated transactions: which, how often, and the final error."""
 
     def setUp(self):
         self.now_s, self.pauses = 100.0, []
@@ -222,7 +224,7 @@ class TestAgain(unittest.TestCase):
         self.addCleanup(self.database.close)
 
     def attempts(self, *errors, step_s=0.0, patience_s=0.0, **words):
-        """Return the problem, None where there is none, and how many errors were met."""
+        """Return the problem, if any, and the number of errors."""
         left = iter(errors)
         met = []
 
@@ -333,12 +335,12 @@ class TestTransactions(unittest.TestCase):
                 self.assertEqual(runs, len(calls))
 
     def test_one_statement_is_tried_once_before_the_work_where_the_engine_can(self):
-        """An embedded engine stands for a server that can."""
+        """An embedded engine replaces a server that can."""
         twice, busy = TWICE, BUSY
         for first, runs, written in (
             ("single", ["single"], "single"),
             (None, ["single", "work"], "work"),  # it wrote nothing
-            (twice, ["single", "work"], "work"),  # a row of another is in its way
+            (twice, ["single", "work"], "work"),  # another row is in its way
             (busy, ["single", "work"], "work"),  # it is not tried again
         ):
             for can in (True, False):
@@ -388,13 +390,13 @@ class TestTransactions(unittest.TestCase):
 
 @on_each_engine
 class TestOneRow:
-    """One statement that is a transaction of its own."""
+    """One statement as a separate transaction."""
 
     def test_it_reads_what_was_committed_last_and_leaves_no_transaction_open(self):
         one, other = (Database(StoreUrl(self.url)) for _ in range(2))
         self.addCleanup(one.close)
         self.addCleanup(other.close)
-        with self.store():  # makes the tables
+        with self.store():  # creates the tables
             pass
         for number in range(1, 4):
             other.write(lambda c, to=number: c.exec_driver_sql(f"UPDATE shards SET moved = {to}"))
@@ -458,7 +460,7 @@ class TestOneRow:
 
 
 class TestUrl(unittest.TestCase):
-    """Each engine, and each part that may be missing."""
+    """Each engine, and each optional part."""
 
     def test_it_is_printed_without_what_is_secret(self):
         for url, text in (
@@ -507,7 +509,7 @@ class TestUrl(unittest.TestCase):
 
 
 class TestAway(StoreCase):
-    """The database cannot be opened once."""
+    """The database cannot be opened at first."""
 
     def setUp(self):
         super().setUp()
@@ -518,7 +520,7 @@ class TestAway(StoreCase):
         self.claim = self.claims.create([part("p", 1, "c0")]).id
 
     def away(self, engine="writer", times=1):
-        """Let a number of transactions find no database."""
+        """Let this number of transactions find no database."""
         error = sqlite3.OperationalError("unable to open database file")
         error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
         left = [error] * times

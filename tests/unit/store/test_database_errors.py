@@ -46,7 +46,7 @@ class ServerCase(StoreCase):
     """Cuts the connections of a store, as a restart of the database does."""
 
     def named(self):
-        """Return a URL by which the server can tell this test's connections."""
+        """Return a URL with a name by which the server can find this test's connections."""
         if self.engine == "postgresql":
             return f"{self.url}&application_name={self.id()[-60:]}"
         return self.url
@@ -61,7 +61,7 @@ class ServerCase(StoreCase):
 
 @partial(on_each_engine, base=ServerCase, engines=SERVERS)
 class TestRestarted:
-    """All connections cut between two statements, and within a transaction."""
+    """All connections are cut between two statements, and within a transaction."""
 
     def test_what_was_idle_goes_on(self):
         store = self.store(self.named())
@@ -102,7 +102,7 @@ class TestRestarted:
 
 
 class TestFull(StoreCase):
-    """No room for another page."""
+    """No space for another page."""
 
     def test_a_full_disk_is_one_line_and_nothing_is_half_written(self):
         generation = self.one.remember(podm(blocks=400))
@@ -140,7 +140,7 @@ class TestFull(StoreCase):
 
 @on_each_engine
 class TestInTheWay:
-    """Another transaction."""
+    """A conflicting transaction."""
 
     def test_a_lock_that_is_not_had_is_tried_again_and_then_told(self):
         if self.engine == "sqlite":
@@ -202,12 +202,12 @@ class TestKilled(StoreCase):
         self.assertEqual([("ok",)], self.execute(sa.text("PRAGMA integrity_check")))
         claims = {claim.id: claim for claim in self.store().claims.list()}
         self.assertGreaterEqual(len(promised), 20 if SOAK else 6)
-        for claim, block in promised:  # what somebody was promised is there
+        for claim, block in promised:  # every answered claim exists
             self.assertEqual((block,), claims[claim].parts[0].shares[0].blocks)
         blocks = [uri for claim in claims.values() for uri in claim.parts[0].blocks]
         self.assertEqual(len(blocks), len(set(blocks)))
         (change,) = self.store().snapshot().changes
-        self.assertEqual(set(blocks), set(change.usage.blocks))  # and nothing is held by nobody
+        self.assertEqual(set(blocks), set(change.usage.blocks))  # and no other block is held
         self.assertIsNotNone(claimer(self.store()).claim(request(CORES)).claim)
 
     def start(self, owner):
@@ -217,7 +217,7 @@ class TestKilled(StoreCase):
 
 
 class TestLoser(StoreCase):
-    """Somebody who is always late."""
+    """A process that loses every race."""
 
     def test_the_error_names_who_won_at_last(self):
         self.one.remember(podm(blocks=9))
@@ -238,13 +238,13 @@ class TestLoser(StoreCase):
 
 
 class TestDriver(StoreCase):
-    """What a driver has to say besides what it raises."""
+    """The errors of a driver besides exceptions."""
 
     engine = "postgresql"
 
     def test_nothing_is_told_of_a_pipeline_that_ends_by_an_error(self):
         database = self.store()._database
-        # the first is there already, and its error comes while others are sent
+        # the first row exists already, and its error arrives while others are sent
         rows = [{"shard": number, "moved": 0} for number in (0, *range(900, 1900))]
         with self.assertNoLogs("psycopg"), self.assertRaises(StoreError):
             database.read(lambda c: c.execute(sa.insert(tables.shards), rows))
@@ -313,7 +313,7 @@ class TestAgain(unittest.TestCase):
 
 
 class TestWords(unittest.TestCase):
-    """One line: the store, what was being done, what the engine says, what to do."""
+    """One line: the store, the operation, the error of the engine, and the hint."""
 
     URL = StoreUrl("postgresql://me:secret@127.0.0.1:5432/name")
 
@@ -359,7 +359,7 @@ class TestWords(unittest.TestCase):
 
 
 class TestLostAnswers(StoreCase):
-    """Each transaction of a step runs again as a whole after its commit."""
+    """Each transaction of a step is repeated as a whole after its commit."""
 
     def lose(self, number: int) -> list[bool]:
         """Lose the answer to the commit of this number; return whether it was reached."""
@@ -377,7 +377,7 @@ class TestLostAnswers(StoreCase):
         return reached
 
     def each(self, prepare, step, check):
-        """Check a step with the answer of each of its transactions lost, and with none lost."""
+        """Check a step with the answer of each of its transactions lost, and with all answers."""
         number, reached = 0, [True]
         while reached:
             self.one = self.store(self.fresh_url(), sleep=lambda _s: None)

@@ -56,7 +56,7 @@ class FaultsTest(LiveTest):
         return bad
 
     def noted(self, server, *words, blocks=None):
-        """Read a pod manager with one bad document; check that it is noted and the others are read."""
+        """Read a pod manager with one bad document; check its note and the other documents."""
         (reading,) = self.read(server)
         self.assertIsNone(reading.failure)
         blocks = len(BLOCKS) - 1 if blocks is None else blocks

@@ -205,7 +205,7 @@ def wrote(*before, succeeded=True):
 
 
 class TestWrite(unittest.TestCase):
-    """What came with our own write is ours, whatever the pod manager calls it."""
+    """The result of our own write is ours, under any name."""
 
     DOUBT = "under the name 'sys-1': its owner is unknown"
 
@@ -298,7 +298,7 @@ class TestWrite(unittest.TestCase):
 
 
 class TestNoNode(unittest.TestCase):
-    """Where no system is the node, its blocks tell what is left."""
+    """Without a system of the node, its blocks show the remains."""
 
     def test_blocks_in_use_that_no_composed_system_has_are_what_is_left(self):
         theirs = system("/B/2", name="theirs")
@@ -326,7 +326,7 @@ class TestNoNode(unittest.TestCase):
 
 
 class TestConflict(unittest.TestCase):
-    """Why a block cannot have one more node."""
+    """Reasons why a block cannot be part of one more node."""
 
     def test_in_words_or_none(self):
         theirs, host = system("/B/1", name="x"), system("/B/1", name="h", type_="Physical")

@@ -17,13 +17,13 @@ WHOSE = "its owner is unknown"
 
 
 def cut(*amounts: float) -> CompositionRequest:
-    """A node with volumes of these sizes in GiB, of one pool."""
+    """A node with volumes of these sizes in GiB, from one pool."""
     grants = tuple(Grant("/St/1/Pools/1", amount) for amount in amounts)
     return CompositionRequest(name="vs-1", blocks=NODE.blocks, grants=grants)
 
 
 class Rack(StoredPodm):
-    """A pod manager of two systems, which allocates the first and assembles what it is told."""
+    """A pod manager of two systems, which allocates the first and assembles any node."""
 
     def __init__(self, pauses: int = 20, **documents: Any) -> None:
         super().__init__({
@@ -47,7 +47,7 @@ class Rack(StoredPodm):
         return Reply(204, {}, None)
 
     def allocate(self, name: str = "vs-1", *systems: str, **more: Any) -> str:
-        """Add a node of a system that is allocated; return its URI."""
+        """Add an allocated node of a system; return its URI."""
         linked = {"ComputerSystem": link(*systems or ("/S/1",)), **more}
         uri = self.add("/N", Name=name, ComposedNodeState="Allocated", Links=linked)
         self.documents[uri]["Actions"] = {"#ComposedNode.Assemble": {"target": f"{uri}/Assemble"}}

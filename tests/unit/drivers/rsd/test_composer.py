@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composing on served racks of Intel RSD: allocated, assembled, and judged by reading back."""
+"""Composition on served racks of Intel RSD: allocated, assembled, and verified by reading back."""
 
 import contextlib
 import unittest
@@ -38,7 +38,7 @@ class Bench:
         return [block.uri for block in blocks if block.status.slots]
 
     def wanted(self, number: int = -1, name: str = "vs-1") -> CompositionRequest:
-        """The last free system: greedy Allocate would take the first."""
+        """Return the last free system: a greedy Allocate would choose the first."""
         systems = [uri for uri in self.free() if uri.startswith(SYSTEMS)]
         return CompositionRequest(name=name, blocks=(systems[number],))
 
@@ -58,7 +58,7 @@ def rack(*fail: str, name: str = PCIE) -> Iterator[Bench]:
 
 
 class TestRsdHands(unittest.TestCase):
-    """Nothing goes wrong."""
+    """Compositions without faults."""
 
     def test_allocate_is_kept_to_the_very_system(self):
         with rack() as site:
@@ -87,7 +87,7 @@ class TestRsdHands(unittest.TestCase):
 
 
 class TestRsdFaults(unittest.TestCase):
-    """Racks that refuse, lie, or lose what they had."""
+    """Racks that refuse, lie, or lose hardware."""
 
     def test_the_counts_of_a_conflict_are_the_reason(self):
         with rack() as site:
@@ -111,7 +111,7 @@ class TestRsdFaults(unittest.TestCase):
 
 
 class TestVolumes(unittest.TestCase):
-    """The volumes that a rack makes for a node."""
+    """The volumes that a rack creates for a node."""
 
     def read(self, request: CompositionRequest, *sizes: object, **more: Any) -> CompositionResult:
         volumes = {f"/St/V/{number}": {"CapacityBytes": size and size * GIB}
@@ -159,7 +159,7 @@ class TestVolumes(unittest.TestCase):
 
 
 class TestReadBack(unittest.TestCase):
-    """Which node is meant."""
+    """Finding the node that is meant."""
 
     def test_it_is_the_one_of_its_name_or_of_the_very_blocks_at_its_uri(self):
         rack = Rack()
@@ -210,7 +210,7 @@ class TestReadBack(unittest.TestCase):
 
 
 class TestRemoved(unittest.TestCase):
-    """Deleting a node, by force where it is stuck."""
+    """Deleting a node, by force if it is stuck."""
 
     def rack(self, **more: Any) -> Rack:
         rack = Rack()
@@ -309,7 +309,7 @@ class TestRemoved(unittest.TestCase):
 
 
 class TestAsking(unittest.TestCase):
-    """What a rack offers, and what of it is free."""
+    """The offers of a rack, and the free ones among them."""
 
     def test_without_an_allocate_action_it_is_refused_by_name(self):
         reason = "its nodes have no Allocate action, so it cannot compose vs-1"
@@ -355,7 +355,7 @@ class TestAsking(unittest.TestCase):
 
 
 class TestBody(unittest.TestCase):
-    """What Allocate is asked for."""
+    """The body of Allocate."""
 
     def body(self, request: CompositionRequest, **documents: Any) -> dict[str, Any]:
         rack = Rack(**documents)
@@ -399,7 +399,7 @@ class TestBody(unittest.TestCase):
 
 
 class TestAllocated(unittest.TestCase):
-    """Which node is ours after Allocate."""
+    """Finding our node after Allocate."""
 
     def test_it_is_allocated_assembled_and_read_back(self):
         rack = Rack()
@@ -527,7 +527,7 @@ class TestAllocated(unittest.TestCase):
 
 
 class TestAssembled(unittest.TestCase):
-    """What becomes of an allocated node."""
+    """The states of an allocated node."""
 
     def test_one_that_is_assembled_already_is_not_assembled_again(self):
         rack = Rack()
@@ -552,9 +552,9 @@ class TestAssembled(unittest.TestCase):
     def ask_with_one_failed_read(
         self, number: int, is_named: bool = True, status: int = 500
     ) -> CompositionResult:
-        """Compose while the read of this number, of those of the node, is answered so.
+        """Compose with this answer to one read of the node, given by its number.
 
-        Where it ``is_named`` the answer to Allocate names the node, and it has our name.
+        With ``is_named`` the answer to Allocate names the node, and the node has our name.
         """
         rack = Rack()
         if not is_named:
@@ -606,7 +606,7 @@ class TestAssembled(unittest.TestCase):
         self.assertEqual(1, rack.states.count("allocated"))
 
     def assembling(self, rack: Rack, *states: str) -> CompositionResult:
-        """Compose while the node goes through these states, pause by pause."""
+        """Compose while the node goes through these states, one per pause."""
 
         def post(uri, body):
             if uri == ALLOCATE:

@@ -69,7 +69,7 @@ class Rack(unittest.TestCase):
 
 
 class TestPools(Rack):
-    """Which systems reach which devices."""
+    """The devices that each system can reach."""
 
     def test_systems_of_different_fabrics_are_two_pools_each_with_its_drives(self):
         podm = self.read()
@@ -148,7 +148,7 @@ class TestPools(Rack):
 
 
 class TestDevices(Rack):
-    """Which devices are blocks of their own, and how they stand."""
+    """The devices that are separate blocks, and their status."""
 
     def test_drives_and_all_processors_but_cpus_are_blocks(self):
         for json, types in (
@@ -298,7 +298,7 @@ class TestDevices(Rack):
 
 
 class TestMissing(Rack):
-    """Each document that is missing is noted with the one that links it."""
+    """Each missing document is noted with the document that links it."""
 
     def test_of_a_fabric(self):
         for missing, where in (

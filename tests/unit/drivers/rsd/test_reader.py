@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the racks of Intel Rack Scale Design say."""
+"""The reading of racks of Intel Rack Scale Design."""
 
 import json
 import random
@@ -37,7 +37,7 @@ ONE = {"ComputerSystem": Limit(1, 1)}
 
 
 class ToldTest(unittest.TestCase):
-    """A service root says what it speaks."""
+    """A service root names its dialect."""
 
     def test_who_composes_nodes_is_a_rack_and_everybody_else_is_not(self):
         for root, expected in (
@@ -162,10 +162,10 @@ class StorageTest(unittest.TestCase):
 
 
 class DeclaredTest(unittest.TestCase):
-    """Documents are fetched ahead by what is declared."""
+    """Documents are prefetched as declared."""
 
     def linked(self, documents):
-        """Return all that the declared links lead to, from the root down."""
+        """Return the targets of all declared links, from the root down."""
         self.found, self.left = set(), [(V, rsd().root)]
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
         while self.left:
@@ -204,7 +204,7 @@ class DeclaredTest(unittest.TestCase):
 
 
 class LiveTest(unittest.TestCase):
-    """Over the wire, nothing is asked for that is not read."""
+    """Over the network, every requested document is read."""
 
     def read(self, name, expand):
         documents = {uri: msgspec.json.encode(json) for uri, json in Rack(name).documents.items()}
@@ -227,7 +227,7 @@ class LiveTest(unittest.TestCase):
 
 
 class BrokenTest(unittest.TestCase):
-    """Nothing raises."""
+    """Broken documents raise no exception."""
 
     def test_a_rack_of_nothing_is_a_podm_with_nothing(self):
         diagnostics = Diagnostics()
@@ -304,7 +304,7 @@ NEWER = {
 
 
 def assembled(plan, **nodes):
-    """Return the documents of a plan; a collection lists what stands right below it."""
+    """Return the documents of a plan; a collection lists the documents directly below it."""
     found = {}
     for uri, sample in {**plan, **{f"{V}/Nodes/{name}": it for name, it in nodes.items()}}.items():
         if sample is not None:
@@ -339,7 +339,7 @@ class SamplesTest(unittest.TestCase):
         self.assertEqual(1, self.blocks[SYSTEM].status.slots)
         (stock,) = self.podm.stocks
         self.assertEqual(("storage_gib", 8096, 0), (stock.resource, stock.total, stock.used))
-        # The cable tells that the system reaches the fabric; the drive is in a system already.
+        # The cable shows that the system reaches the fabric; the drive is already in a system.
         self.assertEqual([("PCIe",)] * 2, [self.blocks[uri].pools for uri in (SYSTEM, BAY)])
         self.assertEqual("Composed", self.blocks[BAY].status.state)
 

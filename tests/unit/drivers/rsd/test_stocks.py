@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage of racks: sizes that are not told, and what is listed beside what it is part of."""
+"""Storage of racks: missing sizes, and parts that are listed beside their whole."""
 
 from __future__ import annotations
 

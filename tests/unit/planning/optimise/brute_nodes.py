@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of nodes that a podm can make, the slow way: every set of blocks, every order."""
+"""The possible numbers of nodes of a podm by brute force: every set of blocks, in every order."""
 
 import functools
 import itertools
@@ -15,7 +15,7 @@ Counts = tuple[int, ...]
 
 
 def possible_counts(podm: dict, asked: Sequence[Sequence[Need]]) -> frozenset[Counts]:
-    """Return all numbers of nodes, by what is asked, that can be made together; not the fewer."""
+    """Return all maximal combinations of numbers of nodes by need."""
     slots = [slots_of(msgspec.convert(block["status"], Status)) for block in podm["blocks"]]
     usable = [number for number, free in enumerate(slots) if free]
     hardware = [msgspec.convert(block["devices"], Devices) for block in podm["blocks"]]
@@ -25,7 +25,7 @@ def possible_counts(podm: dict, asked: Sequence[Sequence[Need]]) -> frozenset[Co
         for size in range(1, len(usable) + 1):
             for chosen in itertools.combinations(usable, size):
                 if any(before[1] <= set(chosen) for before in made if before[0] == number):
-                    continue  # a smaller set makes it, too
+                    continue  # a smaller set is enough
                 if brute.makes(needs, [hardware[one] for one in chosen]) and any(
                     all(pool["id"] in podm["blocks"][one]["pools"] for one in chosen)
                     and brute.within(pool["limits"], [types[one] for one in chosen])
@@ -60,7 +60,7 @@ def added(parts: Sequence[frozenset[Counts]]) -> frozenset[Counts]:
 
 
 def slots_of(status: Status) -> int:
-    """Return how many more nodes may use a block."""
+    """Return the number of further nodes that may use a block."""
     if not brute.is_free(status):
         return 0
     if not status.shareable:
@@ -69,7 +69,7 @@ def slots_of(status: Status) -> int:
 
 
 def largest_mix(counts: Counts, shares: Sequence[int]) -> int:
-    """Return the largest mix that so many nodes of each type hold, by counting down."""
+    """Return the largest mix within these numbers of nodes of each type, by counting down."""
     weight = sum(shares)
     for size in range(sum(counts), -1, -1):
         low = [size * share // weight for share in shares]

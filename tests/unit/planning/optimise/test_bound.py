@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The most nodes: brute force agrees, and bound >= optimum >= what one after another reaches."""
+"""The most nodes: brute force agrees, and bound >= optimum >= nodes placed one by one."""
 
 import itertools
 import os
@@ -45,16 +45,16 @@ def cut(podms: list[dict]) -> list[dict]:
 
 
 def is_shared(podms: list[dict]) -> bool:
-    """Return whether some block can be used by several more nodes."""
+    """Return whether several more nodes can use a block."""
     statuses = (block.get("status", {}) for podm in podms for block in podm["blocks"])
     return any(brute_nodes.slots_of(msgspec.convert(one, Status)) > 1 for one in statuses)
 
 
 class SolverCase(unittest.TestCase):
-    """Tests of what the solver finds."""
+    """Checks results of the solver."""
 
     def check_nodes(self, seen: View, optimum: Optimum) -> None:
-        """Check that the nodes can be taken one after another, each from what is free."""
+        """Check that the nodes can be placed one after another, each from free blocks."""
         overlay = Overlay(seen)
         for node in optimum.nodes:
             table = overlay.view.block_tables[seen.podm_of[node.fit.row]]
@@ -142,7 +142,7 @@ class TestOneType(SolverCase):
         self.assertEqual(optimum.bound, optimum.placed)
 
     def most_granted(self, stocks, amounts) -> int:
-        """Return the most nodes in both pools by giving each grant of each node to each stock."""
+        """Return the most nodes in both pools, over every assignment of grants to stocks."""
         parsed = [msgspec.convert(stock, Stock) for stock in stocks]
 
         def can(first: int, second: int) -> bool:

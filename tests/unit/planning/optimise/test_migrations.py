@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defragmentation: plans reach the share step by step, and brute force finds no shorter one."""
+"""Defragmentation: plans reach the share step by step; brute force finds no shorter plan."""
 
 import itertools
 import unittest
@@ -27,7 +27,7 @@ TYPES = [NodeType.of(one) for one in REQUESTS]
 
 
 def used_site(random: Random) -> tuple[View, list[MovableNode]]:
-    """Return two pod managers on which some nodes were placed in any order."""
+    """Return two pod managers with some nodes placed in any order."""
     podms = []
     for name in "ab":
         blocks = [cpu(f"c{n}", random.choice([8, 8, 16])) for n in range(random.randint(2, 3))]
@@ -53,7 +53,7 @@ def fits(free: View, asked: Request) -> bool:
 
 
 def one_helps(free: View, nodes: list[MovableNode], asked: Request) -> bool:
-    """Return whether one migration makes room, trying each set of blocks as its destination."""
+    """Return whether one migration makes room, with each set of blocks as its destination."""
     for node in nodes:
         plan = Fitter(REQUESTS[node.node_type].needs, free.kinds)
         for podm, table in enumerate(free.block_tables):
@@ -102,7 +102,7 @@ class TestMigrations(unittest.TestCase):
         self.assertTrue(all(outcomes[number] > 2 for number in (None, 0, 1, 2)), outcomes)
 
     def carry_out(self, free: View, nodes: list[MovableNode], plan: MigrationPlan) -> None:
-        """Make each destination while the node still holds its blocks, then release those."""
+        """Compose each destination while the node still has its blocks, then release those."""
         overlay = Overlay(free)
         places = {number: (node.row, node.blocks, node.grants) for number, node in enumerate(nodes)}
         for migration in plan.migrations:
@@ -185,7 +185,7 @@ def share_of(view: View) -> float:
 
 
 def moved(overlay: Overlay, place: tuple, fit: Fit) -> tuple:
-    """Make a node at its destination, then release its old place; return the new one."""
+    """Compose a node at its destination, then release its old place; return the new one."""
     table = overlay.view.block_tables[overlay.view.podm_of[fit.row]]
     assert all(table.slots[block] for block in fit.blocks), "over capacity"
     overlay.allocate(fit.row, fit.blocks, fit.grants)
@@ -194,7 +194,7 @@ def moved(overlay: Overlay, place: tuple, fit: Fit) -> tuple:
 
 
 def fewest_by_brute_force(free: View, nodes: list[MovableNode], wanted: float) -> int | None:
-    """Return the length of the shortest sequence of moves, None where it is above ``DEPTH``."""
+    """Return the length of the shortest sequence of moves, None if it exceeds ``DEPTH``."""
     plans = [Fitter(one.needs, free.kinds) for one in REQUESTS]
     start = tuple((node.row, node.blocks, node.grants) for node in nodes)
     states, seen = [start], {start}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Nodes service of a rack, read back with the dialect: what it allocates is what is used."""
+"""The Nodes service of a rack, read back with the dialect: allocated hardware is in use."""
 
 import random
 import unittest
@@ -290,7 +290,7 @@ class TestOlderRack(Case):
 
 
 class TestReplies(Case):
-    """Requests as they come over the wire."""
+    """Requests as they arrive over the network."""
 
     def test_targets_that_documents_name_are_answered(self):
         target = self.documents.get(NODES)["Actions"]["#ComposedNodeCollection.Allocate"]["target"]
@@ -325,7 +325,7 @@ class TestReplies(Case):
 
 
 class TestStrange(Case):
-    """Bodies and documents that nobody expects; nothing raises."""
+    """Unexpected bodies and documents raise no exception."""
 
     VALUES = st.recursive(
         st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),

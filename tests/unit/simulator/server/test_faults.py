@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every fault rule, over a socket; and rules that are none."""
+"""Every fault rule, over a socket; and invalid rules."""
 
 import json
 import re
@@ -82,7 +82,7 @@ class TestFaults(Case):
         self.assertIn("UUID", self.serve().get(ROOT).json())
 
     def stream(self, *fail, changes=1):
-        """Return the bytes of an event stream until it ends, or half a second without any."""
+        """Return the bytes of an event stream until it ends, or pauses for half a second."""
         client = self.serve(*fail)
         uri = client.get(f"{ROOT}/EventService").json()["ServerSentEventUri"]
         url = self.podm.url.removesuffix(ROOT) + uri

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded pod managers, served; what is counted of one does not depend on its habits of lists."""
+"""Recorded pod managers, served; their counts do not depend on their listing habits."""
 
 import json
 import unittest
@@ -30,7 +30,7 @@ class TestServed(unittest.TestCase):
         for path in paths:
             recorded = json.loads(path.read_text())
             if path.stem.startswith("rsd-"):
-                continue  # its nodes go on being assembled
+                continue  # its nodes continue to assemble
             with self.subTest(path.stem), served(str(path)) as podms:
                 (podm,) = podms.values()
                 client = Client(podm)
@@ -97,7 +97,7 @@ KINDS = ("processors", "accelerators", "memory", "drives", "nics")
 
 
 class TestVariations(unittest.TestCase):
-    """Reads the trees of the project as they are, and as fault rules change them."""
+    """Reads the trees of the project, unchanged and changed by fault rules."""
 
     def read(self, documents: dict[str, Json], *rules: str) -> FullPodm:
         tree = DocumentTree(documents)
@@ -151,4 +151,4 @@ class TestVariations(unittest.TestCase):
         for rules, most in (((), 1), (("no-limits",), 1), (("join",), 2)):
             podm = self.read(TREES["site"], *rules)
             found = {pool.id: pool.limits["Compute"].max for pool in podm.pools}
-            self.assertEqual({"A": most, "B": 1}, found)  # in zone B there is one block of them
+            self.assertEqual({"A": most, "B": 1}, found)  # zone B contains one of its blocks
