@@ -238,9 +238,7 @@ class TestExamples(unittest.TestCase):
         schema = DATA / "inventory.schema.json"
         page = (DOC / "reference" / "inventory.rst").read_text()
         nouns = json.loads(schema.read_bytes())["$defs"]
-        asked_for = msgspec.json.schema(NodeRequest)[
-            "$defs"
-        ]  # examples of requests, on their own page
+        asked_for = msgspec.json.schema(NodeRequest)["$defs"]  # requests have their own page
         own = [noun for name, noun in nouns.items() if name not in asked_for]
         fields = {name for noun in own for name in noun.get("properties", {})}
         self.assertEqual([], sorted(name for name in fields if f"``{name}" not in page))

@@ -81,9 +81,7 @@ def clocks(ahead_s: float) -> Iterator[None]:
     try:
         with (
             mock.patch.object(sources, "_utc_now", now),
-            mock.patch.object(
-                expiry.ClockWatch, "jump_s", lambda *_: 0.0
-            ),  # the time must have passed
+            mock.patch.object(expiry.ClockWatch, "jump_s", lambda *_: 0.0),  # not a jump
         ):
             yield
     finally:

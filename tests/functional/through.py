@@ -113,9 +113,7 @@ def translate(words: tuple[str, ...], more: Mapping[str, str]) -> Translation | 
     settings = ServiceSettings(
         state=state_url, inventories=named, reader=False, limits=LIMITS, zones=zones, **found
     )
-    recorded = bool(named) or name.startswith(
-        NAMING
-    )  # the second reading of live pod managers is newer
+    recorded = bool(named) or name.startswith(NAMING)  # a second live reading is newer
     return Translation(kept, dict(more), settings, compares=recorded and not changes)
 
 
@@ -201,9 +199,7 @@ def _read_once(settings: ServiceSettings, environ: Mapping[str, str]) -> None:
     """Read each registered pod manager, as a scheduler in the process does before a decision."""
     pace = ReadPace(events=False)
     live = ReadOptions(state=settings.state)
-    with contextlib.suppress(
-        UsageError, InventoryIncomplete, StoreError
-    ):  # the command reports the error
+    with contextlib.suppress(UsageError, InventoryIncomplete, StoreError):  # reported later
         App(environ=environ).watch(live, lambda _line: None, pace=pace, threads=8, once=True)
 
 

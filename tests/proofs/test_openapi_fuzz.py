@@ -30,10 +30,7 @@ CHECKS = (
 EXAMPLES = 4  # requests of each operation, valid and invalid
 SEQUENCES, STEPS = 12, 15
 LIMITS = Limits(nodes=20, alternates=5, requests=3)
-SLOW = (
-    "POST /v1/plans/refresh",
-    "POST /v1/previews",
-)  # bodies that are whole decisions, of which one is drawn
+SLOW = ("POST /v1/plans/refresh", "POST /v1/previews")  # bodies that are whole decisions
 
 
 class FuzzCase(ApplicationCase):

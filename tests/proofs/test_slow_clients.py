@@ -257,9 +257,7 @@ class TestFewDescriptors(unittest.TestCase):
         self.assertEqual(workers, service.worker_pids())
         self.assertEqual("", service.defects())
         with contextlib.closing(Caller(service.url, login)) as caller:
-            for _ in range(
-                100
-            ):  # until this process has enough connections that both workers accept
+            for _ in range(100):  # until both workers have given it enough connections
                 status = caller.call("GET", "/v1/policies").status
                 if status != 200:
                     break

@@ -208,9 +208,7 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         )
         self.assertEqual(placements.placements, summary.placements)
         self.assertEqual(placements.placements, report.placements)
-        self.assertEqual(
-            ((), 8), (summary.podms, len(report.podms))
-        )  # zones are asked for their reasons
+        self.assertEqual(((), 8), (summary.podms, len(report.podms)))  # zones give reasons
 
     def test_a_zone_below_is_refused_until_the_settings_enable_it(self):
         with self.assertRaisesRegex(NameTaken, "a zone named 'east' is a child already"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source as a structure: its modules, what each imports, and the classes each defines."""
+"""The structure of the source: its modules, their imports, and their classes."""
 
 import ast
 import functools
@@ -26,7 +26,7 @@ class Module(NamedTuple):
 
     @property
     def room(self) -> str:
-        """Return the room it stands in; empty for the package itself."""
+        """Return its room; empty for the package itself."""
         return self.address.partition("/")[0]
 
     @property
@@ -38,7 +38,7 @@ class Module(NamedTuple):
 
 
 class Import(NamedTuple):
-    """One name that one statement of a module imports."""
+    """One name that a statement of a module imports."""
 
     module: Module
     line: int
@@ -50,7 +50,7 @@ class Import(NamedTuple):
 
     @property
     def target(self) -> Module | None:
-        """Return the module of ours that is imported; None for one of another project."""
+        """Return the imported module of this project, None for another project."""
         modules = {module.name: module for module in every_module()}
         return modules.get(self.name) or modules.get(self.name.rpartition(".")[0])
 
@@ -72,7 +72,7 @@ def every_module() -> tuple[Module, ...]:
 
 @functools.cache
 def every_import() -> tuple[Import, ...]:
-    """Return each name each module imports: also inside a function, and for types only."""
+    """Return each imported name of each module, also inside functions and for types only."""
     return tuple(
         Import(module, node.lineno, name)
         for module in every_module()

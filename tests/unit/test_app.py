@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wired parts: inventories, drivers, the environment, and files of the user."""
+"""The composed application: inventories, drivers, the environment, and files of the user."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def selection(*sources: str, strict: bool = False) -> Selection:
 
 
 class Calls(NoProgress, list):
-    """Remembers the numbers of pod managers that it was told."""
+    """Records the numbers of pod managers."""
 
     def count_podms(self, done, total=None, awaited=()):
         self.append(done)
@@ -39,7 +39,7 @@ class Calls(NoProgress, list):
 
 
 class TestApp(unittest.TestCase):
-    """App, with a folder of its own for configuration."""
+    """App with its own folder for configuration."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The architecture page; and that each path and name of ours on any page exists."""
+"""The architecture page; each path and name of this project on any page exists."""
 
 import importlib.util
 import pkgutil
@@ -16,7 +16,7 @@ PAGE = (DOC / "concepts" / "architecture.rst").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.rst"), *DOC.rglob("*.rst"), *DOC.rglob("*.py")])
 PATH = re.compile(r"\b(?:valence_sched(?:_cli)?|tests|doc/source)/[\w./-]*\w")
 DOTTED = re.compile(r"\bvalence_sched(?:_cli)?(?:\.\w+)+")
-# What a reader of a recipe makes, and files of a package that only look like names.
+# Files that a reader of a recipe creates, and files of a package that only look like names.
 MADE = {
     "valence_sched.drivers.rack_csv",
     "valence_sched.filters.quiet_hours",
@@ -37,7 +37,7 @@ def texts(picture: str, kind: str) -> list[str]:
 
 
 def resolves(name: str) -> bool:
-    """Tell whether a dotted name is a module, or what a module has."""
+    """Return whether a dotted name is a module, or a member of a module."""
     try:
         pkgutil.resolve_name(name)
     except (ImportError, AttributeError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test asserts with: a method of a test that is named as one of unittest takes its place.
+"""Tests replace no assertion: a method with the name of a unittest method would override it.
 
-``assertEqual`` of two lists calls ``self.fail``: a test with a ``fail`` of its own cannot fail.
+``assertEqual`` of two lists calls ``self.fail``: a test with its own ``fail`` cannot fail.
 """
 
 import ast
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from tests.unit.structure import ROOT
 
-#: What a test case is to define, and what it may.
+#: Methods that a test case should define, or may define.
 FIXTURES = {"setUp", "tearDown", "setUpClass", "tearDownClass", "maxDiff", "longMessage"}
 OF_UNITTEST = {*dir(unittest.TestCase)} - {*dir(object)} - FIXTURES
 WORDS = "from unittest import TestCase\nclass A(TestCase):\n    def {name}(self): ...\n"
 
 
 def replaced(tree: ast.Module) -> list[str]:
-    """Return the names of unittest that classes of tests define."""
+    """Return the unittest names that test classes define."""
     return [
         f"{case.name}.{one.name}"
         for case in ast.walk(tree) if isinstance(case, ast.ClassDef)
@@ -32,7 +32,7 @@ def tests() -> list[Path]:
 
 
 class TestAssertions(unittest.TestCase):
-    """No test replaces what it asserts with."""
+    """No test class replaces an assertion."""
 
     def test_no_method_has_the_name_of_one_of_unittest(self):
         found = {

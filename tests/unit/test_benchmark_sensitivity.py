@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sensitivity covers each constant of the policies and of the code that they run."""
+"""The sensitivity benchmark covers each constant of the policies and of their code."""
 
 import ast
 import importlib
@@ -11,11 +11,11 @@ import msgspec
 from tests.benchmarks import sensitivity, sites
 from tests.benchmarks.trace import built_in
 
-#: Where constants stand that decide, and those there that only say how rows are worked out.
+#: Modules with constants that affect decisions, and constants that only affect the computation.
 MODULES = ("view.fragmentation", "model.request")
 WEIGHERS = ("fragmentation", "tight", "room", "pack", "balance")
 NO_DECISION = {"ID_BYTES", "LEAST", "MANY_ROWS", "MOST_GROWTHS", "MOST_MEASURED"}
-#: Numbers that bound what a request may ask for.
+#: Numbers that limit requests.
 LIMITS = ("MAX_", "MIN_")
 
 
@@ -32,7 +32,7 @@ def numbers(module):
 
 
 class TestConstants(unittest.TestCase):
-    """Which constants get other values."""
+    """The constants that get other values."""
 
     def test_every_number_of_the_code_that_decides(self):
         modules = [*MODULES, *(f"weighers.{name}" for name in WEIGHERS)]
@@ -85,7 +85,7 @@ class TestConstants(unittest.TestCase):
 
 
 class TestChanged(unittest.TestCase):
-    """A constant of the code has its other value for a while, and decides by it."""
+    """A constant of the code has its other value temporarily, and decisions use it."""
 
     CONSTANT = ("valence_sched.view.fragmentation", "LIGHTER_NODES_FACTOR")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The optima of generated sites are what the solver finds, and policies are measured by them."""
+"""The optima of generated sites match the solver, and policies are compared with them."""
 
 import unittest
 from collections import Counter
@@ -35,7 +35,7 @@ class TestOptima(unittest.TestCase):
 
 
 class TestArrivals(unittest.TestCase):
-    """The orders in which nodes are asked for."""
+    """The orders in which nodes are requested."""
 
     def test_they_are_the_nodes_of_the_optimum_in_another_order_each(self):
         site = sites.sites()[0]
@@ -47,7 +47,7 @@ class TestArrivals(unittest.TestCase):
 
 
 class TestLost(unittest.TestCase):
-    """What a policy does not place of the optimum."""
+    """The share of the optimum that a policy does not place."""
 
     def test_nothing_where_there_is_room_and_all_that_finds_none(self):
         policy = sites.policies()["default"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every installed filter and weigher keeps the contract, and the contract catches who does not."""
+"""Every installed filter and weigher meets the contract, and violations are detected."""
 
 import importlib
 import unittest
@@ -15,7 +15,7 @@ WEIGHERS = plugins.load(plugins.WEIGHERS)
 
 
 class TestInstalled(unittest.TestCase):
-    """Ours and other people's, by entry point."""
+    """Our plug-ins and third-party ones, by entry point."""
 
     def test_filters_are_installed_and_each_keeps_the_contract(self):
         self.assertGreaterEqual(len(FILTERS.by_name), 10)
@@ -56,7 +56,7 @@ class TestInstalled(unittest.TestCase):
 
 
 class TestViolators(unittest.TestCase):
-    """Each of these breaks one rule, and the message names it."""
+    """Each of these plug-ins breaks one rule, and the message names it."""
 
     def refuses(self, words, check, function, **options):
         with self.assertRaises(AssertionError) as caught:
@@ -71,7 +71,7 @@ class TestViolators(unittest.TestCase):
             return np.array([view.podm(row).driver == word for row in range(len(view))], dtype=bool)
 
         def plain(view, request, *, fact: str = "year"):
-            """Prefers pods that tell a fact."""
+            """Prefers pods that report a fact."""
             return np.isfinite(view.number(fact)).astype(float)
 
         testing.check_filter(innocent)
@@ -104,7 +104,7 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_switches_a_read_only_array_to_writable(self):
         def burglar(view, request):
-            """Keeps pods and breaks in."""
+            """Keeps pods and writes to protected arrays."""
             free = (
                 view.block_counts.free
                 if view.block_counts.free.base is None
@@ -120,7 +120,7 @@ class TestViolators(unittest.TestCase):
         used = {}
 
         def thrifty(view, request):
-            """Prefers pods and saves memory."""
+            """Prefers pods and reuses its result array."""
             score = used.setdefault(len(view), np.empty(len(view)))
             score[:] = np.isfinite(view.number("year"))
             return score
@@ -129,7 +129,7 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_writes_to_a_map_of_the_request(self):
         def scribbler(view, request):
-            """Keeps pods and takes notes."""
+            """Keeps pods and writes to their documents."""
             request.capabilities["seen"] = ("yes",)
             return view.all_rows
 
@@ -146,7 +146,7 @@ class TestViolators(unittest.TestCase):
 
     def test_a_weigher_that_compares_rows_with_each_other(self):
         def relative(view, request):
-            """Prefers pods with the most of something among those that are left."""
+            """Prefers pods with the most of a fact, relative to other candidates."""
             free = view.free(request.needs[0])
             return free / max(1.0, free.max(initial=1.0))
 
@@ -161,7 +161,7 @@ class TestViolators(unittest.TestCase):
 
     def test_a_weigher_that_knows_its_row_number(self):
         def numbered(view, request):
-            """Prefers pools at the top."""
+            """Prefers pools by their position."""
             return 1.0 / (1.0 + np.arange(len(view)))
 
         self.refuses("is not row-local", testing.check_weigher, numbered)
@@ -170,33 +170,33 @@ class TestViolators(unittest.TestCase):
         draws = iter(range(10**6))
 
         def moody(view, request):
-            """Prefers pods by mood."""
+            """Prefers pods at random."""
             return np.full(len(view), 1.0 / (1.0 + next(draws)))
 
         self.refuses("differently when asked again", testing.check_weigher, moody)
 
     def test_nan(self):
         def absent(view, request):
-            """Prefers pods by a fact that some do not tell."""
+            """Prefers pods by a fact that some do not report."""
             return np.clip(view.number("year") / 4000.0, 0.0, 1.0)
 
         self.refuses("answers NaN", testing.check_weigher, absent)
 
     def test_a_wrong_shape(self):
         def short(view, request):
-            """Keeps all but one."""
+            """Keeps all pools but one."""
             return view.all_rows[1:]
 
         def column(view, request):
-            """Prefers them all."""
+            """Prefers all pools alike."""
             return np.ones((len(view), 1))
 
         def single(view, request):
-            """Keeps none of them."""
+            """Keeps no pool."""
             return False
 
         def masked(view, request):
-            """Prefers them all, behind a mask."""
+            """Prefers all pools, in a masked array."""
             return np.ma.masked_array(np.ones(len(view)), mask=True)
 
         self.refuses("returned shape", testing.check_filter, short)
@@ -206,11 +206,11 @@ class TestViolators(unittest.TestCase):
 
     def test_a_wrong_type(self):
         def floats(view, request):
-            """Keeps those above nothing."""
+            """Keeps pools by a number above 0."""
             return np.ones(len(view))
 
         def flags(view, request):
-            """Prefers what is there."""
+            """Prefers pools by a boolean."""
             return view.enabled
 
         self.refuses("returned float64", testing.check_filter, floats)
@@ -218,11 +218,11 @@ class TestViolators(unittest.TestCase):
 
     def test_a_weigher_out_of_range(self):
         def amounts(view, request):
-            """Prefers more of it."""
+            """Prefers pools with larger amounts."""
             return view.free(request.needs[0]) + 0.0
 
         def signed(view, request):
-            """Prefers less of it."""
+            """Prefers pools with smaller amounts."""
             return -np.ones(len(view))
 
         self.refuses("is outside 0..1", testing.check_weigher, amounts)
@@ -230,7 +230,7 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_raises(self):
         def told(view, request):
-            """Keeps those that tell their year."""
+            """Keeps pods that report their year."""
             return np.array([podm.facts["year"] > 0 for podm in view.podms], dtype=bool)
 
         self.refuses("raised KeyError", testing.check_filter, told)
@@ -245,7 +245,7 @@ class TestViolators(unittest.TestCase):
             return view.all_rows
 
         def anything(view, request, **options):
-            """Keeps whatever you say."""
+            """Keeps pods by any option."""
             return view.all_rows
 
         self.refuses("not keyword-only", testing.check_filter, positional)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of the dialects: one for each, with a table of all that it declares."""
+"""The pages of the dialects: one for each, with a table of all declared fields."""
 
 import importlib.util
 import unittest

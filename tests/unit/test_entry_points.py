@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entry points: what they are called, and that they take no name of another project."""
+"""The entry points: their names, and that they take no name of another project."""
 
 import argparse
 import configparser
@@ -33,7 +33,7 @@ def is_ours(point: metadata.EntryPoint) -> bool:
 
 
 class TestEntryPoints(unittest.TestCase):
-    """What holds for all of them."""
+    """Rules of all entry points."""
 
     def test_what_setup_cfg_declares_is_what_is_installed(self):
         for group, points in declared().items():
@@ -66,7 +66,7 @@ class TestPlugins(unittest.TestCase):
 
 
 class TestCommands(unittest.TestCase):
-    """The commands beside those of python-openstackclient and its other plugins."""
+    """The commands beside those of python-openstackclient and its other plug-ins."""
 
     def setUp(self):
         self.ours = [name.replace("_", " ") for name in declared()[COMMANDS]]
@@ -101,7 +101,7 @@ class TestCommands(unittest.TestCase):
         self.assertEqual(set(), set(self.ours) & set(self.others))
 
     def test_no_command_is_the_beginning_of_another_one(self):
-        # cliff finds the shorter of two such names, and the longer one is never reached.
+        # cliff finds the shorter of two such names, and never the longer one.
         every = [*self.ours, *self.others]
         clashes = [
             (one, other)
@@ -118,7 +118,9 @@ class TestCommands(unittest.TestCase):
 
 
 class TestPlugin(unittest.TestCase):
-    """What OpenStackClient asks of a plugin module, or every ``openstack`` command fails."""
+    """Requirements of OpenStackClient on a plug-in module; otherwise every ``openstack`` command
+    fails.
+    """
 
     def setUp(self):
         self.plugin = importlib.import_module("valence_sched_cli.plugin")
@@ -144,6 +146,6 @@ class TestPlugin(unittest.TestCase):
             shell = importlib.import_module("openstackclient.shell")
         except ImportError:
             self.skipTest("python-openstackclient is not installed")
-        # It asks every plugin, and argparse raises when two options have one name.
+        # It asks every plug-in, and argparse raises if two options have the same name.
         parser = shell.OpenStackShell().build_option_parser("", "")
         self.assertIn(self.plugin.API_VERSION_OPTION, {action.dest for action in parser._actions})

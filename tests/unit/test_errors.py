@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an unknown name is answered with."""
+"""The errors about unknown names."""
 
 import unittest
 
@@ -43,7 +43,7 @@ class TestSuggest(unittest.TestCase):
 
 
 class TestPublicText(unittest.TestCase):
-    """What a tenant reads of an error about the state: an id, and neither a file nor a host."""
+    """The text that a tenant sees of an error about the state: an id, but no file or host."""
 
     def wrapped(self, cause, text):
         try:

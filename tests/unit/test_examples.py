@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example site and the flavors keep what the documentation promises of them."""
+"""The example site and the flavors match the documentation."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def brings(block: FullBlock, need: Need) -> int:
 
 
 def lacking(blocks: list[FullBlock], flavor: Flavor) -> list[str]:
-    """Return what the blocks cannot make together."""
+    """Return the devices that the blocks cannot supply together."""
     needs = [need for need in flavor.needs if need.kind != "stock"]
     return [n.label for n in needs if sum(brings(block, n) for block in blocks) < n.amount]
 
 
 def makers(podm: FullPodm, flavor: Flavor) -> list[str]:
-    """Return the pools of which one compute block and all other free blocks make the flavor."""
+    """Return the pools in which one compute block and all other free blocks make the flavor."""
     found = []
     for pool in podm.pools:
         heads = [block for block in free(podm, pool) if "Compute" in block.type]

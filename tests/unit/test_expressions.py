@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every regular expression of the packages takes a time that grows as its input, no faster."""
+"""The time of every regular expression of the packages grows at most linearly with its input."""
 
 import ast
 import importlib
@@ -18,16 +18,16 @@ from valence_sched.model.redact import redact_text
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("valence_sched", "valence_sched_cli")
 METHODS = {"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
-#: What stands for the names in an expression that is made where it is used.
+#: Replacements of names in an expression that is built where it is used.
 SAMPLES = {
     "id_": "node-1", "key": "a#b", "path": "/redfish/*/a*b*c*", "wanted": "a*b*c*[d]*",
 }  # fmt: skip
 REPEATS = {code.MAX_REPEAT, code.MIN_REPEAT, code.POSSESSIVE_REPEAT}
 LETTERS = "aAeZ09_-. \t\n,\"'/:;@=%*[(<>+#!\0é"
 FIRST, OTHERS = 1 << 10, (4 << 10, 16 << 10, 256 << 10)  # bytes
-GROWTH, NOISE = 2.5, 1.6  # of the cost, at most, for twice the input; of the processor's times
+GROWTH, NOISE = 2.5, 1.6  # largest cost for twice the input, and tolerated noise, in CPU times
 TRIES, SHORT_S = 3, 2e-3
-#: Expressions whose methods are called elsewhere.
+#: Expressions whose methods are called in other modules.
 PASSED_ON = {"_INT": frozenset({"match"})}
 
 
@@ -72,7 +72,7 @@ def _value(node, names):
 
 
 def _methods(nodes, call):
-    """Return the methods of what a call is assigned to, search where a use is not seen."""
+    """Return the methods called on the target of an assignment; search if no use is found."""
     names = {target.id for node in nodes if isinstance(node, (ast.Assign, ast.AnnAssign))
              and node.value is call for target in getattr(node, "targets", [node])
              if isinstance(target, ast.Name)}  # fmt: skip
@@ -95,7 +95,7 @@ def sequences(items):
 
 
 def is_in(letter, kind, words):
-    """Return whether a letter is one that a part of an expression takes."""
+    """Return whether a part of an expression matches a letter."""
     if kind is code.ANY:
         return letter != "\n"
     if kind in (code.LITERAL, code.NOT_LITERAL):
@@ -112,7 +112,7 @@ def is_in(letter, kind, words):
 
 
 def sample(items, letter):
-    """Return a short text that an expression takes, with a letter wherever it may be."""
+    """Return a short text that an expression matches, with this letter in all possible places."""
     text = ""
     for kind, words in items:
         if kind is code.LITERAL:
@@ -131,7 +131,7 @@ def sample(items, letter):
 
 
 def attacks(pattern):
-    """Return what stands before, and again and again, in texts that may take long."""
+    """Return prefixes and repeated parts of texts that may take long."""
     source = pattern.pattern
     text = source.decode("latin-1") if isinstance(source, bytes) else source
     tree = _parser.parse(text, pattern.flags & ~re.UNICODE)
@@ -153,7 +153,7 @@ def attacks(pattern):
 
 
 def cost(run, attack, size, encode, most=0.0):
-    """Return the processor's time for an attack: ``most`` or less, or the least of some."""
+    """Return the CPU time of an attack: the first one up to ``most``, or the least of some."""
     head, pump = attack
     text = (head + pump * (size // len(pump)))[: size - 1] + "\0"
     text = text.encode("latin-1", "replace") if encode else text
@@ -168,7 +168,7 @@ def cost(run, attack, size, encode, most=0.0):
 
 
 def runs(expression):
-    """Yield what is done with an expression, as functions of a text."""
+    """Yield the uses of an expression, as functions of a text."""
     pattern = expression.pattern
     replacement = b"" if isinstance(pattern.pattern, bytes) else ""
     for name in sorted(expression.methods):
@@ -182,10 +182,10 @@ def runs(expression):
 
 
 class TestExpressions(unittest.TestCase):
-    """The cost of an attack is compared over so many doublings that noise does not count."""
+    """The cost of an attack is compared over enough doublings that noise does not matter."""
 
     def check(self, run, attack, encode=False):
-        """Twice the input takes at most GROWTH times as long."""
+        """Check that twice the input takes at most GROWTH times as long."""
         first = max(cost(run, attack, FIRST, encode), 2e-6)
         for size in OTHERS:
             most = first * NOISE * GROWTH ** math.log2(size / FIRST)

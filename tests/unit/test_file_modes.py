@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may read a file that is written: as the table of the page of files says."""
+"""The permissions of written files match the table of the page of files."""
 
 import ast
 import os
@@ -19,10 +19,10 @@ from valence_sched.inventory.view_cache import ViewCache
 from valence_sched.store.store import Store
 from valence_sched.testing import generate, view
 
-#: The modules that make files, and the rows of the table that are theirs.
+#: The modules that create files, and their rows of the table.
 WRITERS = {
     "config/credentials": ["secure file"],
-    "config/schemas": [],  # run when the project is developed
+    "config/schemas": [],  # used only in development
     "drivers/crawl/cache": ["cache of documents"],
     "drivers/files/tree": ["Redfish tree"],
     "files": ["report", "plan", "inventory", "page", "results and golden decisions"],
@@ -36,7 +36,7 @@ WRITING = {"write_bytes", "write_text", "NamedTemporaryFile", "mkstemp", "atomic
 
 
 def makes_a_file(call: ast.Call) -> bool:
-    """Return whether a call makes a file, as far as its name and its words tell."""
+    """Return whether a call creates a file, by its name and arguments."""
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     words = [*call.args, *(keyword.value for keyword in call.keywords)]
     texts = [word.value for word in words if isinstance(word, ast.Constant)]
@@ -57,7 +57,7 @@ def documented() -> dict[str, str]:
 
 
 class TestTable(unittest.TestCase):
-    """The table knows every writer."""
+    """The table has every writer."""
 
     def test_no_module_but_these_makes_files(self):
         found = {
@@ -78,7 +78,7 @@ class TestTable(unittest.TestCase):
 
 
 class TestModes(unittest.TestCase):
-    """What each writer does under a umask that hides nothing, and under one that hides all."""
+    """The permissions of each writer with a umask of 0, and with one that removes everything."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="modes-")
@@ -96,7 +96,7 @@ class TestModes(unittest.TestCase):
     def views(self, place):
         file = place / "site.json"
         file.write_text('{"id": "a", "blocks": []}')
-        file.chmod(0o600)  # it is not what is looked at
+        file.chmod(0o600)  # it is not checked
         cache = ViewCache(place / "views", self.fail, min_bytes=0,
                           now_ns=lambda: time.time_ns() + 10**10)  # fmt: skip
         cached = cache.load(str(file))

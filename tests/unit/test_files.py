@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files are read bounded, and written whole or not at all."""
+"""Reads of files are limited, and writes are complete or have no effect."""
 
 import gzip
 import io
@@ -21,7 +21,7 @@ from valence_sched.model.inventory import FullPodm, Inventory
 
 
 class FilesCase(unittest.TestCase):
-    """Has a folder of its own."""
+    """A test case with its own folder."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -35,7 +35,7 @@ class FilesCase(unittest.TestCase):
 
 
 class TestRead(FilesCase):
-    """Files that cannot be."""
+    """Files that cannot be read."""
 
     def test_a_file_that_is_not_there_and_a_folder(self):
         missing = str(self.folder / "none.yaml")
@@ -56,7 +56,7 @@ class TestRead(FilesCase):
 
 
 class TestReadDocument(FilesCase):
-    """Documents that a program wrote, which may be large."""
+    """Documents of a program, which may be large."""
 
     def test_a_file_and_standard_input_are_read_whole(self):
         data = b"x" * (files.PIECE_BYTES * 2 + 7)
@@ -82,14 +82,14 @@ class TestReadDocument(FilesCase):
 
 
 class TestDecompressed(FilesCase):
-    """Files that are read piece by piece, packed or not."""
+    """Files that are read in pieces, compressed or not."""
 
     DATA = bytes(range(256)) * 3000
     PACKED = (
         DATA,
         gzip.compress(DATA),
         zstandard.compress(DATA),
-        zstandard.compress(DATA[:1000]) + zstandard.compress(DATA[1000:]),  # frames in a row
+        zstandard.compress(DATA[:1000]) + zstandard.compress(DATA[1000:]),  # successive frames
     )
 
     def read_all(self, data: bytes, limit: int = 4097) -> bytes:
@@ -148,7 +148,7 @@ class TestFolders(FilesCase):
 
 
 class TestPending(FilesCase):
-    """A file that is open before it is known what it will hold."""
+    """A file that is open before its content is known."""
 
     def test_one_that_is_not_written_or_cannot_be_stays_as_it_was(self):
         file = self.folder / "report.json"
@@ -176,7 +176,7 @@ class TestPending(FilesCase):
 
 
 class TestWrite(FilesCase):
-    """Whole or not at all."""
+    """A write is complete or has no effect."""
 
     PODMS = (
         msgspec.convert({"id": "a", "blocks": [{"uri": "b", "type": ["Compute"]}]}, FullPodm),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The glossary: each term is carried by a class or module, and no name has a word of no meaning."""
+"""The glossary: each term has a class or module, and no name has a meaningless word."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ MOST_TERMS = 40
 TERM = re.compile(r"^   (\w[^\n]*)\n      ((?:.*\n      )*.*)", re.MULTILINE)
 SOURCE = re.compile(r":source:`([^`]+)`")
 ROW = re.compile(r"^   \* - (.+)$", re.MULTILINE)
-#: Words that say nothing of what they name.
+#: Words without meaning in a name.
 RULED_OUT = """
 alike ask asked asks becoming bond bonds census claimant common company deed draft ending
 enough fallback fallbacks flip flips forms founding furnish gifts gives
@@ -23,7 +23,8 @@ marks misc moves offered opinion pins possible pour preparation question reached
 shapes sheet shelf spot spots standin standing stood thing things told unmade untold utils
 visit wanted ware watched ways wire world worlds
 """
-#: Words that fields, functions and parameters do not have either: the glossary has others for them.
+#: Words that fields, functions and parameters must not have either: the glossary has others for
+#: them.
 RENAMED = {
     "company": "group state",
     "bond": "topology constraint",
@@ -42,7 +43,7 @@ TERMS, EQUIVALENTS = PAGE.split("\nEquivalents\n===")
 
 
 def names() -> Iterator[tuple[str, str]]:
-    """Yield where a module or a public class is, and what it is called."""
+    """Yield the place and the name of each module and public class."""
     for module in every_module():
         yield str(module.path.relative_to(ROOT)), module.address.rpartition("/")[2]
     for name, module, line in public_classes():
@@ -50,7 +51,7 @@ def names() -> Iterator[tuple[str, str]]:
 
 
 def members() -> Iterator[tuple[str, str]]:
-    """Yield where a function, a parameter or a field of a class is, and its name."""
+    """Yield the place and the name of each function, parameter and field of a class."""
     for module in every_module():
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every ``openstack`` command of every user pays for having us installed.
+"""The import cost of our plug-ins for every ``openstack`` command.
 
-OpenStackClient loads each command module of each plugin at each start, and cliff each formatter.
+OpenStackClient loads each command module of each plug-in at each start, and cliff loads each
+formatter.
 """
 
 import importlib.util
@@ -12,7 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-# Loaded only when a command of ours does its work.
+# Modules that are loaded only for the work of a command of ours.
 HEAVY = (
     "httptools",
     "msgspec",
@@ -45,7 +46,7 @@ HEAVY = (
     "valence_sched.weighers",
 )
 
-# What cliff and osc-lib bring in themselves is not our weight: it is loaded before the count.
+# Modules of cliff and osc-lib do not count: they are loaded before the count.
 PROBE = """
 import importlib, json, sys
 from importlib import metadata
@@ -64,7 +65,7 @@ json.dump({"loaded": loaded, "new": sorted(set(sys.modules) - before)}, sys.stdo
 
 
 class TestImportWeight(unittest.TestCase):
-    """In a fresh interpreter with all our entry points of both programs loaded."""
+    """A new interpreter with all entry points of both programs loaded."""
 
     maxDiff = None
 
@@ -96,7 +97,7 @@ class TestImportWeight(unittest.TestCase):
 
 # Libraries that only a live pod manager, the state, or a served pod manager needs.
 ELSEWHERE = ("aiohttp", "alembic", "jinja2", "pygal", "requests", "sqlalchemy", "sushy", "urllib3")
-#: What no decision on a recorded inventory for one node needs: each has a job of its own.
+#: Modules that no decision on a recorded inventory for one node needs, each for another task.
 OTHER_JOBS = (
     "valence_sched.config.foreign.nova",
     "valence_sched.core.explain.near_misses",
@@ -116,7 +117,7 @@ OTHER_JOBS = (
     "valence_sched.planning.optimise.model",
     "valence_sched.planning.succession",
 )
-MOST_MODULES = 190  # of both our packages; a start takes a third of a millisecond for each
+MOST_MODULES = 190  # modules of both packages; each costs a third of a millisecond
 ONE_JOB = """
 import json, sys
 from valence_sched_cli.shell import main
@@ -126,7 +127,7 @@ json.dump({"code": code, "loaded": sorted(sys.modules)}, sys.stderr)
 
 
 class TestRecorded(unittest.TestCase):
-    """A command that decides on a file pays for no network and no database."""
+    """A command that decides on a file loads no network and no database library."""
 
     def loaded(self, *words: str) -> set[str]:
         """Return the packages that a command loads."""

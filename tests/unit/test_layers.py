@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structure: rooms import one way, without a circle; a class has a name of its own."""
+"""The structure: rooms import in one direction, without circles, and class names are unique."""
 
 import ast
 import functools
@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tests.unit.structure import PACKAGES, ROOT, Import, every_import, every_module, public_classes
 
-# A new room is a new line here, the rooms that it may import to its right; some have theirs before
-# they have a file. A room may import itself; ``core/policy`` is that one module of the room.
+# A new room is a new line here, with the rooms that it may import to its right; some rooms are
+# listed before they have a file. A room may import itself; ``core/policy`` is that one module of
+# the room.
 MAY_IMPORT = {
     "errors": set(),
     "streams": {"errors"},
-    "files": {"errors", "model"},  # it writes an inventory as well
+    "files": {"errors", "model"},  # it also writes an inventory
     "model": {"errors"},
     "words": {"errors", "model"},  # sentences about nouns, for screens, pages and messages
     "view": {"errors", "model"},
@@ -29,7 +30,7 @@ MAY_IMPORT = {
     "config": {"errors", "model", "files", "core/plugins", "core/policy"},  # resolvers are plug-ins
     # many requests, or a changed site
     "planning": {"errors", "model", "view", "core", "config", "inventory", "files", "words"},
-    # what is claimed is read first: the intake of the lifecycle reads the inventory
+    # claimed pod managers are read first: the intake of the lifecycle reads the inventory
     "lifecycle": {
         "errors",
         "model",
@@ -71,11 +72,11 @@ MAY_IMPORT = {
     },
     "pages": {"errors", "model", "words"},  # for a browser; the commands reach it through the app
 }
-# The application wires them all, and helpers of tests may use any. The commands see neither store
-# nor view: a scheduler elsewhere can answer them as well.
+# The application connects all rooms, and test helpers may use any. The commands use neither store
+# nor view: a scheduler elsewhere can answer them too.
 MAY_IMPORT["app"] = set(MAY_IMPORT)
 MAY_IMPORT["testing"] = set(MAY_IMPORT)
-MAY_IMPORT["client"] = {"errors", "model", "app", "remote"}  # the one seam of a caller
+MAY_IMPORT["client"] = {"errors", "model", "app", "remote"}  # the only interface of a caller
 MAY_IMPORT["server"] = {
     "errors",
     "files",
@@ -91,12 +92,12 @@ MAY_IMPORT["server"] = {
 }  # processes that serve the service
 MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "words", "app", "streams", "pages"}
 
-#: The most floors of imports inside a room, 6 where it is not named; six is wanted of all. Modules
-#: that import none of the room are the first floor. A room inside a room counts by itself.
+#: The largest number of floors of imports inside a room, 6 by default. Modules that import no other
+#: module of the room are the first floor. A room inside a room counts separately.
 FLOORS = {"drivers/redfish": 9, "simulator/server": 7}
 MOST_FLOORS = 6
 
-# Libraries that anybody may use; of every other one the rooms that may.
+# Libraries that all rooms may use; for every other library, the rooms that may use it.
 FOR_ALL = {"msgspec"}
 ONLY_IN = {
     "aiohttp": {"simulator"},
@@ -139,7 +140,7 @@ ONLY_IN = {
 
 
 class TestLayers(unittest.TestCase):
-    """Imports point one way."""
+    """Imports point in one direction."""
 
     maxDiff = None
 
@@ -154,7 +155,7 @@ class TestLayers(unittest.TestCase):
         self.check(_library_problem)
 
     def test_packages_import_nothing_themselves(self):
-        # The root has its public names, which test_public_names.py holds.
+        # test_public_names.py checks the public names of the root.
         exempt = {"valence_sched", "valence_sched.testing"}
         wrong = [
             str(each)
@@ -164,7 +165,7 @@ class TestLayers(unittest.TestCase):
         self.assertEqual([], wrong)
 
     def check(self, problem: Callable[[Import], str | None]) -> None:
-        """Fail with a line for each import that is wrong."""
+        """Fail with a line for each wrong import."""
         self.assertEqual("", "\n".join(text for each in every_import() if (text := problem(each))))
 
     def test_the_map_has_no_circle(self):
@@ -177,7 +178,7 @@ class TestLayers(unittest.TestCase):
             below(room)
 
     def test_no_modules_import_each_other_around_a_circle(self):
-        """Imports inside functions and for types count: a circle is one wherever it is written."""
+        """Imports inside functions and for types count too."""
         imports: dict[str, dict[str, Import]] = {module.name: {} for module in every_module()}
         for each in every_import():
             if each.target and each.target != each.module and each.module.name != "valence_sched":
@@ -195,7 +196,7 @@ class TestLayers(unittest.TestCase):
 
 
 class TestNames(unittest.TestCase):
-    """One name, one thing."""
+    """A name has one meaning."""
 
     maxDiff = None
 
@@ -210,7 +211,7 @@ class TestNames(unittest.TestCase):
 
 
 def _room_problem(each: Import) -> str | None:
-    """Return what is wrong with an import of another room; None if the map allows it."""
+    """Return the error of an import of another room, None if the map allows it."""
     room, target = each.module.room, each.target
     if not target or not room:
         return None
@@ -221,7 +222,7 @@ def _room_problem(each: Import) -> str | None:
 
 
 def _floors(room: str) -> dict[str, int]:
-    """Return the floor of each module that stands in a room itself."""
+    """Return the floor of each module that is directly in a room."""
     inside = {one.name for one in every_module() if one.address.rpartition("/")[0] == room}
     below: dict[str, set[str]] = {name: set() for name in inside}
     for each in every_import():
@@ -236,7 +237,7 @@ def _floors(room: str) -> dict[str, int]:
 
 
 def _library_problem(each: Import) -> str | None:
-    """Return what is wrong with an import of another project; None if the map allows it."""
+    """Return the error of an import of another project, None if the map allows it."""
     if each.library in {*PACKAGES, *FOR_ALL, *sys.stdlib_module_names}:
         return None
     rooms = ONLY_IN.get(each.library, set())
@@ -250,7 +251,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _circles(imports: dict[str, dict[str, Import]]) -> Iterator[list[str]]:
-    """Yield the groups of modules each of which can be reached from each other of its group."""
+    """Yield the groups of modules in which each imports each other, directly or indirectly."""
     reached = {name: _reached(imports, name) for name in imports}
     grouped: set[str] = set()
     for name in imports:
@@ -277,7 +278,7 @@ def _circle_text(imports: dict[str, dict[str, Import]], names: list[str]) -> str
 
 
 class TestFiles(unittest.TestCase):
-    """What every file has."""
+    """Requirements on every file."""
 
     def test_every_file_names_its_licence_and_says_what_it_is(self):
         for package in ("valence_sched", "valence_sched_cli", "tests", "tools"):
@@ -297,7 +298,7 @@ class TestFiles(unittest.TestCase):
 
 
 class TestOwners(unittest.TestCase):
-    """CODEOWNERS names what is there."""
+    """CODEOWNERS names existing files."""
 
     def test_each_pattern_is_a_path(self):
         lines = (ROOT / "CODEOWNERS").read_text().splitlines()

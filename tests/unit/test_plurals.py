@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counted things read as English, one of them too."""
+"""Counts are correct English, also for the number one."""
 
 import ast
 import re

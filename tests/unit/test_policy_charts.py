@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The charts of policies and plain rules show the figures that the benchmarks printed."""
+"""The charts of policies and plain rules show the figures of the benchmarks."""
 
 import csv
 import importlib.util
@@ -38,7 +38,7 @@ def rows(text):
 
 
 class TestFiles(unittest.TestCase):
-    """What is drawn is what was measured."""
+    """The drawn figures are the measured ones."""
 
     def test_every_file_is_drawn_from_the_figures(self):
         for path, text in charts.files():
@@ -79,7 +79,7 @@ class TestFiles(unittest.TestCase):
 
 
 class TestMeasure(unittest.TestCase):
-    """New figures are written whole, or those of before stay."""
+    """New figures are written completely, or the earlier ones stay."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -127,7 +127,7 @@ class TestMeasure(unittest.TestCase):
 
 
 class TestChart(unittest.TestCase):
-    """A bar is as long as what it shows, from 0."""
+    """The length of a bar is its value, from 0."""
 
     def test_the_lengths_are_in_proportion_to_the_figures(self):
         for path, _ in charts.files():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public names: which they are, that each resolves, and that none is loaded too early."""
+"""The public names: each resolves, and no module is loaded too early."""
 
 import ast
 import importlib
@@ -125,7 +125,7 @@ def typed_names() -> dict[str, str]:
 
 
 class TestPublicNames(unittest.TestCase):
-    """What ``from valence_sched import ...`` offers."""
+    """The names of ``from valence_sched import ...``."""
 
     maxDiff = None
 

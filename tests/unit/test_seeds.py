@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the founding documents ask of the core: one test for each, by its number."""
+"""The requirements of the founding documents on the core: one test for each, by its number."""
 
 import ast
 import json
@@ -46,7 +46,7 @@ def chosen(decision) -> list[str]:
 
 
 def calls(function) -> int:
-    """Return how many functions are called, those of C included."""
+    """Return the number of function calls, including functions in C."""
     counts = Counter()
 
     def hear(_frame, event, _argument):
@@ -95,13 +95,13 @@ class TestS0(unittest.TestCase):
         self.assertEqual([0, 1], list(rank_rows(site, judgement.cost, asked, 0)))
 
     def test_equal_requests_spread_over_equal_podms(self):
-        """S7: 30 equal requests on 3 equal pod managers go 10, 10 and 10."""
+        """S7: 30 equal requests on 3 equal pod managers give 10, 10 and 10."""
         pods = {str(n): {"id": str(n), "blocks": cpus(12, 16)} for n in range(3)}
         decision = engine_of(*pods.values()).select_destinations(request(CORES, count=30))
         self.assertEqual({"0": 10, "1": 10, "2": 10}, Counter(chosen(decision)))
 
         found, counts = engine_of(*pods.values()), Counter()
-        for number in range(30):  # one request after another, the inventory read in between
+        for number in range(30):  # one request after another, with a reading in between
             (name,) = chosen(found.select_destinations(request(CORES, id=f"r{number}")))
             block = pods[name]["blocks"][counts[name]]
             pods[name]["blocks"][counts[name]] = {**block, "status": {"state": "Composed"}}
@@ -110,7 +110,7 @@ class TestS0(unittest.TestCase):
         self.assertEqual({"0": 10, "1": 10, "2": 10}, counts)
 
     def test_the_highest_wins_and_ties_are_broken_at_random(self):
-        """S8: 3000 tied picks over 3 are uniform at p > 0.01; a seed repeats them all."""
+        """S8: 3000 tied choices over 3 are uniform at p > 0.01; a seed repeats them all."""
         found = engine_of(*({"id": str(n), "blocks": cpus(2, 16)} for n in range(3)))
 
         def picks(requests: int, seed: int) -> list[str]:
@@ -127,16 +127,16 @@ class TestS0(unittest.TestCase):
             self.assertEqual(["b"], chosen(better.select_destinations(asked)))
 
     def test_a_decision_takes_no_more_steps_at_a_larger_site(self):
-        """S14: calls are counted; ten times the pod managers cost none."""
+        """S14: calls are counted; ten times the pod managers add no call."""
         counts = []
         for number in (100, 1000):
             site = ({"id": str(one), "blocks": cpus(3, 16)} for one in range(number))
             found = engine_of(*site)
-            found.select_destinations(request(CORES))  # loads what is loaded once
+            found.select_destinations(request(CORES))  # loads everything that is loaded once
             asked = request({"processor": {"total_cores": 32}})
             counts.append(calls(lambda found=found, asked=asked: found.select_destinations(asked)))
         self.assertLess(counts[1], 1.1 * counts[0])
-        self.assertLess(counts[1], 2000)  # as a compose takes seconds, each a microsecond or so
+        self.assertLess(counts[1], 2000)  # about a microsecond per call
 
     def test_no_filter_and_no_priority_at_all_is_a_random_podm(self):
         """S9: with empty lists the choice is uniform and still valid."""
@@ -162,7 +162,7 @@ class TestS0(unittest.TestCase):
             self.assertEqual("nothing_fits", decision.outcome)
 
     def test_a_named_podm_is_used_or_the_reason_said_and_no_other_taken(self):
-        """S11: the named pod manager, or the filter that it failed; no fallback."""
+        """S11: the named pod manager, or the filter that rejects it; no fallback."""
         found = engine_of(
             {"id": "roomy", "blocks": cpus(9, 16)},
             {"id": "named", "name": "Rack 7", "blocks": cpus(1, 16)},
@@ -192,7 +192,7 @@ class TestS0(unittest.TestCase):
         )
 
     def test_the_policy_that_ships_places_a_request(self):
-        """S12: without any configuration of one's own a request is placed."""
+        """S12: a request is placed without any configuration."""
         with tempfile.TemporaryDirectory() as folder:
             inventory = Path(folder) / "site.json"
             inventory.write_text(json.dumps({
@@ -241,7 +241,7 @@ class TestS0(unittest.TestCase):
 
 
 class TestPlugIns(unittest.TestCase):
-    """Other people's filters and weighers."""
+    """Third-party filters and weighers."""
 
     MODULE = '''
         """The filter, the weigher and the scheduler of a site."""
@@ -324,7 +324,7 @@ class TestPlugIns(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        """Install a distribution of two functions on a path of its own, and decide with it."""
+        """Install a distribution of two functions on a separate path, and decide with it."""
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "site_opinions.py").write_text(textwrap.dedent(cls.MODULE))
             info = Path(folder) / "site_opinions-1.0.dist-info"
@@ -337,7 +337,7 @@ class TestPlugIns(unittest.TestCase):
                 "[valence_sched.schedulers]\nlast = site_opinions:Last\n"
             )
             path = os.pathsep.join([folder, str(ROOT), os.environ.get("PYTHONPATH", "")])
-            cache = str(Path(folder) / "cache")  # of entry points, which stevedore keeps
+            cache = str(Path(folder) / "cache")  # of entry points, in stevedore
             found = subprocess.run(
                 [sys.executable, "-c", textwrap.dedent(cls.PROGRAM)],
                 input=f"{textwrap.dedent(cls.POLICY)}---{cls.SECOND_POLICY}",
@@ -348,7 +348,7 @@ class TestPlugIns(unittest.TestCase):
         cls.found = json.loads(found.stdout)
 
     def test_an_installed_plug_in_is_listed_and_runs(self):
-        """S10: a third party's entry point is among the plug-ins, keeps the contract and runs."""
+        """S10: a third party's entry point is listed as a plug-in, meets the contract and runs."""
         listed = self.found["listed"]
         self.assertIn("limit", str(listed["filter"]["cool"]))
         self.assertIn("dear", str(listed["weigher"]["cheap"]))
@@ -356,22 +356,24 @@ class TestPlugIns(unittest.TestCase):
         self.assertEqual("cool", self.found["reasons"]["hot"])
 
     def test_a_scheduler_of_ones_own_is_named_by_a_policy(self):
-        """S2: nothing but the policy says which algorithm decides."""
+        """S2: only the policy names the algorithm."""
         self.assertEqual(["untold"] * 10, self.found["listed"]["last"])
         self.assertGreater(len({*self.found["listed"]["default"]}), 1)
 
     def test_a_data_point_of_the_operator_is_declared_filtered_and_weighed(self):
-        """S72: facts of the site's own, named in the policy's options, decide."""
+        """S72: facts of a site, named in the policy's options, affect decisions."""
         self.assertEqual(["cheap", "dear"], self.found["chosen"])
         self.assertEqual("cool", self.found["reasons"]["untold"])
 
 
 class Forbidden(Exception):
-    """Somebody reached for the outside world."""
+    """An access to the outside world."""
 
 
 class Watch:
-    """Refuses what the interpreter is asked to do while it is on; an audit hook stays for ever."""
+    """Refuses audited operations of the interpreter while it is on; an audit hook cannot be
+    removed.
+    """
 
     REFUSED = ("open", "socket.", "sqlite3.", "subprocess.", "os.", "urllib.", "import")
 
@@ -393,12 +395,12 @@ class Watch:
 
 
 class TestS1(unittest.TestCase):
-    """What a scheduler of its own must be."""
+    """Requirements on a separate scheduler."""
 
     WATCH = Watch()
 
     def test_filters_and_weighers_run_with_sockets_files_and_databases_blocked(self):
-        """S17: aggregates and all else are at hand without I/O."""
+        """S17: aggregates and all other data are available without I/O."""
         for outside in (
             lambda: Path(os.devnull).read_bytes(),
             socket.socket,
@@ -419,7 +421,7 @@ class TestS1(unittest.TestCase):
                     self.assertEqual((len(fresh),), opinion(fresh, one).shape)
 
     def test_a_plug_in_reads_a_fact_that_the_core_knows_nothing_of(self):
-        """S19: any aspect of a pod manager may be looked at."""
+        """S19: any property of a pod manager can be used."""
         site = view(
             {"id": "loud", "facts": {"noise_db": 71, "owner": "physics"}, "blocks": cpus(1, 16)},
             {"id": "quiet", "facts": {"noise_db": 40, "owner": "arts"}, "blocks": cpus(1, 16)},
@@ -463,7 +465,7 @@ class TestS1(unittest.TestCase):
                         self.assertGreater(node.col_offset, 0, f"{file}: imported at the top")
                         continue
                     if top.startswith("oslo") and file.parent.name in ("server", "messaging"):
-                        continue  # how a process meets Keystone and the broker of a site
+                        continue  # Keystone and the broker of a site
                     self.assertNotIn(top, others, f"{file}:{node.lineno}")
                     self.assertFalse(top.startswith("oslo_"), f"{file}:{node.lineno}")
         self.assertGreater(seen, 100)
@@ -518,7 +520,7 @@ class TestS2(unittest.TestCase):
             self.assertEqual(sorted(costs), costs)
 
     def test_cost_rises_as_the_fit_gets_worse(self):
-        """S32: 8 GiB asked of 4 GiB free costs far more than 512 MiB asked of an empty host."""
+        """S32: 8 GiB on 4 GiB free cost far more than 512 MiB on an empty host."""
 
         def cost(asked_mib: int, free_mib: int) -> int:
             used = cpu("used", 1, 16384 - free_mib, status={"state": "Composed"})
@@ -526,8 +528,8 @@ class TestS2(unittest.TestCase):
             site = view({"id": "a", "blocks": blocks})
             asked = request({"memory": {"capacity_mib": asked_mib}})
             policy = next(p for p in engine(site).policies() if p.name == "default")
-            # but those that look at accelerators and at the pools of one pod manager: without any,
-            # and with one pool, they add the same to each cost
+            # except those that read accelerators and the pools of one pod manager: without
+            # accelerators and with one pool, they add the same to each cost
             weighers = tuple(
                 plugins.load(plugins.WEIGHERS).get(use.name)
                 for use in policy.weighers
@@ -542,7 +544,7 @@ class TestS2(unittest.TestCase):
         self.assertEqual(sorted(set(falling), reverse=True), falling)
 
     def test_each_dimension_alone_excludes(self):
-        """S36: processors, memory, disk and the rest."""
+        """S36: processors, memory, disk and the others."""
         node = {
             "processor": {"total_cores": 16},
             "memory": {"capacity_mib": 1024},
@@ -588,7 +590,7 @@ class TestS2(unittest.TestCase):
         )
 
     def test_another_way_to_decide_is_configuration_and_nothing_else(self):
-        """S2: the entry is one and the same, which algorithm is behind it a policy says."""
+        """S2: the entry point stays the same; the policy names the algorithm."""
         found = engine_of(*({"id": str(n), "blocks": cpus(1 + n, 16)} for n in range(3)))
         for policy, scheduler in (("default", "filter"), ("chance", "chance")):
             decision = found.select_destinations(request(CORES, policy=policy))
@@ -654,7 +656,7 @@ class TestS4(unittest.TestCase):
     """Nested zones."""
 
     def test_data_points_of_the_operators_own_are_told_per_podm(self):
-        """S72: a fact is in the inventory, in the View, and filters and weighs."""
+        """S72: a fact is in the inventory and in the View, and filters and weighers use it."""
         site: View = view(
             {"id": "near", "facts": {"hops": 1}, "blocks": cpus(1, 16)},
             {"id": "far", "facts": {"hops": 9}, "blocks": cpus(1, 16)},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CI divides the tests by times that ``tools/test_times.py`` takes from a run for stestr."""
+"""CI divides the tests by the times that ``tools/test_times.py`` saves from a run of stestr."""
 
 import importlib.util
 import io
@@ -18,7 +18,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def stream(*tests):
-    """Return a subunit stream of tests: worker, name, begin and end in seconds."""
+    """Return a subunit stream of tests: worker, name, start and end in seconds."""
     out = io.BytesIO()
     result = subunit.StreamResultToBytes(out)
     events = [

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes of other schedulers that this one is not to make (semantics.md, "Traps").
+"""Mistakes of other schedulers that this one must not make (semantics.md, "Traps").
 
-The others are tested where they would happen: 3 in ``core.test_parts``, 5 in ``test_planning``,
-7 in ``lifecycle.test_compose``, 9 in ``drivers.test_rsd_hands``, 10 in ``store.test_claims``, 12
-also in ``core.test_judge`` and 13 in ``core.test_policies``.
+Other traps are tested elsewhere: 3 in ``core.test_parts``, 5 in ``test_planning``, 7 in
+``lifecycle.test_compose``, 9 in ``drivers.test_rsd_hands``, 10 in ``store.test_claims``, 12 also in
+``core.test_judge`` and 13 in ``core.test_policies``.
 """
 
 import unittest
@@ -34,10 +34,10 @@ def chosen(decision) -> list[tuple[str, str]]:
 
 
 class TestTraps(unittest.TestCase):
-    """One test for each."""
+    """One test for each trap."""
 
     def test_a_score_does_not_depend_on_who_else_is_there(self):
-        """Trap 1: normalised over the candidates, the scores of two zones could not be merged."""
+        """Trap 1: scores normalised over the candidates of a zone could not be merged."""
         podms = [{"id": str(n), "blocks": [*cpus(1 + 3 * n), gpu("g", n + 1)]} for n in range(5)]
         for policy in POLICIES:
             with self.subTest(policy):
@@ -49,7 +49,7 @@ class TestTraps(unittest.TestCase):
                 self.assertEqual(5, len(alone))
 
     def test_what_is_worked_out_for_one_decision_is_nowhere_after_it(self):
-        """Trap 2: an estimate that is dropped must not lessen what the next one sees."""
+        """Trap 2: a discarded estimate must not reduce the amounts of the next one."""
         site = view(
             {"id": "a", "blocks": cpus(9),
              "stocks": [{"uri": "s", "resource": "gib", "total": 100}]},
@@ -68,7 +68,7 @@ class TestTraps(unittest.TestCase):
         self.assertEqual(first, to_json(decision_report(found.select_destinations(asked))))
 
     def test_a_part_of_a_word_is_not_the_word(self):
-        """Trap 4: a text where a list was meant, and every part of it was in it."""
+        """Trap 4: a text instead of a list contains each of its substrings."""
         there = {"id": "rack-10", "zone": "east-1", "aggregates": ["golden"],
                  "traits": ["HW_GPU_X"], "capabilities": {"os": ["linux64"]},
                  "facts": {"location": "dc1/row-33"}, "blocks": cpus(1)}  # fmt: skip
@@ -94,7 +94,7 @@ class TestTraps(unittest.TestCase):
                 view({**there, name: "golden"})
 
     def test_a_block_is_known_by_its_podm_and_its_uri(self):
-        """Trap 6: by index alone, the device of another pod manager is taken."""
+        """Trap 6: an index alone may select the device of another pod manager."""
         twins = [{"id": name, "blocks": [cpu("/1", 8), cpu("/2", 8)]} for name in "ab"]
         decision = engine_of(*twins).select_destinations(request(CORES, count=4))
         self.assertEqual({(name, uri): 1 for name in "ab" for uri in ("/1", "/2")},
@@ -105,7 +105,10 @@ class TestTraps(unittest.TestCase):
         self.assertNotIn(("a", "/1"), chosen(decision))
 
     def test_whatever_changes_of_a_pod_manager_is_in_the_next_decision(self):
-        """Trap 8: only a change of its group was taken over, all else went stale."""
+        """Trap 8:
+
+        elsewhere only a change of the group was loaded, and other fields became stale.
+        """
         old = {"id": "a", "zone": "z", "facts": {"year": 2022}, "traits": ["T"],
                "capabilities": {"os": ["linux"]}, "aggregates": ["x"],
                "blocks": [*cpus(1), gpu("g", places={"switch": "s"})]}  # fmt: skip
@@ -139,9 +142,9 @@ class TestTraps(unittest.TestCase):
         st.booleans(),
     )  # fmt: skip
     def test_what_is_counted_is_what_is_placed(self, sizes, node, at_most):
-        """Trap 11: a second test of feasibility would sooner or later say otherwise.
+        """Trap 11: a second test of feasibility would eventually differ.
 
-        ``podm fit`` counts for each pod manager what scheduling places there.
+        ``podm fit`` counts the nodes that scheduling places on each pod manager.
         """
         podms = [
             {"id": str(n), "blocks": [*cpus(cores), *(gpu(f"g{i}") for i in range(cards))],
@@ -169,7 +172,7 @@ class TestTraps(unittest.TestCase):
             self.assertEqual("b", decision.placements[0].chosen.podm)
 
     def test_no_number_of_candidates_hides_the_only_one_that_fits(self):
-        """Trap 14: a cap on candidates hides capacity; there is none."""
+        """Trap 14: a limit on candidates hides capacity; there is no limit."""
         full = [{"id": f"{n:04}", "blocks": [cpu("c", 8), gpu("g", model="L4")]}
                 for n in range(1500)]  # fmt: skip
         for place in (0, 700, 1499):

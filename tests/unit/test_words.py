@@ -18,7 +18,7 @@ EXAMPLES = sorted(
     if path.is_file() and path.suffix != ".txt"
 )
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-#: A word that no page and no release note has, and what to write.
+#: Words that must not be on a page or in a release note, and their replacements.
 INSTEAD = {
     r"nobody|somebody|anybody|whoever|whomever": "name the caller, the operator, the pod manager",
     r"whatever": "any, each",
@@ -34,7 +34,7 @@ INSTEAD = {
     r"(?:eight|nine) tenths|a tenth|nine(?:teen)? of (?:ten|twenty)": "a percentage",
     r"(?:no|without a|finds? a) place": "does not fit, is re-placed",
 }
-#: A word that no string, docstring or comment has, and what to write.
+#: Words that must not be in a string, docstring or comment, and their replacements.
 INSTEAD_IN_SOURCES = {
     r"what is there|who logs in|who it was": "name the thing",
     r"by lot": "tie, broken by the seed",
@@ -53,7 +53,7 @@ BLOCK = re.compile(r"^(?:\.\. code-block::.*|(?!\.\.).*::)\n(?:\n|[ ]{3,}.*\n)+"
 
 
 def _prose(page: Path) -> list[str]:
-    """Return the lines of a page or a note, those of code and screens empty."""
+    """Return the lines of a page or a note, with empty lines for code and screens."""
     return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), page.read_text()).splitlines()
 
 
@@ -62,7 +62,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _strings_and_comments(path: Path) -> list[str]:
-    """Return the lines of a source file, empty but for its strings, docstrings and comments."""
+    """Return the lines of a source file with only its strings, docstrings and comments."""
     lines = [""] * (len(path.read_text().splitlines()) + 1)
     with path.open("rb") as file:
         for token in tokenize.tokenize(file.readline):
@@ -90,7 +90,7 @@ class TestWords(unittest.TestCase):
     def check(
         self, files: Iterable[Path], lines: Callable[[Path], list[str]], instead: dict[str, str]
     ) -> None:
-        """Fail with a line for each word in the files that is to be another one."""
+        """Fail with a line for each word in the files that must be replaced."""
         found = [
             f"{path.relative_to(ROOT)}:{number}: {match[0]!r}: {hint}"
             for path in files

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded pod managers of our own, changed in the ways in which real ones differ."""
+"""Recorded pod managers of this project, changed in the ways in which real ones differ."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ RULES = f"{V}/Systems/Capabilities-of-ours"
 def tree(name: str = "gpu-east") -> dict[str, Any]:
     """Return the documents of one pod manager of the example, without its UUID.
 
-    Each copy that is served has one of its own.
+    Each served copy has a separate UUID.
     """
     with served(EXAMPLE) as podms:
         documents = podms[name].documents
@@ -25,7 +25,7 @@ def tree(name: str = "gpu-east") -> dict[str, Any]:
 
 
 def ruled(documents: dict[str, Any], use_case: str, **rules: Any) -> dict[str, Any]:
-    """Let the collection of systems offer one use case, by these rules."""
+    """Let the collection of systems offer one use case, with these rules."""
     link = {
         "CapabilitiesObject": {"@odata.id": RULES},
         "UseCase": use_case,
@@ -37,7 +37,7 @@ def ruled(documents: dict[str, Any], use_case: str, **rules: Any) -> dict[str, A
 
 
 def constrained(documents: dict[str, Any]) -> dict[str, Any]:
-    """Let a pod manager compose by what is asked for, and choose the blocks itself."""
+    """Let a pod manager compose by needs, and choose the blocks itself."""
     processor = {"ProcessorType@Redfish.OptionalOnCreate": True,
                  "TotalCores@Redfish.OptionalOnCreate": True}  # fmt: skip
     memory = {"CapacityMiB@Redfish.OptionalOnCreate": True}

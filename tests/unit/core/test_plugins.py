@@ -154,7 +154,7 @@ class TestDescription(unittest.TestCase):
         self.assertEqual(["least", "most", "weights"], list(plugins.options(plugin)))
         self.assertEqual({"least": None, "most": 5, "weights": {"a": 1}},
                          plugins._defaults(plugin))  # fmt: skip
-        self.assertEqual("Say what it does.", plugins.summary(plugin))
+        self.assertEqual("First line of a help text.", plugins.summary(plugin))
         self.assertEqual("", plugins.summary(lambda view, request: None))
 
     def test_an_error_of_a_plugin_names_it_and_ours_go_through(self):

@@ -59,8 +59,6 @@ class Rack:
             while isinstance(spot, dict | list) and spot:
                 key = rng.choice(list(spot)) if isinstance(spot, dict) else rng.randrange(len(spot))
                 if not isinstance(spot[key], dict | list) or rng.random() < 0.3:
-                    spot[key] = copy.deepcopy(
-                        rng.choice(others)
-                    )  # otherwise a document could contain itself
+                    spot[key] = copy.deepcopy(rng.choice(others))  # avoids cycles
                     break
                 spot = spot[key]

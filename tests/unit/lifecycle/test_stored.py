@@ -179,9 +179,7 @@ class TestProperty(unittest.TestCase):
                     change(site, *one)
                     if number % every and number <= len(changes):
                         continue
-                    site.now += datetime.timedelta(
-                        seconds=ASK_AGAIN_S
-                    )  # otherwise an age may be older
+                    site.now += datetime.timedelta(seconds=ASK_AGAIN_S)  # updates ages
                     followed = answers(site.app, site.engine)
                     self.assertEqual(answers(*site.fresh()), followed, changes[:number])
             finally:

@@ -29,7 +29,7 @@ SERVERS = {
     ),
     "mysql": os.environ.get(
         "VALENCE_SCHED_TEST_MYSQL",
-        "mysql://root@127.0.0.1:3306/test?ssl_disabled=true",  # otherwise each connection loads all CAs
+        "mysql://root@127.0.0.1:3306/test?ssl_disabled=true",  # avoids loading all CAs
     ),
 }
 HOW = {

@@ -69,7 +69,7 @@ class Proxy:
     def _pass_on(
         self, source: socket.socket, sink: socket.socket, waiting: threading.Event, asks: bool
     ) -> None:
-        """Forward the bytes of one side; a request in several pieces counts once until its answer."""
+        """Forward the bytes of one side; a request in several pieces counts once."""
         with contextlib.suppress(OSError):  # the test has cut it
             while data := source.recv(65536):
                 if asks and not waiting.is_set():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions that are stored, and those that wait for a controller."""
+"""Stored decisions, and decisions that wait for a controller."""
 
 import sqlalchemy as sa
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from valence_sched.store import tables
 
 
 def decide_in_turn(case, ids):
-    """Let decisions be of different moments, at any resolution of time."""
+    """Give decisions different times, at any resolution of time."""
     of = tables.decisions.c
     for number, id_ in enumerate(ids):
         moment = sa.update(tables.decisions).where(of.id == id_)
@@ -61,7 +61,7 @@ class TestNewest:
         self.assertGreater(newest.decided_at, 1e9)
 
     def test_those_of_one_moment_are_in_the_order_of_their_ids(self):
-        """Else one of them would be on two pages, and another on none."""
+        """Otherwise one of them could be on two pages, and another on no page."""
         for id_ in ("c", "a", "d", "b"):
             self.save(self.one, id_)
         self.execute(sa.update(tables.decisions).values(decided_at=1000.0))
@@ -92,7 +92,7 @@ def of_request(id_: str):
 
 @on_each_engine
 class TestDispatches:
-    """Two processes of a service over one store; what is placed is on pod manager b."""
+    """Two processes of a service over one store; placements are on pod manager b."""
 
     def setUp(self):
         super().setUp()

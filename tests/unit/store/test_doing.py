@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transaction that fails is named by what was being done."""
+"""The error of a failed transaction names its operation."""
 
 import itertools
 import shutil
@@ -24,10 +24,10 @@ SWEPT = ("reading claims", "ending a claim", *FREED)
 
 
 class TestDoing(StoreCase):
-    """The error of each transaction, when it is the one that fails."""
+    """The error of each transaction of a call, if it fails."""
 
     def failures(self, prepare: Callable[[Store], Callable[[], object]]) -> list[str]:
-        """Return what was being done in each transaction of a call, where its failure is told."""
+        """Return the operation in the error of each transaction of a call."""
         found: list[str] = []
         number, reached = 0, [True]
         while reached:
@@ -50,7 +50,7 @@ class TestDoing(StoreCase):
         self.made = StoreUrl(self.url).file
 
     def opened(self) -> Store:
-        """Return a new store that knows two pod managers and has a claim of each."""
+        """Return a new store with two pod managers and a claim of each."""
         self.url = self.fresh_url()
         shutil.copy(self.made, StoreUrl(self.url).file)
         return self.store()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds of blocks and amounts, and how they change their claim."""
+"""Holds of blocks and amounts, and their changes of the claim."""
 
 import sqlalchemy as sa
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from valence_sched.store.holds import SLACK
 
 
 def nodes_of(generation, *blocks):
-    """Return a part of several nodes, of one list of blocks each."""
+    """Return a part of several nodes, with one list of blocks each."""
     shares = tuple(NodeAllocation(node=number, pool="all", blocks=tuple(each))
                    for number, each in enumerate(blocks, 1))  # fmt: skip
     return ClaimPart(podm="p", generation=generation, shares=shares)
@@ -23,7 +23,7 @@ def nodes_of(generation, *blocks):
 
 @on_each_engine
 class TestHolds:
-    """Which pod manager, which blocks, how much."""
+    """The pod managers, the blocks and the amounts of holds."""
 
     def refused(self, part_, words, claim=""):
         with self.assertRaisesRegex(ClaimLost, words) as caught:
@@ -121,7 +121,7 @@ class TestHolds:
 
 @on_each_engine
 class TestTime:
-    """No step of a claim is taken once its time is over."""
+    """No step of a claim is possible after its expiry."""
 
     def setUp(self):
         super().setUp()
@@ -143,7 +143,7 @@ class TestTime:
             claims.create([part("p", self.generation, "c0"), part("q", second, "c0")])
 
     def then_expire(self, write, work, words):
-        """Do a step of preparing; once both pod managers are held, let the time be over."""
+        """Prepare step by step; after both pod managers are held, let the claim expire."""
         claim = write(work, *words)
         if all(change.usage for change in self.store().snapshot().changes):
             expire(self, claim)
@@ -160,7 +160,7 @@ class TestTime:
 
 @on_each_engine
 class TestSettling:
-    """A claim is settled by the reading that shows all of its nodes, with all of their blocks."""
+    """A claim settles with the reading that shows all its nodes, with all their blocks."""
 
     FREE, USED = {"state": "Unused"}, {"state": "Composed"}
 
@@ -320,7 +320,7 @@ class TestSplit:
 
 @on_each_engine
 class TestSwap:
-    """What a pod manager took instead of the planned blocks is what the claim holds."""
+    """A claim holds the blocks that a pod manager used instead of the planned ones."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maintenance: a store goes down to each version and up again, is checked, and is copied."""
+"""Maintenance: a store is downgraded to each version and upgraded again, checked, and copied."""
 
 import itertools
 import sqlite3
@@ -23,7 +23,7 @@ from valence_sched.store.maintenance import Maintenance
 
 
 class MaintenanceCase:
-    """Has a store with a pod manager, a claim and a decision."""
+    """A test case with a store with a pod manager, a claim and a decision."""
 
     def setUp(self):
         super().setUp()
@@ -54,7 +54,7 @@ class MaintenanceCase:
 @on_each_engine
 class TestVersions(MaintenanceCase):
     def test_it_goes_down_to_each_version_and_up_again_and_keeps_its_claims(self):
-        """An upgrade can be taken back."""
+        """An upgrade can be undone."""
         newest, maintenance = self.columns(), self.maintenance()
         seen = [newest]
         for revision in reversed(schema.revisions()):
@@ -64,7 +64,7 @@ class TestVersions(MaintenanceCase):
                 ids = self.execute(sa.text("SELECT id FROM claims"))
                 self.assertEqual([(self.claim,)], ids)
                 seen.append(self.columns())
-        # each changes some columns, but for the one that changes documents
+        # each changes some columns, except for the one that changes documents
         self.assertEqual(len(seen) - 2, len({repr(one) for one in seen}))
         self.assertEqual("0001", maintenance.upgrade())
         self.assertEqual(newest, self.columns())
@@ -75,7 +75,9 @@ class TestVersions(MaintenanceCase):
         store.update_stats("p", {"load": 1})
 
     def test_it_keeps_identities_through_each_older_version(self):
-        """One that is lost lets another service answer under the name, and a zone be another."""
+        """With a lost identity, another service could answer under the name, and a zone would
+        change its id.
+        """
         store = self.store()
         store.register(Registration(name="q", url="http://127.0.0.1:2", identity="uuid:of-q"))
         store.remember_all([podm("p", 4, identity="uuid:of-p"), podm("q", 2), podm("r", 1)])
@@ -171,7 +173,7 @@ class TestFile(MaintenanceCase, StoreCase):
     """A store in a file."""
 
     def test_a_copy_in_use_is_whole(self):
-        """What a backup has is one moment of the state."""
+        """A backup shows one moment of the state."""
         store, over = self.store(), threading.Event()
         store.update_stats("q", {"a": 0, "b": 0})
 
@@ -249,7 +251,7 @@ class TestFile(MaintenanceCase, StoreCase):
             self.assertEqual(tables.REVISION, empty.revision)
 
     def test_the_tool_that_copies_a_database_is_named(self):
-        """No server is asked for it."""
+        """No server is contacted."""
         for url, tool in (
             ("postgresql://u@127.0.0.1:1/x", "pg_dump --format=custom"),
             ("mysql://u@127.0.0.1:1/x", "mysqldump --single-transaction"),

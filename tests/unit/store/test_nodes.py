@@ -116,7 +116,7 @@ class TestNodes:
 
 @on_each_engine
 class TestUsage:
-    """What claims hold, as those count it who decide."""
+    """The holds of claims, as decisions count them."""
 
     def setUp(self):
         super().setUp()
@@ -171,7 +171,7 @@ class TestUsage:
         self.assertEqual(expected[::-1], found)
 
     def test_of_many_pod_managers_all_is_read_as_of_few(self):
-        """More than one query asks for, and the first of them and the last are in use."""
+        """More than one query can contain; the first and the last are in use."""
         names = sorted((f"p{n}" for n in range(CHUNK + 1)), key=key_of)
         self.one.remember_all([podm(name, 1) for name in names])
         used = {names[0], names[-1]}
@@ -186,7 +186,7 @@ class TestUsage:
         self.assertEqual(used, {change.id for change in changes if change.usage})
 
     def test_many_new_claims_are_added_to_what_was_known(self):
-        """More than one query asks for."""
+        """More than one query can contain."""
         self.one.remember(podm("many", CHUNK + 1))
         position = self.one.snapshot().position
 
@@ -232,7 +232,7 @@ class TestUsage:
 
 @on_each_engine
 class TestHistory:
-    """What happened, the oldest first."""
+    """Events, the oldest first."""
 
     def setUp(self):
         super().setUp()
@@ -303,7 +303,7 @@ class TestPurge:
         return self.one.claims.create([part("p", self.generation, block)])
 
     def age(self):
-        """Let all that happened so far have happened two days ago."""
+        """Move all events two days into the past."""
         for column in (tables.claims.c.created_at, tables.events.c.at,
                        tables.decisions.c.decided_at):  # fmt: skip
             self.execute(sa.update(column.table).values({column: column - 2 * DAY_S}))

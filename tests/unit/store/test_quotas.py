@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: no owner has more than it may, whatever several processes claim at once."""
+"""Quotas: no owner exceeds its limits, also with concurrent claims of several processes."""
 
 import threading
 
@@ -80,7 +80,7 @@ class TestQuotas:
             self.claim("c1", owner="blue")
 
     def test_a_refusal_sweeps_only_claims_that_count_in_it(self):
-        """Those of other owners, and those that ended, are left to what reaps them."""
+        """Claims of other owners, and ended ones, are left to the reaper."""
         ended, other = self.claim("c0"), self.claim("c1", owner="blue")
         expire(self, other)
         of = tables.claims.c
@@ -149,7 +149,7 @@ class TestQuotas:
         self.assertEqual({}, self.stored.quotas.show("red").used)
 
     def test_of_two_processes_at_a_time_one_sees_the_other(self):
-        """Each claims of a pod manager of its own, so that they share no lock but the quota's."""
+        """Each claims from a different pod manager, so that only the quota is locked by both."""
         for number in range(BUYERS):
             self.stored.remember(podm(f"own-{number}", 1))
         self.stored.quotas.set("red", {"nodes": 1})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many processes and one pool: nothing is claimed twice, and all that there is is claimed."""
+"""Many processes and one pool: every block is claimed, and no block twice."""
 
 import os
 import sys
@@ -12,12 +12,12 @@ from tests.unit.store.site import podm
 
 SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # in the proofs: more processes that claim more often
 PROCESSES, REQUESTS = (16, int(SOAK)) if SOAK else (4, 4)
-MOST_RETRIES = 3.0  # a request, on average
+MOST_RETRIES = 3.0  # per request, on average
 
 
 @on_each_engine
 class TestRaces:
-    """Processes that begin at once."""
+    """Processes that start at the same time."""
 
     def test_exactly_the_room_is_claimed_and_every_loser_hears_why(self):
         """S26."""

@@ -23,7 +23,7 @@ ONE = Registration(
 
 @on_each_engine
 class TestRegistry:
-    """Names are taken once."""
+    """Each name is used once."""
 
     def test_what_was_registered_is_there_after_opening_again(self):
         self.store().register(ONE)
@@ -112,7 +112,7 @@ class TestRegistry:
 
 @on_each_engine
 class TestRemember:
-    """The generation moves with the content and with nothing else."""
+    """The generation changes only with the content."""
 
     def test_what_was_read_comes_back_with_its_generation(self):
         read = podm(read_at="2026-01-01T00:00:00Z", stocks=[{"uri": "s", "resource": "r"}])
@@ -166,7 +166,7 @@ class TestRemember:
 
 @on_each_engine
 class TestDecisions:
-    """Kept for who asks later."""
+    """Decisions stored for later."""
 
     def test_a_decision_is_kept_once_and_as_it_was(self):
         self.one.decisions.save("d-1", to_json(decision(1)))
@@ -181,7 +181,7 @@ AWAY = ReadFailure(reason="does not answer")
 
 @on_each_engine
 class TestFailures:
-    """A pod manager cannot be read."""
+    """Failed readings of a pod manager."""
 
     def setUp(self):
         super().setUp()
@@ -346,7 +346,7 @@ HERE, THERE = "address:127.0.0.1:8000", "address:127.0.0.2:8000"
 
 
 def named(name, identity, *uris):
-    """Return a pod manager with an identity, of two blocks, or of these."""
+    """Return a pod manager with an identity, of two blocks or of these."""
     one = podm(name, 2, identity=identity)
     blocks = [replace(one.blocks[0], uri=uri) for uri in uris]
     return replace(one, blocks=tuple(blocks)) if uris else one
@@ -354,13 +354,13 @@ def named(name, identity, *uris):
 
 @on_each_engine
 class TestIdentities:
-    """What is stored, refused and learnt of identities."""
+    """Identities that are stored, refused and learned."""
 
     def register(self, name, identity=None):
         self.one.register(Registration(name=name, url=f"http://{name}", identity=identity))
 
     def kept(self, *names):
-        """Return the names that are stored, of pod managers read in this order."""
+        """Return the stored names of pod managers that are read in this order."""
         return [name for name, one in zip(names, self.one.upsert_all(
             [named(name, U) for name in names]), strict=True)
             if not isinstance(one, IdentityConflict)]  # fmt: skip

@@ -45,7 +45,7 @@ def register(url, name):
 
 
 def upgrade(url, folder):
-    """Open a store with a migration more than this program has."""
+    """Open a store with one migration more than this program has."""
     database = Database(StoreUrl(url))
     try:
         schema.prepare(database, LATER, folder)
@@ -64,7 +64,7 @@ def run(work, url, argument, barrier, queue):
 
 @on_each_engine
 class TestSchema:
-    """One revision, whatever way led to it."""
+    """The schema is the same after each way to a revision."""
 
     def test_tables_that_a_process_left_that_died_are_taken(self):
         url = self.fresh_url()
@@ -83,7 +83,7 @@ class TestSchema:
         return folder
 
     def reflected(self):
-        """Return what the engine says of each table: columns, keys, indexes, references."""
+        """Return the structure of each table in the engine: columns, keys, indexes, references."""
         engine = raw_engine(self.url)
         inspector = sa.inspect(engine)
         found = {
@@ -137,7 +137,7 @@ class TestSchema:
         self.assertEqual([(LATER,)], self.execute(sa.select(tables.version)))
 
     def at_once(self, work, arguments):
-        """Do the same with each argument in a process of its own, all at one moment."""
+        """Call the function with each argument in a separate process, all at the same time."""
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
         barrier, queue = context.Barrier(len(arguments)), context.Queue()
@@ -249,7 +249,7 @@ class TestFile(StoreCase):
 
 
 class TestUrl(unittest.TestCase):
-    """Passwords stay where they are."""
+    """Passwords do not leave the URL."""
 
     def test_a_password_is_in_no_error_and_no_repr(self):
         for scheme in ("postgresql", "mysql", "mariadb"):
@@ -280,7 +280,7 @@ class TestMigrations(unittest.TestCase):
 
 
 class TestWeight(unittest.TestCase):
-    """What opening costs."""
+    """The cost of opening."""
 
     def test_an_embedded_store_opens_without_alembic_and_without_the_dialects_of_servers(self):
         program = (
@@ -307,7 +307,7 @@ class TestWeight(unittest.TestCase):
 
 
 class TestKeys(unittest.TestCase):
-    """Stores have them: they are never to change."""
+    """Keys of stores, which must never change."""
 
     def test_the_key_of_some_words_is_always_the_same(self):
         self.assertEqual("852635742d6eb30fdccb0e7c1b53d92f", key_of("a", "b"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What processes of a service share: records, leases and the audit."""
+"""Shared data of the processes of a service: records, leases and the audit."""
 
 import threading
 from functools import partial
@@ -192,7 +192,7 @@ class TestAudit:
             audit.add([LINE(object=str(begin + one)) for one in range(100)], most=200)
         found = self.objects(limit=1000)
         self.assertEqual([str(399 - one) for one in range(len(found))], found)
-        self.assertIn(len(found), range(200, 300))  # they go by the hundred
+        self.assertIn(len(found), range(200, 300))  # they are deleted in hundreds
 
     def test_long_texts_are_cut_and_all_others_are_as_they_were(self):
         audit = self.store().audit

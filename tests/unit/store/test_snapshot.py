@@ -18,7 +18,7 @@ from valence_sched.testing import request
 from valence_sched.view.view import inventory_digest
 
 MANY = 300
-COUNTS = tables.SHARDS + 2  # of the change log: those of registrations and of zones, too
+COUNTS = tables.SHARDS + 2  # of the change log, with those of registrations and zones
 
 
 @on_each_engine
@@ -78,7 +78,7 @@ class TestSnapshot:
         self.assertIsNotNone(local.claim(request(CORES)).claim)
 
     def test_no_snapshot_sees_half_of_a_change(self):
-        """What a generation says and what the document holds are of one moment."""
+        """The generation and the document are of the same moment."""
         store, other = self.store(), self.store()
         first = store.remember(podm(blocks=1))
         stop, wrong = threading.Event(), []
@@ -98,7 +98,7 @@ class TestSnapshot:
         self.assertEqual([], wrong)
 
     def test_a_snapshot_reads_what_new_claims_hold_and_not_what_all_hold(self):
-        """S30: on one pod manager that many claim of."""
+        """S30: on one pod manager with many claims."""
         generation = self.one.remember(podm(blocks=30))
         position, read, claims = self.one.snapshot().position, [], []
         for number in range(12):
@@ -137,10 +137,10 @@ class TestSnapshot:
 
 
 class TestManyMore(StoreCase):
-    """As many pod managers as there may be."""
+    """The largest possible number of pod managers."""
 
     def test_one_of_thousands_costs_as_much_as_none(self):
-        """S30: but for its own row and document."""
+        """S30: except for its own row and document."""
         self.one.remember_all([podm(f"p{number}", 0) for number in range(3_000)])
         position = self.one.snapshot().position
         rows, decoded = self.one.counts.rows_read, self.one.counts.podms_decoded
@@ -155,7 +155,7 @@ class TestManyMore(StoreCase):
 
 @on_each_engine
 class TestDecide:
-    """What one process claims, another decides without."""
+    """The next decision of another process avoids claimed blocks."""
 
     def test_an_edit_of_aggregates_is_in_the_next_decision_and_loads_nothing_else(self):
         """S24."""
@@ -171,7 +171,7 @@ class TestDecide:
         self.assertEqual(1, local._store.counts.podms_decoded - decoded)
 
     def test_one_that_starts_anew_decides_on_what_was_read_before(self):
-        """S23: no pod manager is asked."""
+        """S23: no pod manager is contacted."""
         self.one.remember(podm(read_at="2026-01-01T00:00:00Z"))
         self.one.close()
         decision = claimer(self.store()).decider().select_destinations(request(CORES))
@@ -213,7 +213,7 @@ def podms(count, **fields):
 
 @on_each_engine
 class TestBatches:
-    """What is stored in a batch is stored as it would be alone."""
+    """Storing in a batch has the same result as storing singly."""
 
     def setUp(self):
         super().setUp()
@@ -240,7 +240,7 @@ class TestBatches:
     def test_five_hundred_are_stored_in_few_transactions_and_unchanged_ones_not_again(self):
         readings = podms(500, stocks=[STOCK])
         self.assertLessEqual(self.transactions(readings), 12)
-        self.assertLessEqual(len(self.writes()), 70)  # none for each shard or pod manager
+        self.assertLessEqual(len(self.writes()), 70)  # no transaction for each shard or pod manager
         self.assertEqual({f"p{number}": 1 for number in range(500)}, self.generations())
         self.statements.clear()
         written = self.one.counts.podms_written
@@ -265,7 +265,7 @@ class TestBatches:
         self.assertEqual({"2026-01-02T00:00:00Z"}, {one.read_at for one in self.stored.values()})
 
     def test_what_is_returned_is_what_a_snapshot_reads(self):
-        """Also of a pod manager that reported, and of one of which a later reading is stored."""
+        """Also for a pod manager that reported, and for one with a later stored reading."""
         self.one.update_stats("p1", {"x": 1})
         self.one.remember(podm("p2", 3, read_at="2026-01-02T00:00:00Z"))
         stored = self.one.remember_all(podms(4, read_at="2026-01-01T00:00:00Z", stocks=[STOCK]))
@@ -301,7 +301,7 @@ class TestBatches:
             self.one.claims.create([part("p", 1, "s")])
 
     def test_a_batch_settles_the_claims_whose_nodes_it_shows(self):
-        """One of content that was stored before the node was noted, and one that changes."""
+        """One with content that was stored before the node was recorded, and one that changes."""
         shown = {}
         for name in ("p", "q"):
             blocks = [{"uri": "c0", "status": {"state": "Composed"}}]
@@ -315,7 +315,7 @@ class TestBatches:
             node = ComposedNode(id=name, podm=name, uri=f"/{name}", claim=claims[name].id,
                                 blocks=("c0",))  # fmt: skip
             self.one.claims.finish_composing(claims[name].id, [node])
-        self.assertEqual(1, self.transactions([before[0]]) - 1)  # it waits: looked at under lock
+        self.assertEqual(1, self.transactions([before[0]]) - 1)  # it waits for the lock
         position = self.one.snapshot().position
         self.one.remember_all(shown.values())
         for claim in claims.values():
@@ -366,10 +366,10 @@ class TestBatches:
 
 
 class TestRefused(StoreCase):
-    """A pod manager that the engine cannot take costs no other one of its batch."""
+    """A pod manager that the engine refuses does not affect the others of its batch."""
 
     def limited(self):
-        """Return a store that takes no value of more than some thousand bytes."""
+        """Return a store that refuses values of more than some thousand bytes."""
 
         def limit(connection, _record):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4000)

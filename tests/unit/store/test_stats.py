@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers that report by themselves."""
+"""Pod managers that report themselves."""
 
 import json
 import re
@@ -20,14 +20,14 @@ ASKED = {"accelerators": [{"kind": "GPU"}]}
 
 @on_each_engine
 class TestStats:
-    """What is reported is what the very next decision goes by."""
+    """The next decision uses a report."""
 
     def chosen(self, scheduler, properties=CORES, **words):
         decision = scheduler.decider().select_destinations(request(properties, **words))
         return [placement.chosen.podm for placement in decision.placements]
 
     def test_the_very_next_selection_sees_a_report(self):
-        """S60: in a process that had looked before, too."""
+        """S60: also in a process that has decided before."""
         for name in ("a", "b"):
             self.one.remember(podm(name))
         local = claimer(self.store())
@@ -49,7 +49,7 @@ class TestStats:
         self.assertEqual([name], self.chosen(local, ASKED))
 
     def test_the_scheduler_itself_takes_reports_in(self):
-        """S60, S61: by either form of a name, also of one that it did not know."""
+        """S60, S61: with either form of a name, known or unknown."""
         self.one.remember(podm("a"))
         for local in (claimer(self.one, among=frozenset("a")), claimer(self.one)):
 
@@ -102,7 +102,7 @@ class TestStats:
         self.assertEqual({}, self.one.load_podms())
 
     def test_unknown_words_are_kept_and_decided_on(self):
-        """S63: and they make the JSON round trip."""
+        """S63: they survive the JSON round trip."""
         stats = json.loads(json.dumps({
             "blocks": [GPU], "power_w": 350, "firmware": {"bmc": "2.1", "beta": True},
             "tags": ["a", 1], "facts": {"rack": "r7"}, "nothing": None,

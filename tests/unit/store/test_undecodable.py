@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that cannot be decoded: never written, left out where they are, named, and taken out."""
+"""Rows that cannot be decoded: never written, left out of lists, reported, and removed."""
 
 import contextlib
 import itertools
@@ -32,7 +32,7 @@ ANSWER = b'{"content":"c","status":200,"headers":{},"body":1}'
 
 
 class DamageCase:
-    """Has two of everything that a store has: of a pod manager ``bad`` and of another, ``good``."""
+    """A test case with two objects of each kind: of a pod manager ``bad`` and of ``good``."""
 
     def setUp(self):
         super().setUp()
@@ -62,7 +62,7 @@ class DamageCase:
         return claim.id, held.id
 
     def damage(self, column, garbage=GARBAGE[0]):
-        """Write garbage behind the store's back, in the rows of ``bad``."""
+        """Write garbage directly to the database, in the rows of ``bad``."""
         name = {
             "nodes": "id",
             "decisions": "id",
@@ -76,7 +76,7 @@ class DamageCase:
 
     @contextlib.contextmanager
     def damaged(self, column):
-        """Let the rows of ``bad`` be damaged for a while."""
+        """Damage the rows of ``bad`` until the context ends."""
         table = column.table
         key = next(iter(table.primary_key))
         before = self.execute(sa.select(key, column))
@@ -86,7 +86,7 @@ class DamageCase:
             self.execute(sa.update(table).where(key == value).values({column.name: document}))
 
     def seen(self, store):
-        """Return what each verb that lists says, by name."""
+        """Return the results of each verb that lists, by name."""
         return {
             "claims": {one.owner for one in store.claims.list()},
             "newest": {one.owner for one in store.claims.newest(9)[0]},
@@ -109,7 +109,7 @@ class DamageCase:
 
 @on_each_engine
 class TestReading(DamageCase):
-    """One tenant's row, however it came to be what it is, is no other's loss."""
+    """A damaged row of one tenant does not affect others, whatever its cause."""
 
     step = 5  # 1 in the proofs
 
@@ -130,7 +130,7 @@ class TestReading(DamageCase):
     def test_any_damaged_column_of_a_pod_manager_is_a_defect_of_its_own(self):
         numbers = ("generation", "shard", "moved", "read_moved")
         garbage = [(name, value) for name in numbers for value in (999, -5)]
-        if self.url.startswith("sqlite"):  # others take no value of another type
+        if self.url.startswith("sqlite"):  # others refuse values of another type
             names = {column.name for column in tables.podms.c} - {"podm_key", "name"}
             garbage += [(name, value) for name in sorted(names) for value in ("x", b"\xff", 1.5)]
         for number, (name, value) in enumerate(garbage[:: self.step], 2):
@@ -202,7 +202,7 @@ class TestReading(DamageCase):
         self.assertEqual([], self.execute(self.holds(other.id)))
 
     def test_less_than_nothing_is_held_by_none(self):
-        """An older program stored such amounts: they would add to what a stock has."""
+        """An older program stored such amounts: they would increase a stock."""
         _, held = self.claims["bad"]
         row = {"podm_key": key_of("good"), "stock_key": "s", "claim_id": held, "uri": "s"}
         amounts = sa.table("claimed_amounts", *map(sa.column, (*row, "amount")))
@@ -219,7 +219,7 @@ class TestReading(DamageCase):
 
 @on_each_engine
 class TestScrub:
-    """Rows are looked at a page after another, in the order of their keys."""
+    """Rows are checked page by page, in the order of their keys."""
 
     def test_every_row_is_looked_at_once_and_the_next_look_goes_on(self):
         store, names = self.store(), [f"p{number}" for number in range(2 * PAGE_DOCUMENTS + 3)]
@@ -244,7 +244,7 @@ class TestScrub:
 
 @on_each_engine
 class TestWriting(DamageCase):
-    """What could not be read back is not written, whoever writes it."""
+    """No writer stores rows that cannot be read back."""
 
     def test_no_column_takes_what_it_could_not_give_back(self):
         before = self.seen(self.one)

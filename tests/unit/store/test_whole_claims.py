@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain claim is one statement on PostgreSQL and MariaDB, and leaves the rows of several."""
+"""A plain claim is one statement on PostgreSQL and MariaDB, with the same rows as several."""
 
 import time
 from concurrent import futures
@@ -22,7 +22,7 @@ WRITTEN = (tables.claims, tables.claimed_blocks, tables.claim_parts, tables.quot
 
 
 class TestWholeClaims(StoreCase):
-    """On a server whose statements commit by themselves."""
+    """A server whose statements commit by themselves."""
 
     engine = "postgresql"
     round_trips = 1
@@ -38,7 +38,7 @@ class TestWholeClaims(StoreCase):
         return (store or self.one).claims.create([part("p", self.generation, *blocks)], **words)
 
     def rows(self, claim):
-        """Return what a claim wrote, without its times."""
+        """Return the rows of a claim, without times."""
         times = {"created_at", "expires_at", "sweep_at"}
         found = {}
         for table in WRITTEN:
@@ -142,7 +142,7 @@ class TestWholeClaims(StoreCase):
                 second.result()
 
     def await_locks(self, count):
-        """Wait until so many transactions of this database wait for a lock."""
+        """Wait until this number of transactions of the database wait for a lock."""
         query = ("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                  "AND datname = current_database()")  # fmt: skip
         until = time.monotonic() + 30
@@ -152,7 +152,7 @@ class TestWholeClaims(StoreCase):
 
 
 class TestWholeClaimsOfMariadb(TestWholeClaims):
-    """On one where the commit is a round trip of its own."""
+    """A server whose commit is a separate round trip."""
 
     engine = "mysql"
     round_trips = 2
@@ -160,14 +160,14 @@ class TestWholeClaimsOfMariadb(TestWholeClaims):
 
 
 class TestClaimsOfMysql(StoreCase):
-    """MySQL has no compound statements: there each claim takes the statements of all engines."""
+    """MySQL has no compound statements: each claim there uses the statements of all engines."""
 
     engine = "mysql"
     THREADS, BLOCKS = 4, 12
 
     def mysql_store(self):
-        """Return a store whose server says that it is not MariaDB."""
-        with self.one._database.writer.connect():  # which asks what the server is
+        """Return a store whose server claims that it is not MariaDB."""
+        with self.one._database.writer.connect():  # which asks for the kind of server
             pass
         self.one._database.writer.dialect.is_mariadb = False
         return self.one

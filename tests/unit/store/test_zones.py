@@ -38,14 +38,14 @@ SILENT = ZoneReport(failures=1, reason="nobody answers")
 
 @on_each_engine
 class TestZones:
-    """A child is an entry, and what it told."""
+    """A child is an entry with its last report."""
 
     def setUp(self):
         super().setUp()
         self.zones = self.store().zones
 
     def moved(self):
-        """Return how often the change log of the zones moved."""
+        """Return the number of changes in the change log of the zones."""
         shard = sa.select(tables.shards.c.moved).where(tables.shards.c.shard == tables.ZONES_SHARD)
         ((count,),) = self.execute(shard)
         return count
@@ -216,7 +216,7 @@ class TestZoneClaims:
         return self.rows.begin(ASKED, **words)
 
     def pass_time(self, claim_id):
-        """Let the time of a claim be over."""
+        """Let a claim expire."""
         row = sa.update(tables.zone_claims).where(tables.zone_claims.c.id == claim_id)
         self.execute(row.values(expires_at=1.0))
 

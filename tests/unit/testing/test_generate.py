@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated inventories: believable, of the size asked for, and the same for the same seed."""
+"""Generated inventories: realistic, of the requested size, and equal for equal seeds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that two Views have the same values, however each of them was made."""
+"""Checks that two Views have the same values, independent of how they were built."""
 
 import unittest
 
@@ -28,7 +28,7 @@ LABELS = ("zone", "status", "aggregates", "capabilities", "traits")
 
 
 def assert_same_rows(test: unittest.TestCase, one: View, rows: list[int], other: View) -> None:
-    """Check that ``rows`` of ``one`` are, in this order, all the rows of ``other``."""
+    """Check that ``rows`` of ``one`` are all the rows of ``other``, in this order."""
     test.assertEqual(len(rows), len(other))
     for need in NEEDS:
         for by in ("pool", "podm"):

@@ -32,7 +32,7 @@ BLOCKS = st.fixed_dictionaries({
 
 
 class TestBlockTable(unittest.TestCase):
-    """Which of equal blocks goes first."""
+    """The order of equal blocks."""
 
     STATUS = {"shareable": True, "max_compositions": 2}  # noqa: RUF012
 
@@ -241,7 +241,7 @@ def site(podms: list) -> object:
 
 
 class TestBlockSlots(unittest.TestCase):
-    """Nodes that are taken one after another."""
+    """Nodes that are placed one after another."""
 
     @quietly(100)
     @given(SITES, st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=12))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A View built of pod managers, of bytes, or of a View with one podm replaced; and its digest."""
+"""A View built of pod managers, of bytes, or of a View with one podm replaced; its digest."""
 
 import random
 import unittest
@@ -39,7 +39,7 @@ BARE = {"id": "bare", "zone": "z", "status": "Offline", "enabled": False}
 
 
 def random_view(count: int = 20, blocks: int = 30, stocks: int = 2) -> View:
-    """Return a view of random pod managers, and of some that have what those have not."""
+    """Return a view of random pod managers, and of some with rare properties."""
     builder = ViewBuilder()
     texts = [*podms(count, blocks, 1, pools=3, stocks=stocks), msgspec.json.encode(TOPOLOGY),
              msgspec.json.encode(BARE), *podms(0, 0, 1)]  # fmt: skip
@@ -57,7 +57,7 @@ def decoded(data: bytes) -> View:
 
 
 class TestColumns(unittest.TestCase):
-    """On random pod managers, and on each form that a pod manager may have."""
+    """Random pod managers, and each form of a pod manager."""
 
     def setUp(self):
         self.view = random_view()
@@ -160,7 +160,7 @@ DIGEST = "b16c5ef5a80423df3106876451d42250"
 
 
 class CountingTuple(tuple[Any, ...]):
-    """Counts how often somebody goes through it."""
+    """Counts its iterations."""
 
     walks = 0
 
@@ -170,7 +170,7 @@ class CountingTuple(tuple[Any, ...]):
 
 
 def podm(pools: int) -> LeanPodm:
-    """Return a pod manager of so many pools, each with one block of its own."""
+    """Return a pod manager of this number of pools, each with a separate block."""
     document = {
         "id": "p",
         "pools": [{"id": f"p{number}"} for number in range(pools)],
@@ -193,7 +193,7 @@ class TestBuilder(unittest.TestCase):
         return CountingTuple.walks
 
     def test_the_pools_are_walked_no_more_often_where_there_are_more_of_them(self):
-        """Once a block, 30,000 pools of one block each took minutes."""
+        """With an iteration per block, 30,000 pools of one block each took minutes."""
         self.assertEqual(self.walks(3), self.walks(60))
         self.assertGreater(self.walks(3), 0)
 
@@ -227,7 +227,7 @@ class TestSplice(unittest.TestCase):
         assert_same_view(self, view(*old[:number], podm, *old[number + 1 :]), spliced)
         last = 2 * number + (2 if number < len(old) else 0)
         self.assertEqual(Splice(2 * number, last, pools), change)
-        assert_same_view(self, view(*old), site)  # the old View is as it was
+        assert_same_view(self, view(*old), site)  # the old View is unchanged
 
     def test_splicing_again_and_again_stays_right(self):
         sizes = (3, 0, 7, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions over a View: every operator, three values, and a plain evaluator beside it."""
+"""Expressions over a View: every operator, three values, and a plain evaluator for comparison."""
 
 import unittest
 from typing import Any
@@ -33,7 +33,7 @@ def answers(expression: Any) -> list[int]:
 
 
 class TestComparisons(unittest.TestCase):
-    """On one pod manager that reports much and one that reports nothing."""
+    """A pod manager that reports much, and one that reports nothing."""
 
     def test_every_operator(self):
         for expression, expected in (
@@ -59,7 +59,7 @@ class TestComparisons(unittest.TestCase):
                 self.assertEqual([expected, UNKNOWN], answers(expression))
 
     def test_a_falsy_value_is_a_value(self):
-        """semantics.md item 2: there, a 0 read as missing."""
+        """semantics.md item 2: elsewhere, 0 was read as missing."""
         for expression in (
             ["=", "$facts.zero", 0], ["<", "$facts.zero", 1], [">=", "$facts.zero", 0],
             ["not", ["=", "$facts.zero", 1]], ["=", "$facts.empty", ""],
@@ -170,7 +170,7 @@ class TestJoints(unittest.TestCase):
     """Kleene's tables."""
 
     def test_not_is_the_contrary_and_of_unknown_unknown(self):
-        """semantics.md item 2: there, not returned a list, which always held."""
+        """semantics.md item 2: elsewhere, not returned a list, which was always true."""
         for value, expression in VALUES.items():
             self.assertEqual(-value, answers(["not", expression])[0])
             self.assertEqual(value, answers(["not", ["not", expression]])[0])
@@ -323,7 +323,7 @@ EXPRESSIONS = st.recursive(
 
 
 class TestAgainstAPlainEvaluator(unittest.TestCase):
-    """Arrays answer what a loop answers."""
+    """Arrays give the same answers as a loop."""
 
     @settings(max_examples=100)
     @given(PODMS, EXPRESSIONS)

@@ -62,13 +62,13 @@ class TestExactSums(unittest.TestCase):
         self.assertEqual([[1e16, 1.0]], table.tolist())
 
 
-#: Requests for a card of any kind, and for one of a kind of which there are 24, used as the rest.
+#: Requests for a card of any kind, and for one of a kind with 24 cards, used as the others.
 ANY = ShareSupply(weight=0.8, amount=1.0, usable=49.0, total=99.0, hardware=None)
 RARE = ShareSupply(weight=0.2, amount=1.0, usable=11.5, total=24.0, hardware="rare")
 
 
 def poisson_tail(expected: float, room: int) -> float:
-    """Return the probability of ``room`` or more, added up term by term."""
+    """Return the probability of ``room`` or more, summed term by term."""
     terms = (math.exp(number * math.log(expected) - expected - math.lgamma(number + 1))
              for number in range(room))  # fmt: skip
     return 1.0 - math.fsum(terms)
@@ -94,7 +94,7 @@ class TestScarcity(unittest.TestCase):
         self.assertEqual((), scarcity([], 1.0, protect=True))
 
     def test_hardware_that_is_used_up_sooner_counts_by_the_square_of_how_much(self):
-        sooner = replace(RARE, total=49.0)  # a quarter of it is left, of the rest a half
+        sooner = replace(RARE, total=49.0)  # a quarter of it is left, of the others half
         self.assertEqual(2.0, unevenness(ANY, sooner, 1.0))
         calm = [replace(one, weight=weight) for one, weight in ((ANY, 0.9999), (sooner, 0.0001))]
         self.assertEqual((1.0, 4.0 * (1 + 10 * 3)), scarcity(calm, 1.0, protect=True))
@@ -104,7 +104,7 @@ class TestScarcity(unittest.TestCase):
         self.assertEqual(1.0, unevenness(ANY, replace(RARE, total=12.0), 1.0))
 
     def test_a_kind_is_protected_by_how_likely_more_is_asked_for_than_there_is(self):
-        # until 49 cards are used up, 9.8 of the nodes are expected to name it, with room for 11.5
+        # until 49 cards are used, 9.8 of the nodes are expected to name it, with room for 11.5
         added = PROTECTION_WEIGHT * protection(0.2 * 49, 11.5) / 0.2
         self.assertGreater(added, 1.0)
         self.assertEqual((1.0, 4.0 + added), scarcity([ANY, RARE], 1.0, protect=True))
@@ -120,7 +120,7 @@ class TestScarcity(unittest.TestCase):
         self.assertEqual(found[1], found[2])
         several = replace(RARE, weight=0.1, amount=4.0)
         found = scarcity([ANY, part, several], 1.0, protect=True)
-        self.assertGreater(found[2], found[1])  # there is room for less of them
+        self.assertGreater(found[2], found[1])  # fewer of them fit
 
     def test_what_names_all_that_there_is_names_nothing(self):
         every = replace(ANY, hardware="all")
@@ -131,7 +131,7 @@ class TestScarcity(unittest.TestCase):
         self.assertEqual((1.0, 50 / 21), scarcity([every, part], 1.0))
 
     def test_several_cards_of_any_kind_are_protected_and_one_is_not(self):
-        four = ShareSupply(0.2, 4.0, 20.0, 99.0, None)  # of less use, as they need much besides
+        four = ShareSupply(0.2, 4.0, 20.0, 99.0, None)  # needs many other blocks
         found = scarcity([ANY, four], 1.0, protect=True)
         expected = 0.2 * 49 / (0.8 + 0.2 * 4)
         self.assertEqual((1.0, 1.0 + 10.0 * protection(expected, 5.0) / 0.2), found)
@@ -153,7 +153,7 @@ class TestScarcity(unittest.TestCase):
 
 
 class TestProtection(unittest.TestCase):
-    """The probability that a kind is asked for more often than there is room for."""
+    """The probability that requests for a kind exceed its room."""
 
     def test_close_to_the_poisson_distribution(self):
         for room in (1, 2, 5, 20, 100, 1000):
@@ -198,7 +198,7 @@ def random_leftover(seed: int, kinds: int) -> Leftover:
 
 
 def one_by_one(left: Leftover, needs: list[Need]) -> np.ndarray:
-    """Return what ``by_kind`` does, row by row and kind by kind."""
+    """Return the result of ``by_kind``, computed row by row and kind by kind."""
     taken = np.zeros_like(left.blocks)
     for need in needs:
         amounts = left.kinds.amounts(need)
@@ -213,14 +213,14 @@ def one_by_one(left: Leftover, needs: list[Need]) -> np.ndarray:
 
 
 def by_kind(left: Leftover, needs: list[Need], feasible: np.ndarray | None = None) -> np.ndarray:
-    """Return how many blocks of each kind a node takes; shape ``(kinds, rows)``."""
+    """Return the number of blocks of each kind that a node uses; shape ``(kinds, rows)``."""
     table = left.blocks.copy()
     left.blocks_for(needs, feasible).subtract(np.eye(len(left.kinds)), table)
     return left.blocks - table
 
 
 class TestBlocksFor(unittest.TestCase):
-    """What is taken depends on the row alone, however many rows are asked about."""
+    """The used blocks depend only on the row, not on other rows."""
 
     @quietly(10)
     @given(st.integers(0, 10**6), st.integers(2, 2 * MOST_RANKED), st.integers(1, 700),
@@ -250,7 +250,7 @@ class TestBlocksFor(unittest.TestCase):
 
 
 class TestWholeAmount(unittest.TestCase):
-    """The amount of a need as blocks can supply it."""
+    """The amount of a need that blocks can supply."""
 
     def setUp(self) -> None:
         self.kinds = BlockKinds()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An overlay shows what a View that is read again after composing would show."""
+"""An overlay shows the same as a View that is built again after a composition."""
 
 import json
 import unittest
@@ -24,7 +24,7 @@ SOCKETS = REQUEST.needs[0]
 
 
 def composed(podm: dict, blocks: list[int], grants: list[tuple[int, float]]) -> dict:
-    """Return the podm as it is when these are in use."""
+    """Return the podm after these blocks are in use."""
     after = json.loads(json.dumps(podm))
     for number in blocks:
         status = after["blocks"][number]["status"]
@@ -40,7 +40,10 @@ def composed(podm: dict, blocks: list[int], grants: list[tuple[int, float]]) -> 
 
 
 def has_bounded_slots(status: dict) -> bool:
-    """Return whether a View can count the slots: a shareable block without a maximum has no end."""
+    """Return whether a View can count its slots:
+
+    a shareable block without a maximum is unlimited.
+    """
     return not status.get("shareable") or "max_compositions" in status
 
 
@@ -49,7 +52,7 @@ class TestOverlay(unittest.TestCase):
     @given(FULL_SITES, st.randoms(use_true_random=False), st.booleans())
     def test_an_overlay_equals_an_inventory_with_the_node_composed(self, podms, random, warm):
         site = view(*podms)
-        if warm:  # remembered sums may be carried over, and must still be right
+        if warm:  # cached sums may be kept, and must still be right
             assert_same_view(self, site, view(*podms))
         before = contract.fingerprint(site, REQUEST)
         overlay = Overlay(site)
@@ -145,7 +148,7 @@ POOLS = st.lists(st.lists(STOCKS, max_size=4), min_size=1, max_size=3)
 
 
 def count_grants(pool, amount):
-    """Count by hand: grant again and again until no stock can."""
+    """Count by hand: grant repeatedly until no stock has room."""
     number = 0
     for pool_stock in pool:
         stock = pool_stock
@@ -156,7 +159,7 @@ def count_grants(pool, amount):
 
 
 class TestGrants(unittest.TestCase):
-    """Exact for equal amounts, whatever min, max and step are (semantics.md 18)."""
+    """Exact for equal amounts, for any min, max and step (semantics.md 18)."""
 
     @quietly(100)
     @given(POOLS, st.integers(1, 8))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free shares: against numbers by hand, and never stale after an allocation."""
+"""Free shares: compared with numbers by hand, and never stale after an allocation."""
 
 import unittest
 
@@ -36,7 +36,7 @@ def stock_request(amount: float) -> Request:
 
 
 class TestShares(unittest.TestCase):
-    """Of 80 out of 100, 10 out of 50, and nothing at all."""
+    """80 of 100, 10 of 50, and nothing at all."""
 
     def test_the_share_is_0_of_infeasible_rows_and_of_a_total_of_0(self):
         for amount, expected in ((5, [0.75, 0.1, 0.0]), (20, [0.6, 0.0, 0.0])):
@@ -153,7 +153,7 @@ class TestAvailability(unittest.TestCase):
 
 
 class TestSufficient(unittest.TestCase):
-    """Against a comparison of each row."""
+    """Compared with a check of each row."""
 
     @quietly(40)
     @given(st.lists(AMOUNTS.map(abs), min_size=1, max_size=8), st.lists(AMOUNTS, min_size=1))

@@ -123,7 +123,7 @@ class TestRows(unittest.TestCase):
 
 
 class TestReadOnly(unittest.TestCase):
-    """A plug-in that writes raises on the spot."""
+    """A plug-in that writes raises immediately."""
 
     SITE = (
         {
@@ -203,7 +203,7 @@ class TestMemo(unittest.TestCase):
 
 
 class TestSelections(unittest.TestCase):
-    """Row-locality is the contract that buys speed."""
+    """Row-locality is the contract that permits speed."""
 
     @quietly(25)
     @given(FULL_SITES, st.randoms(use_true_random=False))
@@ -237,7 +237,7 @@ class TestSelections(unittest.TestCase):
 
 
 class TestRefused(unittest.TestCase):
-    """What contradicts itself is named by its path."""
+    """A contradiction is named by its path."""
 
     def refuses(self, text: str, *podms: dict) -> None:
         with self.assertRaises(InputError) as caught:

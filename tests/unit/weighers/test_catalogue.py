@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weighers that a policy tells what to look at: each formula by hand numbers."""
+"""The weighers with options for their facts: each formula with numbers by hand."""
 
 import unittest
 
@@ -29,7 +29,7 @@ def policy(weigher: str, **options: object) -> Policy:
 
 
 def answer(weigher: str, *podms: dict, asked=ASKED, **options: object) -> list[float]:
-    """Return what a weigher answers as a policy uses it, its options as a person writes them."""
+    """Return the answer of a weigher in a policy, with options as users write them."""
     (found,) = bind(policy(weigher, **options)).weighers
     return found.evaluate(view(*podms), asked).tolist()
 
@@ -102,7 +102,7 @@ class TestCurve(WeigherCase):
 
 
 class TestScarce(WeigherCase):
-    """1 / (1 + free accelerators that are not asked for)."""
+    """1 / (1 + free accelerators that are not requested)."""
 
     PODMS = (
         {"id": "none", "blocks": [cpu("c", 8)]},
@@ -299,7 +299,7 @@ class TestCost(WeigherCase):
                 self.assertEqual(1.0, high)
 
     def test_a_region_costs(self):
-        """S34: Europe is dearer than North America, or the other way round."""
+        """S34: Europe costs more than North America, or less."""
         rules = [
             {"fact": "region", "equals": "EU", "cost": 20},
             {"fact": "region", "equals": "NA", "cost": 10},
@@ -310,7 +310,7 @@ class TestCost(WeigherCase):
         self.assertEqual([1 / 1.2, 1 / 1.3], answer("cost", *podms, rules=rules))
 
     def test_the_sum_decides(self):
-        """S34: what a pod manager costs is the sum of all that it has."""
+        """S34: the cost of a pod manager is the sum over its properties."""
         rules = [
             {"capability": "gpu", "cost": 100},
             {"capability": "os", "equals": "windows", "cost": 80},
@@ -361,7 +361,7 @@ class TestPreference(WeigherCase):
 
 
 class TestOptions(unittest.TestCase):
-    """Options as a person writes them: used as they are, or refused with place and reason."""
+    """Options as users write them: used unchanged, or refused with place and reason."""
 
     def refuses(self, words: str, weigher: str, **options: object) -> None:
         with self.assertRaises(InputError) as caught:
@@ -441,7 +441,7 @@ class TestTight(WeigherCase):
         self.scores([1 / (1 + each) for each in expected], tight, asked, *site, **options)
 
     def test_what_the_request_needs_counts_by_what_is_free_of_it_in_nodes_of_the_request(self):
-        # and of what no node needs, however much there is, 1
+        # a resource that no node needs scores 1, for any amount
         self.left([1, 50, 2, 0], request({"processor": {"total_cores": 10}}), *self.SITE)
         self.left([3, 1, 2, 0], request({"accelerators": [{}]}), *self.SITE)
         self.left([1, 1, 50 + 1, 0], request(amounts(watts=10)), *self.SITE)
@@ -450,7 +450,7 @@ class TestTight(WeigherCase):
     def test_amounts_are_in_nodes_of_the_mix_where_that_takes_any(self):
         asked = mixed(request(amounts(watts=10)), (amounts(watts=40), 3.0),
                       ({**amounts(watts=80), "accelerators": [{}, {}]}, 1.0))  # fmt: skip
-        # a node takes 50 watts and half a card; in use or not, cards are not for this request
+        # a node uses 50 watts and half a card; this request cannot use cards, in use or not
         self.left([4 / 0.5, 1, 10 + 1, 0], asked, *self.SITE)
 
     def test_a_named_scale_goes_before_the_mix_and_a_stock_before_a_measure_of_its_name(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fragmentation against its definition, worked out in plain Python on small pools."""
+"""Fragmentation compared with its definition, computed in plain Python on small pools."""
 
 import unittest
 
@@ -36,13 +36,13 @@ def stocks(cores, cards):
 
 
 def needs(cores, milli, count):
-    """Return what a node of so many cores and parts of cards asks for."""
+    """Return the needs of a node of this number of cores and parts of cards."""
     asked = [{"resource": "cores", "amount": cores}]
     return [*asked, {"resource": "milli", "amount": milli, "count": count}] if count else asked
 
 
 def useless(cores, cards, traits, mix):
-    """Return F of one pool by the words of the paper, as far as the cores go round."""
+    """Return F of one pool by the definition of the paper, as far as the cores suffice."""
     shares = [share for share in mix if share[2]]
     weights = sum(share[4] for share in shares)
     found = 0.0
@@ -56,7 +56,7 @@ def useless(cores, cards, traits, mix):
 
 
 def after(cards, milli, count):
-    """Return the cards after so many grants, each from the tightest that has room."""
+    """Return the cards after these grants, each from the tightest card with room."""
     cards = list(cards)
     for _ in range(count):
         tightest = min(
@@ -132,7 +132,7 @@ class TestStocks(unittest.TestCase):
                          Mix((FlavorShare(pair.needs, NameRequirements(), 1),)))  # fmt: skip
         site = view(*({"id": str(n), "stocks": [{"uri": "s", "resource": "cards", "total": n}]}
                       for n in (0, 1)))  # fmt: skip
-        # of no use for the pair, and gone with this node: half of what the pair takes
+        # useless for the pair, and used by this node: half of the use of the pair
         expected = [0.5, scored(-0.5)]
         self.assertEqual(expected, fragmentation(site, asked, of="cards").tolist())
 
@@ -194,7 +194,7 @@ class TestBlocks(unittest.TestCase):
     def test_without_a_mix_the_request_is_its_own(self):
         site = view({"id": "a", "blocks": [cpu("c", 8), gpu("g")]})
         asked = request({"processor": {"total_cores": 8}, "accelerators": [{}]})
-        self.assertEqual(0.5, fragmentation(site, asked)[0])  # the node takes all there is
+        self.assertEqual(0.5, fragmentation(site, asked)[0])  # the node uses everything
         self.assertEqual(0.5, fragmentation(site, request({"processor": {"total_cores": 8}}))[0])
 
     def test_growths_within_a_step_are_equal(self):
@@ -212,7 +212,7 @@ class TestBlocks(unittest.TestCase):
         site = view({"id": "a", "stocks": stocks(4, [CARD])})
         mix = Mix((FlavorShare(request({"stocks": needs(1, CARD, 1)}).needs),))
         asked = replaced(request({"stocks": needs(1, 700, 1)}), mix)
-        # 0.3 of a card is lost: 1.5 steps, though as floats 0.3 / 0.2 is less than 1.5
+        # 0.3 of a card is lost: 1.5 steps, although in floats 0.3 / 0.2 is less than 1.5
         found = fragmentation(site, asked, of="milli", step=0.2)
         self.assertAlmostEqual(scored(0.4), found[0])
 
@@ -220,7 +220,7 @@ class TestBlocks(unittest.TestCase):
         few, many = ({"id": str(n), "stocks": stocks(n, [CARD] * 4)} for n in (7, 16))
         mix = Mix((FlavorShare(request({"stocks": needs(5, CARD, 1)}).needs),))
         asked = replaced(request({"stocks": needs(1, CARD, 1)}), mix)
-        # with 7 cores 3.5 of 4 cards are of use, then 3 of 3; with 16 all 4, then all 3
+        # with 7 cores 3.5 of 4 cards are usable, then 3 of 3; with 16 all 4, then all 3
         found = fragmentation(view(few, many), asked, of="milli")
         self.assertEqual([scored(-0.5), scored(0.0)], found.tolist())
 
@@ -236,14 +236,14 @@ class TestBlocks(unittest.TestCase):
         mix = Mix(
             (FlavorShare(request({"processor": {"total_cores": 16}, "accelerators": [{}]}).needs),)
         )
-        # a core of the large host is cheaper, and yet the small one is enough
+        # a core of the large host is cheaper, but the small host is sufficient
         site = view({"id": "a", "blocks": [cpu("small", 8), cpu("large", 64), *cards]})
         asked = replaced(request({"processor": {"total_cores": 4}}), mix)
         self.assertEqual([scored(0.0)], fragmentation(site, asked).tolist())
 
 
 class TestScarcity(unittest.TestCase):
-    """What flavors that require traits are worth."""
+    """The value of flavors that require traits."""
 
     def setUp(self):
         one_card = request({"stocks": needs(1, CARD, 1)})
@@ -277,7 +277,7 @@ class TestScarcity(unittest.TestCase):
         node = {"processor": {"total_cores": 8}}
         shares = tuple(FlavorShare(request({**node, "accelerators": [wanted]}).needs)
                        for wanted in ({}, {"model": "A100"}, {"model": "H100"}))  # fmt: skip
-        # beside 8 cores at most 2.5 cards are of use: 2.5 + 1 of any model, 2.5 and 1 of each
+        # beside 8 cores at most 2.5 cards are usable: 2.5 + 1 of any model, 2.5 and 1 of each
         found = completed(view(few, many), Mix(shares)).scarcity
         self.assertEqual((1.0, (3.5 + 1) / (2.5 + 1), (3.5 + 1) / (1 + 1)), found)
 
@@ -302,21 +302,21 @@ class TestScarcity(unittest.TestCase):
     def test_the_use_of_a_flavor_counts_as_many_times_as_it_is_scarce(self):
         mix = completed(self.site, self.mix, of="milli")
         found = fragmentation(self.site, replaced(self.asked, mix), of="milli")
-        # a card less: of the common ones 0.6 is lost to the mix, of the rare ones 0.6 + 5 x 0.4
+        # a card less: of the common ones the mix loses 0.6, of the rare ones 0.6 + 5 x 0.4
         self.assertEqual([scored(0.6 - 1), scored(0.6 + 5 * 0.4 - 1)], found.tolist())
 
     def test_with_protect_a_flavor_that_more_may_ask_for_than_there_is_counts_more(self):
         mix = completed(self.site, self.mix, of="milli", protect=True)
-        # one card is used up no sooner than the nine; of nine nodes 3.6 are expected to name it
+        # one card is used up as late as the nine; 3.6 of nine nodes are expected to name it
         self.assertEqual((1.0, 10 / 2 + 10 * protection(0.4 * 9, 1.0) / 0.4), mix.scarcity)
         found = fragmentation(self.site, replaced(self.asked, mix), of="milli", protect=True)
-        # and five times, as who names it may come with the needs of any
+        # times five, since a node that names it may have any needs
         self.assertAlmostEqual(scored(0.6 + (mix.scarcity[1] + 5) * 0.4 - 1), found[1], 9)
 
     def test_with_protect_hardware_that_is_used_up_sooner_counts_more(self):
         half = {"id": "rare", "traits": ["RARE"], "stocks": stocks(1, [CARD] * 3)}
         half["stocks"][1]["used"] = half["stocks"][2]["used"] = CARD
-        share = FlavorShare(self.rare.needs, self.rare.traits, 1e-6)  # next to never asked for
+        share = FlavorShare(self.rare.needs, self.rare.traits, 1e-6)  # almost never requested
         site = view({"id": "common", "stocks": stocks(8, [CARD] * 8)}, half)
         found = completed(site, Mix((self.flexible, share)), of="milli", protect=True)
         # the site can use 9 of 11 cards, and these requests 1 of 3
@@ -337,10 +337,10 @@ class TestScarcity(unittest.TestCase):
                  {"id": "rare", "traits": ["RARE"], "stocks": stocks(1, [CARD])})  # fmt: skip
         site = view(*pools)
         asked = replaced(self.asked, Mix((self.flexible, two), (1.0, 3.0)))
-        for _ in range(2):  # what is remembered for one is no answer for the other
+        for _ in range(2):  # a cached answer for one is not valid for the other
             for options, more in (({}, 0.0), ({"protect": True}, 5 * 0.6 * 0.4)):
                 found = fragmentation(site, asked, of="milli", **options)
-                # no pool has two cards; each loses one that 0.6 of the requests want
+                # no pool has two cards; each loses one that 0.6 of the requests need
                 self.assertEqual(scored(0.6 - 1), found[0])
                 self.assertAlmostEqual(scored(0.6 + more - 1), found[1], 9)
 
@@ -411,7 +411,7 @@ class TestPolicy(unittest.TestCase):
 
 
 class TestLedger(unittest.TestCase):
-    """A ledger remembers what nodes leave of each pool."""
+    """A ledger caches what nodes leave of each pool."""
 
     def test_with_another_scarcity_scores_are_those_of_a_new_evaluation(self):
         models = [["A"], ["B"], ["A", "B"]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each weigher's formula, by hand numbers."""
+"""The formula of each weigher, with numbers by hand."""
 
 import unittest
 
@@ -26,13 +26,13 @@ def cpu(uri: str, cores: int, mib: int = 0, **words: object) -> dict:
 
 
 def allowed(asked: Request) -> Request:
-    """Return a request that takes what is unknown."""
+    """Return a request that accepts unknown amounts."""
     needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
     return msgspec.structs.replace(asked, needs=needs)
 
 
 class WeigherCase(unittest.TestCase):
-    """Compares scores to a billionth."""
+    """Compares scores with a tolerance of a billionth."""
 
     def scores(self, expected: list[float], function, asked: Request, *podms: dict, **options):
         found = function(view(*podms), asked, **options).tolist()
@@ -164,7 +164,7 @@ class TestBalance(WeigherCase):
 
 
 class TestUntold(WeigherCase):
-    """Unreported amounts are free as far as they are allowed, and no part of the total."""
+    """Unreported amounts count as free if allowed, and not in the total."""
 
     MEMORY = request({"memory": {"capacity_mib": 400}})
     BOTH = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 400}})
@@ -176,7 +176,7 @@ class TestUntold(WeigherCase):
 
     def test_the_shares_leave_0_to_1_and_the_scores_do_not(self):
         podms = [self.podm(1, {"cores": 8}), self.podm(3, {"cores": 8})]
-        # left of 100 MiB are 100, or 900; of 8 cores none
+        # of 100 MiB 100 are left, or 900; of 8 cores none
         for weigher, alone, both in (
             (room, [1.0, 1.0], [0.5, 1.0]),
             (pack, [0.0, 0.0], [0.5, 0.0]),
@@ -255,7 +255,7 @@ def wish(**place: object) -> Proximity:
 
 
 class TestNear(WeigherCase):
-    """The share of the place that a pool has in common, the mean of several things."""
+    """The share of the place that a pool has in common, as the mean over several resources."""
 
     def test_each_reported_part_of_the_place_counts_alike(self):
         place = wish(zone="z1", aggregates=("x",), facts={"rack": "r2"})
@@ -275,7 +275,7 @@ class TestNear(WeigherCase):
 
 
 class TestFields(unittest.TestCase):
-    """Which changes of a pod manager can change a score."""
+    """The changes of a pod manager that can change a score."""
 
     def test_any_request_may_name_any_part_of_a_place(self):
         self.assertEqual(["aggregates", "facts", "zone"], sorted(podm_fields(near, {})))
@@ -295,7 +295,7 @@ def asked(members: dict, open_: tuple = (), **rules) -> Request:
 
 
 class TestOwner(WeigherCase):
-    """One divided by one more than the owner's nodes."""
+    """1 / (1 + the owner's nodes)."""
 
     def test_by_hand(self):
         request = Request(owner="me", group_state=GroupState(owned={"a": 3, "c": 1}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A zone's service on loopback that answers as a test says, and notes what it was asked."""
+"""A scripted service of a zone on loopback, which records its requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from valence_sched.model.inventory import to_json
 
 
 class Asked(NamedTuple):
-    """One request: its method, path, query, headers, and body if it has any."""
+    """One request: its method, path, query, headers, and body, if any."""
 
     method: str
     path: str
@@ -26,9 +26,9 @@ class Asked(NamedTuple):
 
 
 class HttpZone:
-    """``answers`` are nouns or JSON by path; every other path is answered with 404.
+    """``answers`` are nouns or JSON by path; all other paths answer 404.
 
-    Nothing is answered while it is not ``awake``, for at most 20 seconds.
+    While it is not ``awake``, it answers nothing, for at most 20 seconds.
     """
 
     def __init__(self, url: str) -> None:

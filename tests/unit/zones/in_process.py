@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tree of zones in this process: each with an engine, a state and pod managers of its own."""
+"""A tree of zones in this process, each with its own engine, state and pod managers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CORES = 8  # of each block
 
 
 def inventory(podms: Mapping[str, int]) -> dict[str, Any]:
-    """Return pod managers of one pool by id, each with so many blocks that make a node each."""
+    """Return pod managers of one pool by id, with this number of blocks, each enough for a node."""
     blocks = {
         name: [{"uri": BLOCK.format(f"b{number:02}"), "type": ["Compute"], "pools": ["pool"],
                 "devices": {"processors": [{"cores": CORES}]}} for number in range(count)]
@@ -48,7 +48,10 @@ def inventory(podms: Mapping[str, int]) -> dict[str, Any]:
 
 
 class OwnEngine(OwnScheduler):
-    """The verbs of an engine over a state: one that decides, else one each, as in a service."""
+    """The verbs of engines over a state:
+
+    one engine decides; other verbs use new ones, as in a service.
+    """
 
     def __init__(self, environ: Mapping[str, str], state: str) -> None:
         self._environ = environ
@@ -72,9 +75,9 @@ class OwnEngine(OwnScheduler):
 
 
 class InProcessZone(Scheduler):
-    """A zone of a tree: offers, claims and nodes of what is below it.
+    """A zone of a tree: its offers, claims and nodes.
 
-    With ``dead`` it answers nothing; ``calls`` are the verbs that it was asked. ``areas`` are the
+    While it is ``dead``, it answers nothing; ``calls`` has its called verbs. ``areas`` are the
     availability zones of pod managers.
     """
 
@@ -174,7 +177,7 @@ def served_tree(
 
 
 def made_nodes(podms: Mapping[str, ServedPodm]) -> list[str]:
-    """Return the names of the nodes of ours that pod managers really have."""
+    """Return the names of our existing nodes on pod managers."""
     return sorted(
         str(document["Name"])
         for podm in podms.values()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers, mixes and policies by which scarce hardware decides, drawn at random."""
+"""Random pod managers, mixes and policies for which scarce hardware matters."""
 
 from random import Random
 
@@ -13,7 +13,8 @@ from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.testing import view
 
 CORES = Need(kind="processor", measure="cores", amount=8)
-#: Not a power of two: how much of a card is of use beside other needs is no short binary fraction.
+#: Not a power of two: the usable part of a card beside other needs is then not a short binary
+#: fraction.
 TENTHS = Need(kind="processor", measure="cores", amount=10)
 MODELS = ("NVIDIA A100", "NVIDIA L40S", "NVIDIA H100")
 
@@ -26,7 +27,7 @@ def card(model: str | None = None, amount: int = 1) -> Need:
 
 
 def scarce_decider(podms: list[dict]) -> Decider:
-    """Return a decider with a policy that weighs fragmentation beside something else."""
+    """Return a decider whose policy weighs fragmentation and something else."""
     default = next(one for one in built_in() if one.name == "default")
     weighers = (WeigherUse("fragmentation", 2.0), WeigherUse("room", 1.0))
     return engine(view(*podms), replace(default, name="beside", weighers=weighers))
@@ -49,7 +50,7 @@ def scarce_podm(number: int, random: Random) -> dict:
 
 
 def scarce_request(random: Random) -> Request:
-    """Return a request with a mix, most of which names hardware."""
+    """Return a request with a mix, most of whose shares name hardware."""
     fast = NameRequirements(required=("HW_FAST",))
     shares = [
         FlavorShare((CORES, card()), weight=random.choice([1.0, 3.0])),

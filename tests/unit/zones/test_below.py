@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is below a zone: found by its path, and called."""
+"""The zones below a zone: found by path, and called."""
 
 import threading
 import time
@@ -41,7 +41,7 @@ def overview(name):
 
 
 class Verbs:
-    """The verbs of a zone with pod managers of some names."""
+    """The verbs of a zone with pod managers of these names."""
 
     def __init__(self, *names, error=None):
         self.names, self.error, self.stored = names, error, []
@@ -65,7 +65,7 @@ class Verbs:
 
 
 def below(own, **children):
-    """Return what is below a zone that has pod managers, and children with more."""
+    """Return the zones below a zone with pod managers, and children with more."""
     zones = {name: child if isinstance(child, str) else ZoneChild(child, child)
              for name, child in children.items()}  # fmt: skip
     return ZonesBelow(own, zones, 5.0)
@@ -77,7 +77,7 @@ def podms(own, **children):
 
 
 def requests(own, **children):
-    """Return what tells a request as each zone names its pod managers."""
+    """Return a function from a zone to the request with that zone's names."""
     return below(own, **children).requests
 
 
@@ -98,7 +98,7 @@ class TestNames(unittest.TestCase):
 
 
 class TestPodms(unittest.TestCase):
-    """Own ones come first, then those of children by path or by name."""
+    """Own pod managers take precedence over those of children, by path or by name."""
 
     def test_what_is_stored_is_stored_where_the_pod_manager_is(self):
         own, east, west = Verbs("a"), Verbs("b"), Verbs("c")
@@ -153,7 +153,7 @@ class TestPodms(unittest.TestCase):
 
 
 class TestCalls(unittest.TestCase):
-    """Each answer by its name, whatever the others do."""
+    """Each answer by its name, independent of the others."""
 
     def test_all_are_called_at_the_same_time(self):
         barrier = threading.Barrier(3, timeout=30)
@@ -183,7 +183,7 @@ class TestCalls(unittest.TestCase):
 
 
 class TestPaths(unittest.TestCase):
-    """Names of what is below, and back."""
+    """Paths of names in lower zones, and the way back."""
 
     def test_a_path_leads_to_the_child_it_begins_with(self):
         zones = {"east": 1}

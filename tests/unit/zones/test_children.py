@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children: the zones directly below, as decisions see them, and how they are polled."""
+"""Children: the zones directly below, as decisions see them, and their polls."""
 
 import tempfile
 import threading
@@ -52,7 +52,7 @@ HEARD = ZoneReport(is_active=True, info=INFO, reason="")
 
 
 class Listed:
-    """Child zones that a state lists, and how often they changed and were read."""
+    """Child zones in a state, with the numbers of their changes and reads."""
 
     def __init__(self, *rows):
         self.rows, self.moved, self.reads = list(rows), 0, 0
@@ -66,7 +66,7 @@ class Listed:
 
 
 class TestChildren(unittest.TestCase):
-    """The children that may be asked."""
+    """The children that can be asked."""
 
     def capabilities(self, heard_age_s):
         zone = ZoneOverview(id=1, registration=EAST, report=HEARD, heard_age_s=heard_age_s)
@@ -75,7 +75,7 @@ class TestChildren(unittest.TestCase):
         return listed.report.info.capabilities
 
     def test_what_it_told_expires_after_three_intervals(self):
-        """S47: none for three intervals is stale."""
+        """S47: a report expires after three intervals."""
         self.assertEqual({"os": ("linux",)}, self.capabilities(90.0))
         self.assertEqual({}, self.capabilities(90.1))
         self.assertEqual({}, self.capabilities(None))
@@ -99,7 +99,7 @@ class TestChildren(unittest.TestCase):
 
 
 class Zones:
-    """The child zones of a state, whose time is the clock of a test."""
+    """The child zones of a state whose time is a test clock."""
 
     def __init__(self, clock, *registrations):
         self.clock, self.rows = clock, {}
@@ -155,7 +155,7 @@ class Clock:
 
 
 class TestPolling(unittest.TestCase):
-    """The children are asked at their interval, by one process."""
+    """One process polls the children at their interval."""
 
     def setUp(self):
         self.clock, self.leases, self.lines = Clock(), Leases(), []
@@ -201,7 +201,7 @@ class TestPolling(unittest.TestCase):
         self.assertEqual({"east": 1, "west": 2, "north": 2}, {**Counter(self.asked)})
 
     def test_name_and_capabilities_are_those_that_it_tells_now(self):
-        """S49: a child that is renamed has its new name after a poll."""
+        """S49: a renamed child has its new name after a poll."""
         self.after(0)
         self.assertEqual(INFO, self.report().info)
         renamed = ZoneInfo(name="austin", capabilities={"os": ("bsd",)})
@@ -212,7 +212,7 @@ class TestPolling(unittest.TestCase):
         self.assertEqual(renamed, self.report().info)
 
     def test_it_is_active_after_one_success_and_not_after_three_failures(self):
-        """S54: the active flag follows whether it is reached."""
+        """S54: the active flag follows the polls."""
         states = []
         away = ServiceError("does not answer")
         for answer in (away, INFO, away, away, INFO, away, away, away, away, INFO):
@@ -316,7 +316,7 @@ WEST = ZoneRegistration(name="west", url="http://127.0.0.1:2")
 
 
 class State:
-    """A state that is made when it is first opened for writing."""
+    """A state that is created when it is first opened for writing."""
 
     def __init__(self, folder: str) -> None:
         self._path = Path(folder) / "zone.sqlite"
@@ -331,7 +331,7 @@ class State:
 
 
 class RegistryCase(unittest.TestCase):
-    """Each test has a state of its own, which is not there yet."""
+    """Each test has its own state, which does not exist yet."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -418,7 +418,7 @@ class TestRows(RegistryCase):
 
 
 class TestCapabilities(RegistryCase):
-    """What a child told of itself, which expires."""
+    """The report of a child, which expires."""
 
     INFO = ZoneInfo(id="e", name="East", capabilities={"gpu": ("a100",)},
                     services={"podm_cores": (1.0, 8.0)})  # fmt: skip
@@ -435,7 +435,7 @@ class TestCapabilities(RegistryCase):
             self.assertEqual(self.INFO, shown.report.info)
 
     def test_the_name_that_a_child_gives_itself_is_captured_by_the_next_poll(self):
-        """S79: beside the name that this zone has for it."""
+        """S79: in addition to its name in this zone."""
         self.registry.add_zone(NEAR)
         told = ["Europe"]
 
@@ -454,7 +454,7 @@ class TestCapabilities(RegistryCase):
                 self.assertEqual({"compute_cores": (1.0, 2.0)}, shown.report.info.services)
 
     def test_what_was_told_long_ago_is_left_out_and_the_zone_is_still_known(self):
-        self.told(failures=1)  # of no poll it is known when it was answered
+        self.told(failures=1)  # the time of an answer without a poll is unknown
         for shown in (self.registry.zone("east"), *self.registry.zones()):
             info = shown.report.info
             self.assertEqual(("e", "East", {}, {}),
@@ -463,7 +463,7 @@ class TestCapabilities(RegistryCase):
 
 
 class TestBranches(RegistryCase):
-    """The trees of the zones below, asked over HTTP."""
+    """The trees of the child zones, requested over HTTP."""
 
     def test_each_is_asked_for_what_is_below_it_and_named_as_it_is_known_here(self):
         with http_zone() as zone:

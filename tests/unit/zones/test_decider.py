@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler of a zone with children: tries, other verbs, reasons, rankings."""
+"""The scheduler of a zone with children: attempts, other verbs, reasons, rankings."""
 
 import itertools
 import unittest
@@ -49,7 +49,7 @@ def zoned(zone, flat, **words) -> ZoneDecider:
 
 
 def requests(random: Random, least: int = 2) -> list[Request]:
-    """Return up to four requests, each of which must have all of its nodes."""
+    """Return up to four requests, all of whose nodes are required."""
     return [
         Request(
             needs=random.choice([(CORES,), (CORES, CARD), (LARGE,), (CARD,)]),
@@ -75,7 +75,7 @@ def fits_in_order(flat, order) -> bool:
 
 
 class TestTree(unittest.TestCase):
-    """Batches of a tree against those of one zone with all pod managers."""
+    """Batches of a tree compared with those of one zone with all pod managers."""
 
     def site(self, seed):
         random = Random(seed)
@@ -86,7 +86,9 @@ class TestTree(unittest.TestCase):
     @quietly(24)
     @given(st.integers(0, 2**32))
     def test_where_any_order_fits_all_are_placed(self, seed):
-        """Up to four requests: every order is tried until one fits; else nothing is placed."""
+        """With up to four requests, every order is tried until one fits; otherwise nothing is
+        placed.
+        """
         flat, top, asked = self.site(seed)
         fits = any(fits_in_order(flat, order) for order in itertools.permutations(asked))
         report = top.select_all(asked).report
@@ -98,7 +100,7 @@ class TestTree(unittest.TestCase):
     @quietly(24)
     @given(st.integers(0, 2**32))
     def test_the_first_order_is_that_of_one_zone(self, seed):
-        """Where it places all nodes, they are on the same blocks."""
+        """If it places all nodes, they are on the same blocks."""
         flat, top, asked = self.site(seed)
         plan = BatchPlan(Succession(flat), asked, Succession(flat).budget(asked))
         first = plan.trial(next(plan._orders()))
@@ -110,7 +112,7 @@ class TestTree(unittest.TestCase):
         self.assertEqual(expected, found)
 
     def test_the_order_as_asked_often_would_not_do(self):
-        """The properties have power."""
+        """Shows that the test above can fail."""
         other_order = 0
         for seed in range(150):
             flat, top, asked = self.site(seed)
@@ -129,7 +131,7 @@ class TestTree(unittest.TestCase):
 
 
 class Trials:
-    """Selects nodes by a table of how many fit, and notes the orders that are tried."""
+    """Selects nodes by a table of fits, and records the tried orders."""
 
     def __init__(self, fitting):
         self.fitting, self.orders = fitting, []
@@ -148,7 +150,7 @@ class Trials:
 
 
 class TestOrders(unittest.TestCase):
-    """Which orders are tried, and when that ends."""
+    """The tried orders, and the end of the search."""
 
     def batch(self, fitting, most=(9, 9, 9, 9), late=lambda: False, **words):
         request = Request(needs=(CORES,), count=1, **words)
@@ -199,7 +201,7 @@ EIGHT_CORES = {"processor": {"total_cores": 8}}
 
 
 class Zone:
-    """Answers queries one after another as a test says, the last answer for ever.
+    """Answers queries with scripted answers, of which the last is repeated.
 
     An answer may be an error, or a function of the query.
     """
@@ -219,7 +221,7 @@ class Zone:
 
 
 class Own(FlatPodms):
-    """The zone's own scheduler: a decision as ``OWN`` makes it, and some other verbs."""
+    """The zone's own scheduler: it returns the decision ``OWN``, and has some other verbs."""
 
     def __init__(self) -> None:
         super().__init__(OWN)
@@ -290,7 +292,7 @@ class TestSelect(SchedulerCase):
 
 
 class TestVerbs(SchedulerCase):
-    """What the own scheduler answers."""
+    """Verbs of the own scheduler."""
 
     def test_every_other_verb_is_that_of_the_own_scheduler(self):
         self.assertEqual(["x"], self.zoned(answer("a")).pools("x"))
@@ -302,7 +304,7 @@ class TestVerbs(SchedulerCase):
 
 
 class TestReasons(SchedulerCase):
-    """What is said of why not."""
+    """The reasons why nothing fits."""
 
     def test_what_is_placed_needs_no_reasons(self):
         report = self.zoned(answer("a")).select_destinations(request(EIGHT_CORES)).report

@@ -22,10 +22,10 @@ REFUSED = {"type": "about:blank", "title": "Unauthorized", "status": 401,
 
 
 class KeystoneAndChild:
-    """A server that is both a Keystone, which gives tokens by number, and a child.
+    """A server that is both a Keystone, with numbered tokens, and a child.
 
-    ``valid`` are the tokens that the child takes, all if None; ``status`` is what Keystone answers
-    instead of a token, and ``expires_at`` when its tokens end.
+    ``valid`` are the tokens that the child accepts, None for all. ``status`` replaces Keystone's
+    token answer. ``expires_at`` is the expiry of its tokens.
     """
 
     def __init__(self):
@@ -69,7 +69,7 @@ class KeystoneAndChild:
                 self.wfile.write(content)
 
             def log_message(self, *_words):
-                """Print nothing."""
+                """Log nothing."""
 
         self._server = LoopbackServer(Handler)
         self.url = self._server.url
@@ -80,7 +80,7 @@ class KeystoneAndChild:
 
 
 class TestKeystone(unittest.TestCase):
-    """A child behind Keystone is asked with a token, which is kept as long as it is one."""
+    """A child behind Keystone gets a token, which is reused while it is valid."""
 
     def setUp(self):
         self.server = KeystoneAndChild()
@@ -92,7 +92,7 @@ class TestKeystone(unittest.TestCase):
         self.logins = ChildLogins()
 
     def ask(self):
-        """Return the token that the child got, over a connection of its own."""
+        """Return the token that the child received over a new connection."""
         connection = self.logins.connection(self.child, PASSWORD, 5.0)
         return json.loads(connection.ask("GET", "zones/info")[0])["token"]
 
@@ -154,7 +154,7 @@ QUERY = OfferQuery(request=Request(id="r"), limit=3, deadline_s=20.0)
 
 
 class RemoteCase(unittest.TestCase):
-    """A service on loopback, and the zone as its parent reaches it."""
+    """A service on loopback, and its zone as the parent sees it."""
 
     def setUp(self) -> None:
         context = contextlib.ExitStack()
@@ -203,7 +203,7 @@ class TestQueries(RemoteCase):
 
 
 class TestConnection(RemoteCase):
-    """How it is reached."""
+    """The connection to it."""
 
     def test_it_logs_in_where_it_has_a_user_and_says_the_way_that_it_was_asked(self):
         self.service.answers["/v1/zones/offers"] = ZoneAnswer()

@@ -201,7 +201,7 @@ class TestSeveral(unittest.TestCase):
 
 
 class TestTogether(unittest.TestCase):
-    """What requests that are decided together know of each other."""
+    """Exchange of facts between requests that are decided together."""
 
     def test_later_requests_know_of_each_node_its_zone_group_and_owner(self):
         selected = Selected(nodes=[node("a", zone="east"), node("b")])
@@ -221,7 +221,7 @@ class TestTogether(unittest.TestCase):
         drop_conflicting_alternates([one, two, west])
         found = [[alternate.candidate.podm for alternate in each.alternates]
                  for selected in (one, two, west) for each in selected.nodes]  # fmt: skip
-        # its own nodes and a namesake of another zone are no conflict
+        # its own nodes and a pod manager of the same name in another zone are no conflict
         self.assertEqual([["c"], [], ["b", "e"], ["e"]], found)
 
 
@@ -234,7 +234,7 @@ def refused(*names):
 
 
 class TestReasons(unittest.TestCase):
-    """Verdicts have the way to their pod manager; steps of funnels add up."""
+    """Verdicts have the path of their pod manager; steps of funnels add up."""
 
     def test_children_are_named_and_funnels_add_up(self):
         own, east = refused("a"), refused("b", "c")
@@ -295,7 +295,7 @@ SETTINGS = ZoneSettings(name="dallas", capabilities="os=linux;windows, arch=x86"
 
 
 def overview(name, *, status="Online", enabled=True, stocks=None, **amounts):
-    """Return a pod manager with some amounts, each free and in total, and nothing else."""
+    """Return a pod manager with only some amounts, each free and in total."""
     names = ("cores", "memory_mib", "gpus", "accelerators", "drives", "nics")
     every = {**dict.fromkeys(names, NOTHING), **amounts}
     summary = PodmSummary(blocks=NOTHING, stocks=stocks or {}, **every)
@@ -312,7 +312,7 @@ class TestZoneInfo(unittest.TestCase):
     """Name, static capabilities, and the ranges of pod managers."""
 
     def test_a_zone_without_pod_managers_tells_its_name_and_its_own_capabilities(self):
-        """S51: and S46, the static ones are those of the settings."""
+        """S51, S46: the static capabilities are those of the settings."""
         self.assertEqual(
             {"arch": "x86", "name": "dallas", "os": "linux;windows"}, {**info_properties(info())}
         )
@@ -358,7 +358,7 @@ class TestZoneInfo(unittest.TestCase):
                          info(overview("h"), reports={"h": told}).services)  # fmt: skip
 
     def test_a_report_that_is_older_than_three_intervals_does_not_count(self):
-        """S47: none for three intervals is stale."""
+        """S47: a report expires after three intervals."""
         reports = {"h": {"compute": {"cpu": 0.7}}}
         for age_s, expected in ((90.0, {"compute_cpu": (0.7, 0.7)}), (90.1, {})):
             with self.subTest(age_s):
@@ -473,7 +473,7 @@ class TestCapacities(unittest.TestCase):
 
 
 class TestPaths(unittest.TestCase):
-    """Names of what could not be verified, and of what events are about."""
+    """Paths of unverified nodes, and of the objects of events."""
 
     def test_events_name_what_they_are_about_by_its_way(self):
         about = Event(at=1.0, kind="held", words="x", claim="c", podm="p")

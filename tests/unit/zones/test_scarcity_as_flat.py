@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mix that names hardware is as scarce in a tree of zones as in one zone with all pools."""
+"""The scarcity of a mix in a tree of zones is the same as in one zone with all pools."""
 
 import unittest
 from random import Random
@@ -28,7 +28,7 @@ NO_INVENTORY = InventorySummary(digest="", podms=0, pools=0, blocks=0, skipped=(
 
 
 def selection(zone, flat, asked, sums=None, **words) -> ZoneSelection:
-    """Return the selection that a zone makes, which seals requests as ``flat`` does.
+    """Return the selection of a zone, which seals requests as ``flat`` does.
 
     ``sums`` are those of earlier decisions, if any.
     """
@@ -47,12 +47,12 @@ def selection(zone, flat, asked, sums=None, **words) -> ZoneSelection:
 
 
 def placed(selected) -> tuple:
-    """Return what was selected, without the tokens, and for which request."""
+    """Return the selected nodes, without tokens, and their request."""
     return [(one.choice, one.chosen.candidate) for one in selected.nodes], selected.request
 
 
 class TestScarcity(unittest.TestCase):
-    """What is scarce is decided over all zones, wherever they begin and end."""
+    """Scarcity is computed over all zones, whatever their boundaries."""
 
     @quietly(30)
     @given(st.integers(0, 2**32))
@@ -71,7 +71,10 @@ class TestScarcity(unittest.TestCase):
         self.assertEqual(({}, {}), (selected.silent, selected.uncounted))
 
     def test_zones_apart_would_decide_otherwise(self):
-        """The property has power: without what the others supply, trees often choose otherwise."""
+        """Shows that the test above can fail:
+
+        without the supplies of the others, trees often choose differently.
+        """
         differ = scarce = 0
         for seed in range(40):
             random = Random(seed)
@@ -92,7 +95,7 @@ class TestScarcity(unittest.TestCase):
     @quietly(24)
     @given(st.integers(0, 2**32))
     def test_sums_of_an_earlier_decision_change_no_later_one(self, seed):
-        """S39: whatever changed in the zones since, and whichever zone it changed in."""
+        """S39: for any change of any zone since then."""
         random, sums = Random(seed), SupplySums()
         podms = [scarce_podm(number, random) for number in range(random.randint(1, 6))]
         asked = scarce_request(random)
@@ -125,7 +128,7 @@ class TestScarcity(unittest.TestCase):
 
 
 class Counting:
-    """A zone of which the questions are counted; an older one tells no supplies."""
+    """A zone that counts its queries; an older one reports no supplies."""
 
     def __init__(self, zone, change=lambda answer: answer):
         self._zone, self._change = zone, change
@@ -141,7 +144,7 @@ class Counting:
 
 
 class TestSupplies(unittest.TestCase):
-    """What zones are asked of their supplies, and what is made of the answers."""
+    """The queries for supplies, and the use of the answers."""
 
     def setUp(self):
         random = Random(4)
@@ -152,7 +155,7 @@ class TestSupplies(unittest.TestCase):
         self.assertTrue(self.flat.needs_supplies(self.flat.seal(self.asked)))
 
     def zones(self, right=lambda answer: answer, left=lambda answer: answer):
-        """Return a router, and its two children, which may answer otherwise."""
+        """Return a router and its two children, whose answers can be scripted."""
         parts = [ZoneTree(name, Tokens([name], name), scarce_decider(podms))
                  for name, podms in (("left", self.left), ("right", self.right))]  # fmt: skip
         children = [Counting(parts[0], left), Counting(parts[1], right)]
@@ -178,7 +181,7 @@ class TestSupplies(unittest.TestCase):
         self.assertEqual([2, 2], [len(child.offered) for child in children])
 
     def test_supplies_that_changed_are_told_with_the_offers(self):
-        """Zones are asked for offers again, by what they supply now, and for nothing else."""
+        """Offers are requested again with the present supplies, without further queries."""
         sums, (top, _) = SupplySums(), self.zones()
         before = selection(top, self.flat, self.asked, sums).nodes().request.mix.scarcity
         self.right = self.right[:1]
@@ -218,7 +221,7 @@ class TestSupplies(unittest.TestCase):
         self.assertEqual(placed(first), placed(again))
 
     def test_a_decision_that_begins_anew_is_completed_by_the_zones_that_are_left(self):
-        """By the first alternative nodes are taken of a zone that is away for the next one."""
+        """The first alternative has nodes of a zone that is gone for the next alternative."""
         top, children = self.zones()
         asked = replace(self.asked, count=50, other_alternatives=(Alternative((CORES,), ()),))
         ask = children[1].offers
@@ -235,7 +238,7 @@ class TestSupplies(unittest.TestCase):
         self.assertEqual(expected.context.request.mix.scarcity, selected.request.mix.scarcity)
 
     def test_zones_of_other_requests_are_lost_before_anything_is_offered(self):
-        """Each is away when it is asked what it supplies: at first, or once another is lost."""
+        """Each is lost at the query for supplies: at first, or after another one was lost."""
         every = replace(self.asked, count=50, other_alternatives=(Alternative((CORES,), ()),))
         offers = [one.chosen for one in selection(self.zones()[0], self.flat, every).nodes().nodes]
         taken = {one.zone: OtherOffer(OtherNode(token=one.token), one.zone) for one in offers}
@@ -274,7 +277,7 @@ class TestSupplies(unittest.TestCase):
         self.assertIsNone(sums.find(sealed))  # the oldest of three
 
     def test_where_nothing_is_scarce_zones_are_told_so(self):
-        """A zone of its own would find something scarce."""
+        """A child alone would compute some scarcity."""
         shares = self.asked.mix.shares
 
         def alike(answer):
@@ -297,7 +300,7 @@ class TestSupplies(unittest.TestCase):
         self.assertEqual([[], []], [child.states for child in children])
 
     def test_an_older_zone_takes_part_and_is_named(self):
-        """It takes the scarcity of the others, and none is worked out from its own pools."""
+        """It uses the scarcity of the others, and its pools do not count in it."""
 
         def older(answer):
             return GroupAnswer(group_state=answer.group_state, silent=answer.silent)
@@ -316,7 +319,7 @@ class TestSupplies(unittest.TestCase):
         count = 2 * len(self.asked.mix.shares)
         for lie in (
             ((1.0,),) * (count + 1),
-            ((1.0,),) * (count // 2),  # as zones told before they told the totals, too
+            ((1.0,),) * (count // 2),  # as in versions without totals
             ((-1.0,),) * count,
             ((1e308, 1e308),) * count,
         ):
@@ -335,7 +338,7 @@ FLOATS = st.lists(st.floats(0, 1e12, allow_nan=False), max_size=30)
 
 
 class TestExactSums(unittest.TestCase):
-    """Supplies add up to the same sum in any order and any groups."""
+    """Supplies add up to the same sum in any order and grouping."""
 
     @given(st.lists(FLOATS, min_size=1, max_size=5), st.randoms())
     def test_groups_have_the_sum_of_all(self, groups, random):

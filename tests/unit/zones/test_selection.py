@@ -41,7 +41,7 @@ def ranked(*parts: Part) -> list[tuple[str, int]]:
 
 
 class TestOrder(unittest.TestCase):
-    """What is sorted by."""
+    """The sort keys."""
 
     def test_costs_of_all_zones_are_in_one_order(self):
         """S41: the merged order is that of the costs."""
@@ -99,7 +99,7 @@ class TestOrder(unittest.TestCase):
 
 
 class TestAsFlat(unittest.TestCase):
-    """Equals are in the order in which one flat zone has them, wherever zones begin and end."""
+    """Equals have the same order as in one flat zone, whatever the boundaries of zones."""
 
     def podms(self):
         pools = [{"id": "p"}, {"id": "q"}]
@@ -129,7 +129,7 @@ class TestAsFlat(unittest.TestCase):
 
 
 class TestNodes(unittest.TestCase):
-    """Rows of nodes merge by their heads."""
+    """Lists of nodes are merged by their heads."""
 
     def test_a_node_that_costs_less_than_the_one_before_it_waits_for_it(self):
         parts = [Part(answer(300, 10, name="a"), "a"), Part(answer(200, 250, 400, name="b"), "b")]
@@ -151,7 +151,7 @@ def podm(name: str, **fields) -> dict:
 
 
 class FlakyZone:
-    """A zone that answers so many times, and then no more; it counts how often it is asked."""
+    """A zone that stops answering after this number of queries, which it counts."""
 
     def __init__(self, zone, answers):
         self._zone, self._answers, self.asked = zone, answers, 0
@@ -179,7 +179,7 @@ def top(**zones) -> ZoneTree:
 
 
 class TestLostZones(unittest.TestCase):
-    """A zone that gives no answer any more has no node in the decision, if it had one in mind."""
+    """After a zone is lost, the decision is repeated without it, if it had a chosen node."""
 
     def setUp(self):
         self.decider = decider([podm("a1"), podm("a2"), podm("b1"), podm("b2")])
@@ -207,7 +207,7 @@ class TestLostZones(unittest.TestCase):
                 self.assertEqual(self.chosen(alone), self.chosen(selected))
 
     def test_a_group_is_never_split_by_a_zone_that_is_lost(self):
-        """What a lost node would forbid is not known: none is counted, and none is placed."""
+        """The restrictions by a lost node are unknown: nothing is counted or placed with it."""
         group = Group(name="g", anti_affinity=("facts.rack",))
         asked = replace(ASKED, group=group, policy="default")
         fact = {"rack": "r1"}
@@ -218,7 +218,7 @@ class TestLostZones(unittest.TestCase):
         self.assertEqual("gone", selected.silent["a"].reason)
 
     def test_time_that_is_over_ends_no_round(self):
-        """Each query has what is left of the deadline, and never none."""
+        """Each query has the rest of the deadline, and at least a minimum."""
         ticks = iter(range(1000))
         deadlines = []
 
@@ -242,7 +242,7 @@ class TestLostZones(unittest.TestCase):
 
 
 class Scripted:
-    """A zone that gives the same answers one after another, the last again and again."""
+    """A zone with scripted answers, of which the last is repeated."""
 
     def __init__(self, *answers, group_state=None):
         self._answers, self.queries, self.states = list(answers), [], []
@@ -258,7 +258,7 @@ class Scripted:
 
 
 def placed(*names: str) -> ZoneAnswer:
-    """Return the answer of a zone of these offers; the name of one may begin with its zone."""
+    """Return an answer with these offers; the name of an offer may begin with its zone."""
     offers = tuple(
         replace(offer(name.rpartition("/")[2], number), token=name, zone=name.rpartition("/")[0])
         for number, name in enumerate(names)
@@ -267,7 +267,7 @@ def placed(*names: str) -> ZoneAnswer:
 
 
 class TestQueries(unittest.TestCase):
-    """What zones are asked, and what is kept of their answers."""
+    """The queries to zones, and the stored parts of their answers."""
 
     ASKED = replace(ASKED, policy="default", count=2)
     GONE = SilentZone(zone="gone", reason="it is down")
@@ -384,7 +384,7 @@ class TestQueries(unittest.TestCase):
             self.assertEqual((group_state, 2), (zone.queries[0].group_state, known.queries))
 
     def test_alternates_are_of_pod_managers_that_take_no_node(self):
-        """Pod managers of one name in two zones are two."""
+        """Pod managers with the same name in two zones are different."""
         ranking = placed("z/a", "a", "z/b", "b", "c")
         zone = Scripted(placed("z/a", "z/b"), ranking)
         selected = self.selection(zone, replace(self.ASKED, alternates=2)).nodes()

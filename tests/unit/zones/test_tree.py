@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees of zones: what is asked of children, recorded trees, capabilities."""
+"""Trees of zones: queries to children, recorded trees, capabilities."""
 
 import math
 import threading
@@ -31,7 +31,7 @@ from valence_sched.zones.tree import (
 
 
 class FakeZone:
-    """A zone that answers what it is told to, and remembers what it was asked."""
+    """A zone with scripted answers, which records its queries."""
 
     def __init__(self, *results, gate=None):
         self.results, self.asked, self.handed, self._gate = list(results), [], [], gate
@@ -67,7 +67,7 @@ ASKED = replace(QUERY, limit=9, deadline_s=20.0)
 
 
 class TestAsking(unittest.TestCase):
-    """Every child is asked the same, once."""
+    """Every child gets the same query, once."""
 
     def test_each_child_is_asked_once_and_the_same(self):
         """S40: one request, one query to each child."""
@@ -79,18 +79,18 @@ class TestAsking(unittest.TestCase):
         self.assertEqual(ASKED.request, queries[0][0].request)
 
     def test_a_zone_without_pod_managers_answers_as_its_children_merged(self):
-        """S75: a router passes the request down and aggregates."""
+        """S75: a router passes the request down and merges the answers."""
         parts = {"a": FakeZone(answer(5, 7, name="a")), "b": FakeZone(answer(6, name="b"))}
         self.assertEqual(["a0", "b0", "a1"], podms(tree(**parts).offers(ASKED)))
 
     def test_no_more_than_the_best_few_are_returned(self):
-        """S74: at most the limit, and with a limit that all keep to the same few."""
+        """S74: at most the limit, and with a limit that all children apply."""
         parts = {"a": FakeZone(answer(5, 7, name="a")), "b": FakeZone(answer(6, name="b"))}
         found = tree(**parts).offers(replace(ASKED, limit=2))
         self.assertEqual(["a0", "b0"], podms(found))
 
     def test_the_way_down_is_named_and_children_speak_of_themselves_only(self):
-        """S43: a child learns ids of the route, no address; its own zones are below its name."""
+        """S43: a child gets the ids of the route, no address; its own zones are below its name."""
         lower = replace(answer(5), silent=(SilentZone(zone="x/y", reason="gone"),))
         child = FakeZone(lower)
         found = tree(east=child).offers(ASKED)
@@ -100,10 +100,10 @@ class TestAsking(unittest.TestCase):
 
 
 class TestSilence(unittest.TestCase):
-    """A part that does not answer is named, and the rest goes on."""
+    """A silent part is named, and the others continue."""
 
     def test_a_child_that_fails_is_left_out_and_named(self):
-        """S70: the others keep placing."""
+        """S70: the other zones are used."""
         dead = FakeZone(SchedulerError("does not answer"))
         found = tree(FakeZone(answer(9)), dead=dead, live=FakeZone(answer(5, name="l"))).offers(
             ASKED
@@ -216,7 +216,7 @@ class TestSilence(unittest.TestCase):
 
 
 class TestAnswer(unittest.TestCase):
-    """What is told of the parts of an answer, beside their offers."""
+    """The parts of an answer besides offers."""
 
     def test_it_has_what_any_part_has_with_the_names_of_the_way_down(self):
         pools = [PoolRef(podm=name, pool="p") for name in "uv"]
@@ -263,7 +263,7 @@ class TestAnswer(unittest.TestCase):
 
 
 class TestTrust(unittest.TestCase):
-    """A child speaks for itself alone."""
+    """A child can only affect its own part."""
 
     def test_the_token_of_an_offer_says_whose_it_is_whatever_the_child_says(self):
         keys = Tokens(["secret"], "top")
@@ -360,7 +360,7 @@ class TestGroups(unittest.TestCase):
 
 
 class TestRolledUp(unittest.TestCase):
-    """The least and the most of what the hosts of a service report."""
+    """The smallest and largest reported numbers of the hosts of a service."""
 
     def test_each_capability_of_a_service_has_its_least_and_its_most(self):
         """S50: <service>_<capability> = min,max over all hosts."""
@@ -383,7 +383,7 @@ class TestRolledUp(unittest.TestCase):
 
 
 class TestRuledOut(unittest.TestCase):
-    """A zone that cannot have it is not asked."""
+    """A zone whose capabilities rule out a request is not asked."""
 
     def test_one_of_the_required_values_suffices(self):
         self.assertIsNone(why_ruled_out({"os": ("linux",)}, {"os": ("windows", "linux")}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tree of zones decides as one flat zone with the same pod managers, to the last block."""
+"""A tree of zones decides as one flat zone with the same pod managers, block by block."""
 
 import unittest
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def podm(number: int, random: Random) -> dict:
 
 
 def decider(podms: list[dict]) -> Decider:
-    """Return a decider that also has a policy which takes one of the best three."""
+    """Return a decider that also has a policy which draws one of the best three."""
     default = next(one for one in built_in() if one.name == "default")
     picky = msgspec.structs.replace(default, name="picky", pick=Pick(best_of=3))
     return engine(view(*podms), picky)
@@ -67,7 +67,7 @@ def tree(
     depth: int = MOST_DEPTH,
     make: Callable[[list[dict]], Decider] = decider,
 ) -> ZoneTree:
-    """Return a tree of zones in which each pod manager stands somewhere."""
+    """Return a tree of zones with the pod managers distributed in it."""
     own, rest = [], list(podms)
     random.shuffle(rest)
     if depth == 1:
@@ -118,14 +118,14 @@ def request(random: Random) -> Request:
 
 
 class TestTree(unittest.TestCase):
-    """What is chosen does not depend on where zones begin and end."""
+    """The choice does not depend on the boundaries of zones."""
 
     @quietly(30)
     @given(st.integers(0, 2**32))
-    @example(20064)  # a group that stays together is begun at another place
+    @example(20064)  # a group that stays together starts at another place
     @example(20253)  # a fallback for the last node, after nodes by the first alternative
-    @example(20430)  # a fallback, by chance
-    @example(1512)  # alternates by chance
+    @example(20430)  # a fallback, at random
+    @example(1512)  # alternates at random
     def test_a_tree_places_what_a_flat_zone_places(self, seed):
         """S39: the best leaf of a tree to depth 4 is the best of all pod managers in one zone."""
         random = Random(seed)
@@ -198,9 +198,9 @@ class TestTree(unittest.TestCase):
 
 
 def flat_names(change):
-    """Return a change with the pod managers as they are named without their zones.
+    """Return a change with the pod managers named without their zones.
 
-    A tie with a pool behind both pools of one pod manager is not told over zones.
+    A tie with a pool behind both pools of one pod manager is not reported over zones.
     """
     podm, before = (
         (name or "").rpartition("/")[2] or None for name in (change.podm, change.instead_of)
@@ -219,7 +219,7 @@ TOP = RecordedZone(name="top", inventories=("top.json",), children=(EAST,))
 
 
 class TestRecordedTree(unittest.TestCase):
-    """What the whole tree offers for one request."""
+    """The offers of the whole tree for one request."""
 
     def setUp(self) -> None:
         self.engines = []

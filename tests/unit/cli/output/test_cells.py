@@ -71,9 +71,7 @@ class TestHeat(unittest.TestCase):
         for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "")):
             with self.subTest(name=name), mock.patch.dict("os.environ", {name: value}):
                 self.assertFalse(supports_colour(Terminal()))
-        with mock.patch.dict(
-            "os.environ", {"NO_COLOR": ""}
-        ):  # empty counts as not set: no-color.org
+        with mock.patch.dict("os.environ", {"NO_COLOR": ""}):  # unset: no-color.org
             self.assertTrue(supports_colour(Terminal()))
 
     def test_0_is_red_and_1_is_green_and_beyond_is_no_more(self):

@@ -200,9 +200,7 @@ class ShapesTest(LiveTest):
 
         (reading,) = self.read(self.serve(documents, rules=[page]))
         podm, diagnostics = self.recorded(documents)
-        if (
-            reading.failure is not None
-        ):  # a document missing from a recording may follow; a live one is missing
+        if reading.failure is not None:  # in a recording, a missing document may follow
             return podm, f"outage: {reading.failure}"
         self.same(podm, reading)
         self.assertEqual(diagnostics, reading.diagnostics)
