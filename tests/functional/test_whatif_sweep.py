@@ -223,7 +223,11 @@ class TestFiles(Sweeps):
             (("--seeds", "3..1"), 2, "'3..1' has no seed: write the lower seed first"),
             (("--seeds", "one"), 2, "must be a seed such as 7 or a range such as 1..20, got 'one'"),
             (("--backend", "spark"), 2, "'spark' is not dask:ADDRESS"),
-            (("--backend", "dask:tcp://127.0.0.1:1", "--jobs", "2"), 2, "not with --backend"),
+            (
+                ("--backend", "dask:tcp://127.0.0.1:1", "--jobs", "2"),
+                2,
+                "not allowed with --backend",
+            ),
             (("-o", "sweep.xls"), 2, "'sweep.xls' does not end in .jsonl, .csv or .parquet"),
             (("--resume", str(self.folder)), 1, "a directory"),
             (("--resume", "/dev/zero"), 1, "/dev/zero: found no regular file, expected a file of"),

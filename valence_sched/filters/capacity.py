@@ -21,7 +21,7 @@ def capacity(
 ) -> Iterator[Term]:
     """Keeps pools with enough free cores, memory and stock; ``headroom`` adds a share to the needs.
 
-    A necessary condition, not a sufficient one: the fit decides whether blocks make the node.
+    The condition is necessary, not sufficient: the fit decides whether blocks make the node.
     """
     every = view.all_rows
     for need, holds in zip(request.needs, sufficient(view, request.needs), strict=True):

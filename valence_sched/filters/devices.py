@@ -47,7 +47,7 @@ def _free_models(view: View, need: Need, row: int) -> Counter[str]:
                 continue
             models[_name(device, least)] += blocks * (
                 device.count or 1
-            )  # at least one if it is unknown
+            )  # an unknown number counts as one
     return models
 
 

@@ -12,7 +12,7 @@ from valence_sched.view.view import View
 @reads_near(soft=False)
 @terms
 def near(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pools that share zone, an aggregate and every fact with each required resource."""
+    """Keeps pools that share the zone, an aggregate and all facts of each required resource."""
     for resource in request.near:
         if not resource.soft:
             yield from proximity_terms(view, resource)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Target filter: keeps the pod managers that a request names, and drops those it excludes."""
+"""Target filter: keeps the pod managers that a request names, and rejects excluded ones."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from valence_sched.view.view import Labels, Mask, View
 @reads_podm("name")
 @terms
 def target(view: View, request: Request) -> Iterator[Term]:
-    """Keeps the named pod managers, by id or name, and drops the excluded ones."""
+    """Keeps the named pod managers, by id or name, and rejects the excluded ones."""
     have = Labels(view.podm_ids, view.podm_of)
     if request.podms:
         named = _name_mask(view, request.podms)

@@ -193,19 +193,19 @@ def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -
     names = ", ".join(constraint.of) or "nothing"
     where = f"topology constraint {constraint.relation} {constraint.place or '?'} of {names}"
     if not constraint.place or not constraint.of:
-        return f"{where}: name a place, such as pcie_root, and groups of devices"
+        return f"{where}: give a place, such as pcie_root, and groups of devices"
     devices = [name for name, needs in by_name.items() if needs[0].kind != "stock"]
     for name in constraint.of:
         if name not in by_name:
             return f"{where}: no devices named {name!r} ({suggest(name, devices)})"
         if name not in devices:
-            return f"{where}: {name!r} is an amount without a place: name devices"
+            return f"{where}: {name!r} is an amount without a place: use devices"
         if len({need.kind for need in by_name[name]}) > 1:
             return f"{where}: {name!r} names devices of several kinds: give each kind its own name"
     if constraint.relation == "apart":
         first, multiple = by_name[constraint.of[0]], len(set(constraint.of)) > 1
         if not multiple and any(need.measure != "devices" for need in first):
-            return f"{where}: a total cannot be apart from itself: name other devices, too"
+            return f"{where}: a total cannot be apart from itself: add other devices"
         if constraint.place == "zone" and (multiple or _several(first)):
             return f"{where}: all devices of a node are in one zone: choose a smaller place"
     return None

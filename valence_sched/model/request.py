@@ -354,7 +354,7 @@ def _check_requirements(request: Request) -> None:
         text = f"a mix of {format_count(shares, 'share')} with {scarcity} values of scarcity"
         raise RequestError(f"{text}: expected one for each share, or an empty list")
     if request.group is not None and not request.group.name:
-        raise RequestError("a group without a name and without a flavor: name it")
+        raise RequestError("a group without a name and without a flavor: give it a name")
     for path, text in request.attributes.items():
         if wrong := extra_specs.condition_problem(path, text):
             raise RequestError(f"attribute {path!r}: {wrong}")
@@ -369,14 +369,14 @@ def _check_requirements(request: Request) -> None:
 
 def _check_alternative(alternative: Alternative) -> None:
     if not alternative.needs:
-        raise RequestError("the request has no needs: name processors, memory or devices")
+        raise RequestError("the request has no needs: add processors, memory or devices")
     _check_size(len(alternative.needs), "needs", MAX_NEEDS)
     _check_size(sum([need.count for need in alternative.needs]), "separate amounts", MAX_GRANTS)
     if wrong := constraints_problem(alternative):
         raise RequestError(wrong)
     for test in (test for need in alternative.needs for test in need.tests):
         if test.operator == "words" and not split_words(str(test.value)):
-            problem = "has neither a letter nor a digit: name a model, or leave it out"
+            problem = "has neither a letter nor a digit: give a model, or omit it"
             raise RequestError(f"{test.attribute} {test.value!r} {problem}")
     counts = Counter([need.kind for need in alternative.needs if need.measure == "devices"])
     for kind, number in counts.items():

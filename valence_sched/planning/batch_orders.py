@@ -2,8 +2,8 @@
 """Batch orders: promising orders of the requests of a batch.
 
 The first is *scarcest first*: the fewer nodes of a request the pools make, the earlier it is
-decided. That number is a bound by each need alone: a pool with 40 free cores and 1 free card makes
-at most 1 node of 8 cores and a card.
+decided. That number is an upper bound that considers each need alone: a pool with 40 free cores and
+1 free card makes at most 1 node of 8 cores and a card.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ Order = tuple[int, ...]
 
 
 def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Sequence[int]) -> int:
-    """Return a bound of the nodes of several types that fit together, ``most`` of each at most.
+    """Return an upper bound of the nodes of several types that fit together.
 
-    For each resource alone the smallest amounts come first, until all pools together are full.
+    Each resource is considered alone: nodes with the smallest amounts come first, until all pools
+    together are full. A type has at most its number in ``most_alone``.
     """
     most = [min(alone, one.most or 0) for alone, one in zip(most_alone, types, strict=True)]
     bound, resources = sum(most), dict[Need, list[tuple[float, int]]]()

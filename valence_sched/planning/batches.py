@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches: several requests that are planned together so that most nodes fit.
 
-The requests are decided scarcest first (``batch_orders``). If nodes are left out, other orders are
-tried, all of them if they are few, and then an exact optimiser: the fit verifies each of its nodes,
-and filters check each when it is placed. A trial is better if fewer required nodes are missing,
-then if more nodes are placed; of equal trials the first is taken. The work is counted in fits
-(``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser first, also for one request, and
-for nodes that are better by the goals of its policy. Its answer is never worse than the first
-order.
+The requests are decided scarcest first (``batch_orders``). If nodes remain unplaced, other orders
+are tried, all of them if they are few, and then an exact optimiser: the fit verifies each of its
+nodes, and filters check each when it is placed. A trial is better if fewer required nodes are
+missing, then if more nodes are placed; of equal trials the first is taken. The work is counted in
+fits (``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser first, also for one
+request, and for nodes that are better by the goals of its policy. Its answer is never worse than
+the first order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from valence_sched.view.view import View
 
 Part = TypeVar("Part", EvaluationContext, Batch)
 PlannedFits = tuple[tuple[Fit, ...], ...]  # of one request, by alternative
-Score = tuple[int, int]  # required nodes without a place, and nodes without a place
+Score = tuple[int, int]  # the unplaced required nodes, and all unplaced nodes
 
 
 @dataclass
@@ -223,7 +223,7 @@ class BatchPlan:
         """Return the best trial, None if too few nodes of some type fit alone.
 
         ``exact`` asks the optimiser after the first order; ``goals``, one after another, choose
-        between equally many nodes.
+        between placements of equally many nodes.
         """
         pairs = zip(self._most_alone, self.least, strict=True)
         if any(most < least for most, least in pairs) or self.bound < sum(self.least):
@@ -367,7 +367,7 @@ def keep_explainable(decision: Decision, current: View) -> None:
 
 
 def plan_nodes(context: EvaluationContext) -> Batch:
-    """Place the nodes of one request; ``bound`` of the batch is the most that any placement has."""
+    """Place the nodes of one request; ``bound`` of the batch limits the nodes of any placement."""
     start = place(context, rank_rows)
     if context.planned is not None:
         return start

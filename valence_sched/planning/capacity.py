@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: counts of the nodes of a flavor or a mix, and the reason for the end of each.
+"""Capacity: counts of the nodes of a flavor or a mix, and the reason why each count ends.
 
 Stranded amounts stay free when no flavor fits any more: the site is filled with nodes of the
 flavors, one flavor after another, the most expensive first. This is repeated for each flavor with
@@ -42,7 +42,7 @@ from valence_sched.words.phrases import ReasonPhrases
 
 MIX = "mix"  # the name of the capacity for a mix
 IN_NO_POOL = "in no pool"
-MOST_ON_ROW = 1_000  # nodes of one flavor in one pool, where the grants of stocks never end
+MOST_ON_ROW = 1_000  # nodes of one flavor in one pool whose stocks grant without end
 ROUNDING = 1e-6  # rounding error of a sum of grants
 
 _WORDS = {"processor": "cores", "memory": "memory", "drive": "drive", "nic": "NIC"}
@@ -51,7 +51,7 @@ Lines = dict[Need, float]  # the amount of a resource that one node takes
 
 
 class NodeSums(msgspec.Struct, frozen=True):
-    """The bounds of nodes by sums: by podm, their sum, and of the whole site."""
+    """Upper bounds of nodes by sums of free amounts: by podm, added up, and for the whole site."""
 
     by_podm: tuple[int, ...]
     podms: int
@@ -59,7 +59,7 @@ class NodeSums(msgspec.Struct, frozen=True):
 
 
 def sums_of(view: View, node_type: NodeType) -> NodeSums:
-    """Return the bounds of the nodes of one type by sums."""
+    """Return the upper bounds of the nodes of one type by sums of free amounts."""
     free = _FreeAmounts(view, view.all_rows if node_type.rows is None else node_type.rows)
     alternatives = [_lines(one.needs) for one in node_type.alternatives]
     common = _common_lines(node_type)
@@ -79,7 +79,7 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
 
 
 def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int]) -> NodeSums:
-    """Return the bound of the nodes of a mix by sums, not by podm."""
+    """Return the upper bounds of the nodes of a mix by sums of free amounts, not by podm."""
     alone = [sums_of(view, node_type) for node_type in node_types]
     lines = [_common_lines(node_type) for node_type in node_types]
     masks = [view.all_rows if each.rows is None else each.rows for each in node_types]
@@ -192,7 +192,7 @@ class MixPlacement:
 
 
 def mix_order(shares: Sequence[int]) -> Iterator[int]:
-    """Yield endlessly the number of the flavor of the next node.
+    """Yield without end the number of the flavor of the next node.
 
     Of the first ``n`` nodes each flavor has ``n × share / sum of shares``, rounded down or up: node
     ``j`` of a flavor may come once ``n > (j - 1) × sum / share``, and comes before
@@ -238,7 +238,7 @@ class SiteCapacity:
         self._decider = decider
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[model.StrandedAmount]:
-        """Return the free amounts, and the part that no node of these can use, with reasons."""
+        """Return the free amounts, and the part that no node of them can use, with reasons."""
         return stranded_amounts([self._decider.context(request) for request in requests])
 
     def capacity(

@@ -34,9 +34,10 @@ Record = Callable[[str, Report], None]
 class Checker:
     """Checks expectations on a site, or on the site after a scenario or edits.
 
-    Names of files are relative to the file of the expectation. ``record``, if any, gets the file
-    and the decision of each golden decision, which is not compared. ``progress`` gets the name of
-    each run of a workload, and returns the function that gets the number of its requests so far.
+    Names of files are relative to the file of the expectation. ``record``, if any, receives the
+    file and the decision of each golden decision, which then is not compared. ``progress`` receives
+    the name of each run of a workload, and returns the function that receives the number of its
+    requests so far.
     """
 
     def __init__(

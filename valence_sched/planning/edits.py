@@ -2,7 +2,7 @@
 """Edits and scenarios: change a site by failures, removals, additions and policies.
 
 A block or a stock fails, drains or is removed with a pool if it is in no other pool; else it only
-leaves the pool. All pools of a pod manager are the pod manager itself.
+leaves the pool. An edit of all pools of a pod manager is an edit of the pod manager.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
 
 
 def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm | None:
-    """Return a pod manager without blocks and their nodes; the other blocks of these are free."""
+    """Return a pod manager without blocks and their nodes; other blocks of these nodes are free."""
     if scope.whole:
         return None
     nodes, released = _lost_nodes(podm, scope)
@@ -265,7 +265,7 @@ def _set(site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch
         elif match.pools and podm.pools:
             pools = (change(pool) if pool.id in match.pools else pool for pool in podm.pools)
             podms[match.podm] = replace(podm, pools=tuple(pools))
-        else:  # also the traits of the pool of a pod manager that lists none
+        else:  # also the traits of the only pool of a pod manager that lists no pools
             podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
     counts = {"podms": len(matches), "pools": sum(len(match.pools) for match in matches)}
     return podms, {**counts, "blocks": sum(len(match.blocks) for match in matches)}
@@ -371,7 +371,7 @@ class NewBlocks:
     def _block_at(self, target: Target) -> tuple[LeanPodm, LeanBlock]:
         if not target.selects_blocks:
             expected = "expected a template, a block of the pod manager or BLOCK@PODM"
-            raise errors.UsageError(f"{self._edit.add!r} is no block: {expected}")
+            raise errors.UsageError(f"{self._edit.add!r} is not a block: {expected}")
         matches = find_targets(self._podms, target, self._kinds)
         podm, pairs = self._podms[matches[0].podm], ((one.podm, one.blocks) for one in matches)
         found = [self._podms[at].blocks[number] for at, blocks in pairs for number in blocks]
@@ -384,7 +384,7 @@ class NewBlocks:
         if len(distinct) > 1:
             names = ", ".join(block_names(one)[1] for one in blocks[:4])
             which = f"{format_count(len(distinct), 'kind')} are named {self._edit.add!r} ({names})"
-            raise errors.UsageError(f"blocks of {which}: name one of them")
+            raise errors.UsageError(f"blocks of {which}: choose one of them")
         return _fresh(blocks[0], self._statuses)
 
 
@@ -393,7 +393,7 @@ def _fresh(block: LeanBlock, statuses: StatusChanges) -> LeanBlock:
 
 
 def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterator[LeanBlock]:
-    """Yield copies of a block whose URIs the pod manager does not have, numbered on."""
+    """Yield copies of a block, consecutively numbered, whose URIs the pod manager does not have."""
     uris, uri = {one.uri for one in podm.blocks}, block.uri.rstrip("/")
     for number in itertools.count(1 if from_template else 2):
         if f"{uri}-{number}" not in uris:
@@ -401,7 +401,7 @@ def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterato
             yield replace(block, uri=f"{uri}-{number}", name=name)
 
 
-SUFFIXES = (".yaml", ".yml", ".json")  # scenarios of a file that is named without a scenario
+SUFFIXES = (".yaml", ".yml", ".json")  # of files of scenarios; other references are names
 MAX_EXTENDED = 100  # scenarios that extend one another in a row
 
 
@@ -456,7 +456,7 @@ class _Scenarios:
                 cycle = [*chain[chain.index(extended) :], extended]
                 alone = len({one.file for one in cycle}) == 1
                 text = " extends ".join(one.name if alone else str(one) for one in cycle)
-                raise InputError(place, "", f"a cycle: {text}", "a scenario that ends it")
+                raise InputError(place, "", f"a cycle: {text}", "scenarios without a cycle")
             if len(chain) == MAX_EXTENDED:
                 raise InputError(place, "", f"more than {MAX_EXTENDED} scenarios in a row", "fewer")
             chain.append(extended)

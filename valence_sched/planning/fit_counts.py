@@ -35,7 +35,7 @@ from valence_sched.view.view import Ints, View, was_derived
 class BlockEntries:
     """The blocks by entry of the block counts, and the entries by block.
 
-    Blocks are numbered through all pod managers. Those of pool entry ``e`` are
+    Blocks are numbered across all pod managers. Those of pool entry ``e`` are
     ``blocks[start[e]:start[e + 1]]``: those in the fewest pools first, then in inventory order. The
     pool entries of block ``b`` are ``entries[first[b]:first[b + 1]]``, its entry of pod managers is
     ``podm_entry[b]``.
@@ -136,17 +136,17 @@ def count_fits(
 ) -> FitCounts:
     """Return the number of nodes of a request that each podm makes, at most ``most`` each.
 
-    Warnings are plug-ins that broke their contract, unknown terms, and podms that the budget of the
-    policy left undecided. A ``listener`` gets the number of each podm with its attempts, which
-    takes longer.
+    The warnings are about plug-ins that broke their contract, unknown terms, and podms that the
+    budget of the policy left undecided. A ``listener`` receives the number of each podm with its
+    attempts, which takes longer.
     """
     group = request.group
     if group is not None and group.hard:  # each pod manager is counted alone
         apart = (*group.anti_affinity, *group.at_most)
         firm = any(not rule.soft for rule in group.spread)
         if group.affinity or firm or any(domain != "podm" for domain in apart):
-            text = "counts by pod manager allow only the rules anti-affinity and at most per podm"
-            raise RequestError(f"group {group.name!r}: {text}: leave the other rules out")
+            text = "counts by pod manager allow only the rules anti-affinity and at-most per podm"
+            raise RequestError(f"group {group.name!r}: {text}: remove the other rules")
     context = decider.context(request)
     view, counts, open_pools = context.view, [], []
     warnings = [*context.evaluation.notes, *unknown_terms(view, context.request)]
@@ -197,8 +197,8 @@ def _count_alone(
 class _CoverRounds:
     """Places nodes that are covers of blocks alone, each on the best pool that makes it.
 
-    A pool keeps its cover while it has the blocks (``pool_covers``), and no block table is made for
-    a node: plug-ins that read one cannot be counted here.
+    A pool keeps its cover while it has the blocks (``pool_covers``). No block table is made for a
+    node, so this does not work with plug-ins that read block tables.
     """
 
     def __init__(self, context: EvaluationContext, most: int, min_pools: int = MIN_POOLS) -> None:
@@ -238,7 +238,7 @@ class _CoverRounds:
         free = covers.free(rows)
         has_cover = covers.holds(rows, free)
         ends = np.cumsum(sizes)
-        begins = ends - sizes  # the best pool of each podm; those that do not pass are the last
+        begins = ends - sizes  # the best pool of each podm; rows that do not pass are sorted last
         chosen = np.where(passing[begins] & has_cover[begins], rows[begins], NO_ROW)
         for number in (passing[begins] & ~has_cover[begins]).nonzero()[0].tolist():
             for position in range(begins[number], ends[number]):

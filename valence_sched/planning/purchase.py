@@ -60,7 +60,7 @@ def smallest_purchase(
     pool.
     """
     if not choices:
-        raise UsageError("no block to buy given: name blocks with --buy BLOCK@PODM")
+        raise UsageError("no block to buy given: add --buy BLOCK@PODM")
     priced = _prices(site, choices, prices or {})
     options, places = _options(site, choices, priced)
     rows = Succession(site.decider()).eligible(request)
@@ -120,7 +120,7 @@ def _prices(
             known[name] = template.price
     if known and len(known) < len(names):
         lacking = next(name for name in names if name not in known)
-        raise UsageError(f"{lacking!r} has no price, and others have one: --price {lacking}=N")
+        raise UsageError(f"{lacking!r} has no price, but others have one: add --price {lacking}=N")
     return known
 
 
@@ -191,8 +191,8 @@ def cheapest_purchase(
 ) -> Purchase | None:
     """Return the purchase after which ``most`` nodes of each type fit together.
 
-    None: all options are not enough, or the effort ended before a purchase was found. RequestError:
-    a node type without ``most``, or a price below 0.
+    None: all options together are not enough, or the effort ended before a purchase was found.
+    RequestError: a node type without ``most``, or a price below 0.
     """
     for option in options:
         if option.price < 0:

@@ -2,9 +2,9 @@
 """Relocation: new places for the nodes of hardware that fails or is drained.
 
 Nodes that lost their hardware are placed again, the hardest first. The order is improved as in
-squeaky wheel optimisation (Joslin and Clements, 1999): nodes without a place move to the front, and
-all nodes are placed again, while fewer remain without a place. Drained nodes move one by one, each
-to its new place before it leaves the old one.
+squeaky wheel optimisation (Joslin and Clements, 1999): unplaced nodes move to the front, and all
+nodes are placed again, as long as fewer remain unplaced. Drained nodes move one by one, each to its
+new place before it leaves the old one.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
 
 
 def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
-    """Return the moves that take every node off pod managers, pools or blocks; errors as of fail.
+    """Return the moves of all nodes off pod managers, pools or blocks; errors as of :func:`fail`.
 
     A node takes its new place before it frees the old one. Later moves may use hardware that a move
-    frees: nodes without a place are tried again after each round with a move.
+    frees: unplaced nodes are tried again after each round with a move.
     """
     after = edited(site, [Drain(target) for target in targets])
     residents = Residents(after.view(), site.policy, site.flavors)
@@ -111,7 +111,7 @@ def _relocation(
 def survive(
     site: Site, failures: int, progress: Progress = lambda tried, sets: None
 ) -> model.Survival:
-    """Return whether any ``failures`` pod managers may fail at once, and the worst set of them.
+    """Return whether all nodes can be placed again after any ``failures`` pod managers fail.
 
     At most ``MOST_SETS`` sets are tried, those with the most expensive nodes first. ``progress``
     gets the number of tried sets, and of all. Disabled and offline pod managers without nodes are
@@ -169,7 +169,7 @@ def _failed(
 
 @dataclass(slots=True)
 class Placing:
-    """The result of one order: the placed nodes, in order, and those without a place."""
+    """The result of one order: the placed nodes, in order, and the unplaced nodes."""
 
     placed: list[Placed] = field(default_factory=list)
     stuck: list[Resident] = field(default_factory=list)
@@ -256,7 +256,7 @@ class Resident:
     """A node on a podm, by number, and the request for an equal one.
 
     Without known hardware there is no request; ``asks_for`` is its source. ``price`` is in points
-    of waste: the dearest nodes are the hardest to place.
+    of waste: the most expensive nodes are the hardest to place.
     """
 
     podm: int
@@ -286,9 +286,9 @@ class Resident:
 class Residents:
     """The nodes of a View, and notes about those with unknown hardware or requests.
 
-    A node has its original request, else one for a node of its flavor, one of ``flavors``, else one
-    for all its hardware. It has no group: the rules of groups are not in the inventory. Nodes of
-    equal requests share one, and its evaluation. ``policy`` places them.
+    A node has its original request, else one for its flavor from ``flavors``, else one for all its
+    hardware. It has no group: the rules of groups are not in the inventory. Nodes of equal requests
+    share one, and its evaluation. ``policy`` places them.
     """
 
     def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:
@@ -324,7 +324,7 @@ class Residents:
         elif request is None:
             notes.append("its hardware is unknown")
         if request is not None and asks_for == "hardware" and node.flavor is not None:
-            notes.append(f"flavor {node.flavor!r} is unknown: name its file")
+            notes.append(f"flavor {node.flavor!r} is unknown: give its file")
         name = f"node {node.name or node.uri} of {self.view.podms[podm].id}"
         self.notes.update(dict.fromkeys(f"{name}: {text}" for text in notes))
         return Resident(podm, node, devices, request, sum(one.price for one in known), asks_for)

@@ -42,12 +42,12 @@ PROGRESS_EVERY = 1000  # requests
 MOST_REASONS = 8  # reasons of a first refusal
 FIT = "fit"  # the step after the last filter
 OUTCOMES = ("placed", "refused", "undecided")
-PRICE = "price"  # the fact of a pod manager: of one hour
+PRICE = "price"  # the fact of a pod manager with its price per hour
 EVENTS = ("requested", "placed", "refused", "undecided")
 MOST_SUMS = 10_000  # sets of kinds of blocks whose amounts are remembered
 DECIMALS = 6
 
-MOST_BUCKETS = 200  # beyond it each two become one
+MOST_BUCKETS = 200  # beyond this number two adjacent buckets become one
 
 
 class Sample(NamedTuple):
@@ -67,7 +67,7 @@ class Bucket:
     sample: Sample
 
     def merged(self, later: Bucket) -> Bucket:
-        """Return this bucket and the next one, of equal length, as one."""
+        """Return this bucket merged with the next one, of equal length."""
         means = [(one + other) / 2 for one, other in zip(self.means, later.means, strict=True)]
         counts = [one + other for one, other in zip(self.counts, later.counts, strict=True)]
         return Bucket(means, counts, later.sample)
@@ -76,8 +76,8 @@ class Bucket:
 class Timeline:
     """Levels over time, by :meth:`advance` to a moment and :meth:`change`, and counts of events.
 
-    Memory does not grow with time: beyond ``MOST_BUCKETS`` each two buckets become one. ``sample``
-    is called at the end of each bucket.
+    Memory does not grow with time: beyond ``MOST_BUCKETS`` adjacent buckets are merged in pairs.
+    ``sample`` is called at the end of each bucket.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Timeline:
             integral[number] += change * rest
 
     def finish(self, moment: float) -> None:
-        """Close the last bucket at a moment; without length its counts go to the bucket before."""
+        """Close the last bucket at a moment; an empty one is merged into that before it."""
         self.advance(moment)
         begin = self.end - self.width
         if moment > begin or not self.buckets:
@@ -526,7 +526,7 @@ class ReplayRun:
         )
 
 
-#: Gets the name of each run before it, and returns the function for its requests so far.
+#: Receives the name of each run before it, and returns the function that gets its progress.
 RunProgress = Callable[[str], Progress]
 
 
@@ -552,7 +552,7 @@ def check_runs(sites: Sequence[Site], policies: Sequence[str]) -> None:
             raise UnknownName("policy", policy, site.policies)
     names = [site.name for site in sites]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"two scenarios are called {twice!r}: name them differently")
+        raise UsageError(f"two scenarios are called {twice!r}: use different names")
 
 
 def replay_one(

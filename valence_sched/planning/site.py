@@ -55,11 +55,11 @@ class Site:
     _views: list[View] = field(default_factory=list, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the View: it is built again from an unpickled site."""
+        """Pickle without the View, which an unpickled site builds again."""
         return {**self.__dict__, "kinds": BlockKinds(), "_views": []}
 
     def view(self) -> View:
-        """Return the View, built once; InputError if a pod manager is invalid, or its id twice."""
+        """Return the View, built once; InputError for an invalid or duplicate pod manager."""
         if not self._views:
             builder = ViewBuilder(self.kinds)
             for number, podm in enumerate(self.podms):
@@ -135,7 +135,7 @@ def find_targets(podms: Sequence[LeanPodm], target: Target, kinds: BlockKinds) -
 
 
 def pools_of(podm: LeanPodm) -> tuple[inventory.Pool, ...]:
-    """Return the pools of a pod manager; without any in its list it is one pool."""
+    """Return the pools of a pod manager; a pod manager that lists no pools is one pool."""
     return podm.pools or (inventory.Pool(id=inventory.WHOLE_POOL),)
 
 

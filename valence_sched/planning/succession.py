@@ -34,8 +34,8 @@ class Succession:
     """Decides on requests on a snapshot whose hardware its own nodes take and release.
 
     A decision is that of a :class:`~valence_sched.core.decider.Decider` on an inventory with these
-    nodes. Its arrays change with the next node: copy them to keep them. Nodes on other pod managers
-    than those of the View count for groups.
+    nodes. Its arrays change with the next node: copy them to keep them. For groups also the nodes
+    on pod managers outside the View count.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -46,7 +46,8 @@ class Succession:
         self._strict = decider.strict
         self._other_podms = decider.other_podms
         self._counts = NodeCounts()
-        #: By the id of a request, which is kept with it: no other request gets the same id.
+        #: By the id of a request object, which is stored with it, so that no other object gets its
+        #: id.
         self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
 
     @property
@@ -86,8 +87,8 @@ class Succession:
         """Choose pool and blocks for every node of a request, without taking them.
 
         ``other_nodes`` are those of other requests of the same decision, with which it shares
-        ``spending``. ``planned`` are the only fits to place, by alternative. Errors as for a
-        decider that is not strict about its budget.
+        ``spending``. If there are ``planned`` fits, by alternative, only these are placed. Errors
+        as for a decider that is not strict about its budget.
         """
         context = self._context(request)
         if planned is not None:
@@ -128,7 +129,7 @@ class Succession:
         self._counts.add(node.group, node.owner, podm, -1)
 
     def close(self, podm: int) -> Callable[[], None]:
-        """Close a podm to all nodes; return the undo step, for the same nodes taken."""
+        """Close a podm to all nodes; call the result to undo it with the same nodes taken."""
         return self._ledger.close(podm)
 
     def _count(self, request: Request, fit: Fit, number: int) -> None:

@@ -93,7 +93,7 @@ class Sweep:
             runs[one.key] = one
             record(one)
         if left := len(self.keys) - len(runs):
-            raise SchedulerError(f"{left:,} runs were not made: repeat the sweep")
+            raise SchedulerError(f"{left:,} runs did not finish: repeat the sweep")
         return [runs[key] for key in self.keys]
 
     def _task(self, key: SweepKey) -> SweepTask:
@@ -210,8 +210,8 @@ class SweepJournal:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._stream.close()
-            hint = "wait for its end, or name another file"
-            raise InputError(file, "", "another sweep", "a file of its own", hint) from None
+            hint = "wait for its end, or use another file"
+            raise InputError(file, "", "another sweep", "an unused file", hint) from None
         self._whole = 0  # the size up to the last whole line
 
     def __enter__(self) -> Self:
@@ -233,7 +233,7 @@ class SweepJournal:
             place = f"{self._file}: line {number}"
             run = decode(line, SweepRun, place)
             if run.question != question:
-                hint = "another inventory, scenario, policy, flavor or workload: name another file"
+                hint = "another inventory, scenario, policy, flavor or workload: use another file"
                 found, expected = f"a run of sweep {run.question[:12]}", f"of {question[:12]}"
                 raise InputError(place, "", found, expected, hint)
             runs[run.key] = run
@@ -261,14 +261,14 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
     """Yield ``jobs`` processes of this machine, by default one for each core, or a Dask cluster.
 
     ``backend`` is ``dask:ADDRESS`` of the Dask scheduler, whose workers have valence-sched.
-    UsageError: another backend, or ``jobs`` besides. SchedulerError: a library is not installed, or
-    the cluster does not answer.
+    UsageError: another backend, or ``jobs`` together with a backend. SchedulerError: a library is
+    not installed, or the cluster does not answer.
     """
     if backend is not None and (not backend.startswith(DASK) or backend == DASK):
         text = f"--backend: {backend[:60]!r} is not dask:ADDRESS, as in dask:tcp://127.0.0.1:8786"
         raise UsageError(text)
     if backend is not None and jobs is not None:
-        raise UsageError("--jobs: not with --backend, which uses all its workers")
+        raise UsageError("--jobs: not allowed with --backend, which uses all its workers")
     joblib = _required("joblib")
     if backend is None:
         with _local(joblib, jobs):
@@ -289,7 +289,7 @@ def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: s
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         delayed = joblib.delayed(run)
         try:
-            with _interrupts_blocked():  # only this process gets Ctrl-C
+            with _interrupts_blocked():  # only this process receives Ctrl-C
                 started = parallel(delayed(task) for task in tasks)
             with contextlib.closing(started) as runs:
                 yield from runs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What-if: the questions of commands about sites, and the fewest moves that reach a goal.
+"""What-if: answers to the questions of commands about sites, and the fewest moves to a goal.
 
 The fragmentation of a site is that of the weigher ``fragmentation``, added up over the pools of a
 podm. A migration changes two podms, so its gain is the sum of their changes: the ``excess`` of a
@@ -129,8 +129,8 @@ class WhatIf:
     ) -> Workload:
         """Return the workload of a file, ``-`` for standard input.
 
-        ``columns``, and those of ``column_files``, are of a recorded trace, by field. With
-        ``sort`` its lines may be in any order. InputError: a file cannot be read, also later.
+        ``columns``, and those of ``column_files``, are those of a recorded trace, by field. With
+        ``sort`` its lines may be in any order. InputError: a file cannot be read, now or in a run.
         """
         every: dict[str, TraceColumn] = {}
         for name in column_files:
@@ -214,10 +214,10 @@ def rebalance(
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
     With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
-    site's; with ``imbalance_below`` it is imbalance of the pod managers below that. The moves then
-    have the room for nodes of the ``request``. RequestError: ``below`` without accelerators in the
-    site or the mix. UnknownName, RequestError: the policies cannot place the node, or the moved
-    nodes.
+    site's. With ``imbalance_below`` the goal is imbalance of the pod managers below that number.
+    The measures of the moves then include the room for nodes of the ``request``. RequestError:
+    ``below`` without accelerators in the site or the mix. UnknownName, RequestError: the policies
+    cannot place the node, or the moved nodes.
     """
     movable = _MovableNodes(site)
     view, types, nodes = movable.view, movable.types, movable.nodes
@@ -226,7 +226,7 @@ def rebalance(
     room = None
     if below is not None:
         if usable is None:
-            text = "no flavor of the mix needs an accelerator: name one that does in --mix"
+            text = "no flavor of the mix needs an accelerator: add such a flavor to --mix"
             if not fragmentation.has_accelerators(view):
                 text = "no pod manager has an accelerator, so there is nothing to reduce"
             raise RequestError(f"fragmentation: {text}")
@@ -234,7 +234,7 @@ def rebalance(
     elif imbalance_below is not None:
         plan = balance(view, types, nodes, imbalance_below, most=most)
     else:
-        assert wanted is not None, "a goal is named"
+        assert wanted is not None, "there is a goal"
         plan = migrations.fewest_migrations(view, types, wanted, nodes, most=most)
         if plan.fit is not None:
             row, uris = plan.fit.row, view.block_tables[view.podm_of[plan.fit.row]].uris
@@ -287,7 +287,7 @@ class _MovableNodes:
     def moves(
         self, plan: Sequence[migrations.Migration], wanted: int | None, mix: FlavorMix | None
     ) -> tuple[model.SiteMeasure, tuple[model.RebalanceMove, ...]]:
-        """Return the measures of the site before all moves, and each move with those after it."""
+        """Return the measures of the site before all moves, and each move with those after."""
         state = MigrationState(self.view, tuple(self.types), self.nodes, model.NEVER)
         measured = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
 
@@ -444,13 +444,13 @@ class FragmentationGoal:
         return left + 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return all nodes, those with the largest gain of their removal first."""
+        """Return all nodes, first those whose removal gains most."""
         numbers = itertools.chain.from_iterable(state.by_podm().values())
         gains = {number: self.change(state, number) for number in numbers}
         return sorted(gains, key=lambda number: (gains[number], number))
 
     def change(self, state: MigrationState, number: int) -> float:
-        """Return the change of the excess of a node's podm by the removal of the node."""
+        """Return the change of the excess of a podm if the node is removed from it."""
         podm, mark = state.podm(number), state.mark()
         before = self.measure.excess(podm, self.wanted)
         state.release(number)

@@ -33,7 +33,7 @@ from valence_sched.view.block_kinds import BoundedMemo
 CHUNK = 4096  # requests drawn in one step
 DECIMALS = 3  # of times in seconds
 
-MOST_REQUESTS = 10_000  # distinct ones that are remembered as compiled
+MOST_REQUESTS = 10_000  # distinct compiled requests that are remembered
 MOST_SORTED = 2_000_000  # lines that are sorted in memory
 
 
@@ -161,7 +161,7 @@ def open_workload(
 
 
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
-    """Return arrival and departure of a line, by default the arrival of the one ``before``."""
+    """Return arrival and departure of a line, whose default arrival is ``before``."""
     try:
         arrival = before if line.arrival is None else model.parse_moment(line.arrival)
         if line.departure is None:
@@ -174,7 +174,7 @@ def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
     if line.duration is not None:
         raise InputError(_place(file, line), "", "departure and duration", "one of them")
     if departure < arrival:
-        found, expected = f"departure {departure:g}", f"a time from its arrival {arrival:g} on"
+        found, expected = f"departure {departure:g}", f"a time at or after its arrival {arrival:g}"
         raise InputError(_place(file, line), "", found, expected)
     return arrival, departure
 
@@ -234,7 +234,7 @@ def compile_workload(workload: Workload, flavors: Mapping[str, Flavor]) -> Compi
     for entry in workload.entries(flavors, OWN_POLICY):
         number = numbers.setdefault(id(entry.request), len(requests))
         if number == len(requests):
-            requests.append(entry.request)  # so that no other request gets its id
+            requests.append(entry.request)  # referenced, so that no other object gets its id
         leaves = math.nan if entry.departure is None else entry.departure
         rows.append((entry.arrival, leaves, number, entry.line))
     times = np.array(rows, dtype=np.float64).T.copy()

@@ -27,7 +27,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.workload import TIMES, TraceColumn, WorkloadLine
 
 MAX_LINE_BYTES = 1 << 20
-MAX_JSON_BYTES = 1 << 27  # most bytes of one document; larger workloads are JSON Lines
+MAX_JSON_BYTES = 1 << 27  # the size limit of one document; larger workloads are JSON Lines
 SNIFFED_BYTES = 4096
 
 Row = Sequence[str]
@@ -59,7 +59,7 @@ class Cells:
         return lambda row: scale(row[position]) if row[position] else None
 
     def key(self, names: Sequence[str]) -> Callable[[Row], Hashable]:
-        """Return the reader of all cells of a row but those of some fields."""
+        """Return the reader of all cells of a row except those of some fields."""
         others = [
             position
             for name, (position, _) in self._positions.items()
@@ -86,13 +86,13 @@ def _steps(name: str, file: str) -> tuple[list[Step], str]:
     path, words = "", name.split(".")
     for number, word in enumerate(words):
         if any(isinstance(kind, inspect.DictType) for kind in types_at(WorkloadLine, path)):
-            steps.append(".".join(words[number:]))  # a key of its own, which may have dots
+            steps.append(".".join(words[number:]))  # a single key, which may have dots
             return steps, f"{path}[...]"
         below = f"{path}[{word}]" if word.isdigit() else f"{path}.{word}"
         if not types_at(WorkloadLine, below):
             kinds = types_at(WorkloadLine, path)
             known = [one.encode_name for kind in kinds for one in getattr(kind, "fields", ())]
-            hint = suggest(word, known) if known else "name the fields of a request"
+            hint = suggest(word, known) if known else "use the fields of a request"
             raise InputError(f"{file}: line 1", "", f"unknown column {name!r}", hint=hint)
         steps.append(int(word) if word.isdigit() else word)
         path = below
@@ -179,7 +179,7 @@ class Line(NamedTuple):
 def read_lines(
     stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn] | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a workload in the format of its suffix, else of its beginning.
+    """Yield the lines of a workload; its suffix, or else its beginning, shows the format.
 
     ``columns`` are those of a recorded trace, by field, which is CSV; its other columns are
     ignored. InputError: the content is invalid, or a column is unknown.
@@ -293,7 +293,10 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
     key = cells.key(NOT_IN_KEY)
     for number, row in rows:
         if len(row) != len(names):
-            found, expected = format_count(len(row), "cell"), f"{len(names)}, as the first line has"
+            found, expected = (
+                format_count(len(row), "cell"),
+                f"{len(names)}, the number of the first line",
+            )
             raise InputError(line_place(file, number), "", found, expected)
         document = functools.partial(cells.document, row)
         yield Line(number, arrival(row), departure(row), duration(row), key(row), document)

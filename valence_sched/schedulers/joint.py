@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joint scheduler: plans all nodes that are known at once with an exact optimiser."""
+"""Joint scheduler: plans all requested nodes together with an exact optimiser."""
 
 from valence_sched.core.batch import Batch
 from valence_sched.core.evaluation import EvaluationContext
@@ -8,10 +8,9 @@ from valence_sched.view.reads import reads_podm
 
 @reads_podm()
 class JointScheduler:
-    """Finds the most nodes, and of such placements the best by the goals of its policy.
+    """Places the largest number of nodes, and of such placements the best by the policy's goals.
 
-    Where the filter scheduler places all nodes and the policy has no goals, the answer is its
-    answer.
+    If the filter scheduler places all nodes and the policy has no goals, both give the same answer.
     """
 
     #: several requests decided together are one plan

@@ -21,7 +21,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return per need a mask of the rows with enough of it free, in a stock for a single grant.
+    """Return per need a mask of the rows with enough of it free, for a stock in a single grant.
 
     A mask is ``view.all_rows`` itself if every row has enough.
     """
@@ -68,7 +68,7 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
-    """Return the needs without amounts, or the resources of stocks; unchanged if unknown counts."""
+    """Return the needs without amounts, or stock resources; as is if unknown amounts count."""
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
     return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 
@@ -79,7 +79,7 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
 
 
 def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
-    """Return the largest grants of each stock need, None for other needs, and the least of each."""
+    """Return the largest grants of each stock need, None for other needs, and their minimum."""
     grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
     least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
     return grants, np.array(least)
@@ -119,7 +119,7 @@ class _ShareTable(Struct, frozen=True, eq=False):
 
     ``free`` is a share of the total, 0 where the total is 0, and ``mean`` its mean per row.
     ``absent`` is the share of the needs with a total of 0, None if 0 for all rows. With
-    ``exceeds_total`` a row has more free than its total: unknown amounts that the need allows.
+    ``exceeds_total`` a row has more free than its total, because the need allows unknown amounts.
     """
 
     free: Floats
@@ -161,7 +161,7 @@ def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
 def weighted_sum(table: Floats, weights: Floats) -> Floats:
     """Return ``sum(weights[i] * table[i])`` per column, added in order.
 
-    One column gets the same sum as many: numpy adds a single column in another order, but not two.
+    A single column gets the same sum as it does among many: numpy would add it in another order.
     """
     if table.shape[1] == 1:
         return weighted_sum(np.repeat(table, 2, axis=1), weights)[:1]
@@ -184,7 +184,7 @@ def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
     inverse, absent = _inverses(view, needs, by)
-    free = view.free_table(needs, by)  # a remembered array is read-only
+    free = view.free_table(needs, by)  # it is remembered, and so read-only
     free = np.multiply(free, inverse, out=free if free.flags.writeable else None)
     most = np.maximum.reduce(free, axis=None, initial=0.0)
     mean, exceeds_total = _mean(free), bool(most > 1.0 + EPSILON)

@@ -44,7 +44,8 @@ _GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__
 class BlockKind(Struct, frozen=True):
     """One kind of block: its types, its devices, their price, and its text.
 
-    ``condition`` is the state or health of a block that is not well (``Status.condition``).
+    ``condition`` is the state or health of a block if that is not Enabled or OK
+    (``Status.condition``).
     """
 
     types: tuple[BlockType, ...]
@@ -60,7 +61,7 @@ class BlockKind(Struct, frozen=True):
 
 
 class BlockKinds:
-    """All kinds of the blocks that were read, by number; never shrinks. Kind 0 has no devices."""
+    """All kinds of the blocks that were read, by number; it only grows. Kind 0 has no devices."""
 
     def __init__(self) -> None:
         self.kinds: list[BlockKind] = []
@@ -150,11 +151,11 @@ class BlockKinds:
         return remembered[1]
 
     def whole_amount(self, need: Need) -> Need:
-        """Return the need with its amount rounded up to what blocks supply in multiples of.
+        """Return the need with its amount rounded up to a multiple of the unit that blocks supply.
 
-        65,536 MiB of memory from blocks of 262,144 and 393,216 MiB become 131,072, the largest
-        amount of which both are multiples: the same blocks satisfy the need. Needs of stocks, and
-        those that allow unknown amounts, are returned as they are.
+        65,536 MiB of memory from blocks of 262,144 and 393,216 MiB become 131,072, the greatest
+        common divisor of the blocks: the same blocks satisfy the need. Needs of stocks, and those
+        that allow unknown amounts, are returned as they are.
         """
         if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
             return need
@@ -168,7 +169,7 @@ class BlockKinds:
         return [device for name, device in self._devices if name == need_kind]
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
-        """Return ``(need kind, device)`` of a kind; a Warning of a block is one of its devices."""
+        """Return ``(need kind, device)`` of a kind; a Warning of a block is also in its devices."""
         kind = self.kinds[number]
         lines = [
             (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
@@ -212,7 +213,7 @@ def passes(test: Test, device: Any, unknown: str = "reject") -> bool:
 
 
 def price(devices: Devices) -> int:
-    """Return the price of the devices that count in points; unknown amounts cost nothing."""
+    """Return the price, in points, of the devices that count; unknown amounts cost nothing."""
     points = PRICE_BLOCK
     for cpu in _counted(devices.processors):
         points += (cpu.count or 0) * (cpu.cores or 0) * PRICE_CORE
@@ -242,7 +243,7 @@ V = TypeVar("V")
 
 
 class BoundedMemo(dict[K, V]):
-    """At most ``limit`` values by key, which are dropped together: a hit is a plain ``get``."""
+    """At most ``limit`` values by key; a full memo drops all, so that a hit is a plain ``get``."""
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
         super().__init__(entries)
@@ -300,7 +301,7 @@ class BlockCounts(Struct, frozen=True):
         return BlockCounts(*all_read_only(parts))
 
     def splice(self, first: int, last: int, other: BlockCounts) -> BlockCounts:
-        """Return a copy with ``other`` for ``[first, last)``; unchanged arrays are shared."""
+        """Return a copy with ``other`` at ``[first, last)``; unchanged arrays are shared."""
         low, high = self.start[[first, last]].tolist()
         mine: tuple[Any, ...] = (self.kind, self.free, self.total)
         pairs = zip(mine, (other.kind, other.free, other.total), strict=True)
@@ -348,7 +349,7 @@ def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
 
 
 def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
-    """Return the starts of the entries of rows, with those of ``theirs`` for ``[first, last)``."""
+    """Return the starts of the entries of rows, with ``theirs`` in place of ``[first, last)``."""
     low, high = mine[first], mine[last]
     if np.array_equal(mine[first : last + 1] - low, theirs):
         return mine

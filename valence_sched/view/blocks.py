@@ -45,7 +45,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
             getattr(self, name) == getattr(other, name) for name in names
         )
 
-    __hash__ = None  # type: ignore[assignment]  # its lists have none
+    __hash__ = None  # type: ignore[assignment]  # its lists cannot be hashed
 
     @property
     def numbers(self) -> Mapping[str, int]:
@@ -131,7 +131,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def deallocate(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: BlockTable
     ) -> BlockTable:
-        """Return the table after slots and amounts allocated since ``base`` are free again."""
+        """Return the table after slots and amounts are freed that were allocated after ``base``."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
             slots[block] += 1

@@ -121,7 +121,7 @@ class ViewBuilder:
             return self._look_up(podm, layout, key)
 
     def _look_up(self, podm: LeanPodm, layout: Layout, key: UriKey) -> BlockTable:
-        """Return the block table of a podm, in an order of its own; KeyError for a new text."""
+        """Return the block table of a podm, in the order of ``key``; KeyError for a new text."""
         blocks, amounts = sorted(podm.blocks, key=_uri_of), sorted(podm.stocks, key=_uri_of)
         if key is not str:
             blocks.sort(key=lambda block: key(block.uri))
@@ -189,7 +189,7 @@ class ViewBuilder:
 
 
 def repeated_id(podm_id: str, first_file: str, file: str, document_path: str) -> DuplicateId:
-    """Return the error about a podm whose id an earlier one of ``first_file`` has."""
+    """Return the error about a podm with the same id as an earlier one in ``first_file``."""
     found = f"{podm_id!r} again, first in {first_file}"
     hint = "give every pod manager a unique id"
     return DuplicateId(file, f"{document_path}.id", found, "a unique id", hint)

@@ -25,13 +25,13 @@ from valence_sched.view.view import Labels, View, inventory_digest, set_inventor
 
 VERSION = 4
 MAGIC = b"valence-sched view\n"
-ALIGNMENT = 16  # bytes, of each array from the beginning of the first
+ALIGNMENT = 16  # bytes, of each array relative to the first array
 #: The sizes in front of the header: its own, that of the arrays, and the checksum of both.
 PREFIX_BYTES = len(MAGIC) + 20
-#: Of numbers of this machine's byte order, booleans and bytes.
+#: The types: numbers in the byte order of this machine, booleans and bytes.
 DTYPES = frozenset(np.dtype(name).str for name in ("u8", "i8", "f8", "f4", "u4", "u2", "u1", "?"))
 
-#: The value of each label of a row, of its podm and its pool.
+#: The value of each label of a row, from its podm and its pool.
 LABELS: Mapping[str, Callable[[LeanPodm, Pool], Any]] = {
     "zone": lambda podm, _: podm.zone,
     "status": lambda podm, _: podm.status,
@@ -132,18 +132,18 @@ def decode_view(data: memoryview) -> View:
 _PLAIN = ("first_row", "podm_of", "position_of", "enabled", "lot")
 _COUNTS = ("block_counts", "podm_block_counts")
 _COUNT_PARTS = ("start", "kind", "free", "total")
-_STOCK_ARRAYS = 12  # of a column, the last five of them of its grants
+_STOCK_ARRAYS = 12  # of a column; the last five are those of its grants
 
 
 def _read_arrays(data: memoryview) -> tuple[ColumnHeader, Arrays]:
     """Return the header and the arrays, which share the memory of the bytes; ValueError."""
     prefix, begin = bytes(data[:PREFIX_BYTES]), PREFIX_BYTES
     if len(prefix) < PREFIX_BYTES or not prefix.startswith(MAGIC):
-        raise ValueError("it is no view")
+        raise ValueError("it is not a view")
     sizes = prefix[len(MAGIC) :]
     header_size, size = (int.from_bytes(sizes[at : at + 8], "little") for at in (0, 8))
     if len(data) != begin + header_size + size:
-        raise ValueError("it was cut off")
+        raise ValueError("it is truncated")
     if zlib.crc32(data[begin:]) != int.from_bytes(sizes[16:], "little"):
         raise ValueError("its checksum is wrong")
     header = msgspec.json.decode(data[begin : begin + header_size], type=ColumnHeader)
@@ -176,7 +176,7 @@ class BlockArrays(NamedTuple):
 
 
 def block_arrays(tables: Sequence[BlockTable]) -> BlockArrays:
-    """Return the blocks of block tables as arrays, without making tables that are stored so."""
+    """Return the blocks of block tables as arrays; stored arrays are used as they are."""
     stored = tables.stored_arrays() if isinstance(tables, StoredTables) else None
     return stored or BlockColumns(tables).block_arrays()
 

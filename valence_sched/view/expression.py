@@ -5,15 +5,15 @@ The truth value of a row is 1 (the expression holds), -1 (it does not hold) or 0
 compares with a value that was not reported). ``and`` is the minimum of its parts, ``or`` the
 maximum, ``not`` the negation; so unknown remains unknown unless the other parts decide alone.
 
-Of one pair of values:
+Rules for a pair of values:
 
 - Numbers compare as numbers, texts as texts, character by character. A text that is a number
   compares with a number as that number. No comparison of any other pair holds.
 - Of several values (a list in a fact, the values of a capability, traits, aggregates) one that
-  compares is enough, and ``!=`` holds if none is equal. No comparison with an empty list holds.
+  compares is enough; ``!=`` holds if all values differ. No comparison with an empty list holds.
 - A missing value is unknown: a missing fact, capability, zone, name or driver. 0, the empty text
-  and the empty list are values. Without traits or aggregates the list is empty; of a missing stock
-  0 is free; of cores and memory the reported amounts count.
+  and the empty list are values. Without traits or aggregates the list is empty; a missing stock
+  has 0 free; for cores and memory the reported amounts count.
 """
 
 import operator
@@ -173,7 +173,7 @@ def _holds(sign: str, left: Any, right: Any) -> bool:
         return sign == "=" and left is right
     if isinstance(left, str) and isinstance(right, str):
         return bool(COMPARATORS[sign](left, right))
-    # a text that is no number is NaN
+    # a text that is not a number is NaN
     return bool(COMPARATORS[sign](as_number(left), as_number(right)))
 
 

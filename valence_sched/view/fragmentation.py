@@ -20,7 +20,7 @@ from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 MOST_SCARCITY = 1000.0  # the scarcity of a share with hardly any supply
-MOST_COUNTED = 1e6  # with all protection of a share
+MOST_COUNTED = 1e6  # the largest factor of a share, with its protection
 #: The weight of a share that runs out sooner, and the growth of the weight.
 UNEVEN_WEIGHT = 10.0
 UNEVEN_POWER = 2
@@ -29,11 +29,11 @@ LEAST_PROTECTION = 0.001  # lower probabilities count as 0
 
 
 class ShareSupply(Struct, frozen=True):
-    """The supply of all pools to one share of a mix, in the unit of the scarce resource.
+    """The amounts of all pools for one share of a mix, in the unit of the scarce resource.
 
-    ``weight`` is the part of the requests that ask for it, ``amount`` is taken by one of its nodes.
-    Its nodes can use the free amount ``usable`` and could take ``total``, in use or not.
-    ``hardware`` identifies the hardware that the share names, None without any.
+    ``weight`` is the part of the requests that ask for it, ``amount`` the amount of one of its
+    nodes. Its nodes can use ``usable`` of the free amount, and ``total`` of all hardware, free or
+    in use. ``hardware`` identifies the hardware that the share names, None without any.
     """
 
     weight: float
@@ -46,17 +46,17 @@ class ShareSupply(Struct, frozen=True):
 def scarcity(
     supplies: Sequence[ShareSupply], one: float, *, protect: bool = False
 ) -> tuple[float, ...]:
-    """Return the factor of the use of each share, 1 for a share that is not scarce.
+    """Return the factor of the weight of each share, 1 for a share that is not scarce.
 
     For a share that names hardware: ``(best + one) / (own + one)``, at most ``MOST_SCARCITY``, of
     the usable amount of the best supplied share and its own. ``one`` is one device, or the largest
     amount that a share asks of one stock. The growth of the fragmentation is then the gradient of
     ``-sum(weight × log(supply))``.
 
-    With ``protect``, hardware that a share names does not count as named if no share can take more.
-    If a share still names hardware, all shares have such a factor. It is multiplied by
-    ``1 + UNEVEN_WEIGHT × (u ** UNEVEN_POWER − 1)`` for a share that can use less of its total than
-    the best supplied one: ``u`` is its :func:`unevenness`. Each kind of request, that is the named
+    With ``protect``, a share does not count as naming hardware if no other share can take more. If
+    any share still names hardware, all shares have such a factor. It is multiplied by ``1 +
+    UNEVEN_WEIGHT × (u ** UNEVEN_POWER − 1)`` for a share that can use less of its total than the
+    best supplied one: ``u`` is its :func:`unevenness`. Each kind of request, that is the named
     hardware and the number of cards, adds ``PROTECTION_WEIGHT`` times its :func:`protection`,
     divided by its weight in the mix. Requests for one card that name no hardware add 0.
     """
@@ -149,11 +149,12 @@ def exact_sums(table: Floats) -> list[tuple[float, ...]]:
 
 
 ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
-#: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.
+#: A mix has several flavors: besides large nodes, nodes that need less of other resources use the
+#: cards.
 LIGHTER_NODES_FACTOR = 2.5
 #: The factor of the weight of shares that name traits, for all other needs.
 OTHER_NEEDS_WEIGHT = 5.0
-MANY_ROWS = 256  # from here on adding line by line is faster
+MANY_ROWS = 256  # from this number on adding line by line is faster
 
 
 class MixSupply(NamedTuple):
@@ -197,7 +198,8 @@ class FlavorMix:
         names_traits = [share.traits != NameRequirements() for share in self._shares]
         self._names_traits = np.array(names_traits, dtype=bool)
         numbers: dict[tuple[Need, ...], int] = {}
-        #: Of each share the number of its needs: shares that differ in traits alone have the same.
+        #: For each share the number of its list of needs: shares that differ only in traits have
+        #: the same.
         self._needs_of = [
             numbers.setdefault(tuple(need for need in share.needs if need.amount > 0), len(numbers))
             for share in self._shares
@@ -229,9 +231,9 @@ class FlavorMix:
             for some in self._scarce
         ]
         amounts_per_need = np.repeat(amounts_per_node, [len(some) for some in needs])
-        #: For the first need of all needs, the second and so on: its lines, the amounts that it
-        #: takes of them, and the amount of the scarce resource that a unit of each makes usable.
-        #: Shorter needs repeat their last one.
+        #: For the first need of each list of needs, the second and so on: the lines, the amounts
+        #: that a node takes of them, and the amount of the scarce resource that a unit of them
+        #: makes usable. Shorter lists repeat their last need.
         self._terms = []
         if needs:
             rate = amounts_per_need[:, None] * (LIGHTER_NODES_FACTOR / least)
@@ -308,7 +310,7 @@ class FlavorMix:
     def supply_after(
         self, before: MixSupply, rest: Leftover, needs: Sequence[Need], feasible: Mask | None = None
     ) -> MixSupply:
-        """Return the supply after every row made one node; any for rows not ``feasible``."""
+        """Return the supply after every row made one node; undefined for rows not ``feasible``."""
         have, stocks = before.have.copy(), len(self._amounts)
         fractions = np.empty_like(have)  # fractions of blocks follow from their amounts
         fractions[:stocks] = before.fractions[:stocks]
@@ -359,7 +361,7 @@ class FlavorMix:
         return tuple(found)
 
     def _totals(self, view: View) -> tuple[Floats, Ints]:
-        """Return per row the amount that nodes could take, in use or not, and each line."""
+        """Return per row the amount that nodes could take, in use or not, and the line of each."""
         if self.scarce_resource != ACCELERATORS:
             return view.total(self._scarce[0][0])[None], np.zeros(len(self._scarce), dtype=int)
         useful = self._useful_accelerators(view.kinds)
@@ -497,7 +499,7 @@ def usable_mix(view: View, mix: Mix) -> FlavorMix | None:
 
 
 class FragmentationMeasure:
-    """Measures the fragmentation of a View that nodes take from; podms once for each state.
+    """Measures the fragmentation of a changing View; each state of a podm is measured once.
 
     ``view`` returns the present View; ``spend`` gets the number of podms that were measured.
     """
@@ -509,7 +511,7 @@ class FragmentationMeasure:
         self._known: dict[Hashable, Amounts] = {}
         self._latest: list[tuple[BlockTable, Amounts] | None] = [None] * len(view().podms)
         self._spend: Callable[[int], None] | None = None
-        self.all_amounts()  # of the first View, before a search
+        self.all_amounts()  # measure the first View before a search
         self._spend = spend
 
     def all_amounts(self) -> list[Amounts]:

@@ -91,7 +91,7 @@ def _known_amounts(amounts: Floats, unknown: Mask) -> list[int | None]:
 Sums = dict[str, tuple[list[int | None], list[int | None]]]  # free and total by row, by measure
 StockSums = dict[str, tuple[Floats, Floats]]  # the same by resource
 
-_MOST_NAMED = 4  # blocks of one name that an error names
+_MOST_NAMED = 4  # blocks of the same name that an error lists
 
 
 def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOverview]:
@@ -151,7 +151,7 @@ def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview
         raise UnknownName("block", name, set(names))
     if len(found) > 1:
         places = ", ".join(f"{one.uri} of {one.podm}" for one in found[:_MOST_NAMED])
-        hint = f"name the URI, and --podm where two pod managers share it ({places})"
+        hint = f"give the URI, and --podm if two pod managers have it ({places})"
         count = format_count(len(found), "block")
         raise UsageError(f"{count} are named {name!r}: {hint}")
     return found[0]
@@ -173,7 +173,7 @@ def _pools(view: View, podm: int) -> Sequence[Pool]:
 
 
 def device_counts(view: View, wanted: nouns.BlockFilter) -> list[nouns.DeviceCount]:
-    """Count the devices of the blocks that a filter keeps by model, only those of its ``model``."""
+    """Count by model the devices of the blocks that a filter keeps, only those of its ``model``."""
     return nouns.count_devices(blocks(view, wanted), wanted.model)
 
 

@@ -49,10 +49,10 @@ class Leftover(Struct, frozen=True, dict=True):
         return grants
 
     def blocks_for(self, needs: Iterable[Need], feasible: Mask | None = None) -> NodeBlocks:
-        """Return the blocks that every row gives to one node; rows not ``feasible`` give any.
+        """Return the blocks that every row gives to one node; undefined for rows not ``feasible``.
 
-        An estimate, exact if one kind of block serves each need: need by need the cheapest kinds,
-        where the other devices of a block count for the needs that follow.
+        An estimate, exact if one kind of block serves each need. Each need in turn takes the
+        cheapest kinds; the other devices of a block count for the needs that follow.
         """
         taken = NodeBlocks(len(self), [])
         for need in needs:
@@ -90,7 +90,7 @@ class Leftover(Struct, frozen=True, dict=True):
         kind[: len(kinds)] = kinds
         number[: len(kinds)] = np.ceil(need.amount / self.kinds.amounts(need)[kinds])
         of_row, numbers = kind.take(best), number.take(best).astype(np.float64)
-        if number.max() > 1:  # a row with any has one block
+        if number.max() > 1:  # each of these rows has at least one block
             numbers = np.minimum(numbers, self.blocks[of_row, np.arange(len(self))])
         return KindBlocks(None, of_row, numbers, kinds)
 
@@ -124,7 +124,7 @@ class Leftover(Struct, frozen=True, dict=True):
             ranks[best, np.arange(len(rows))] = ABSENT
 
     def _ranks(self, kinds: Ints, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
-        """Return the rank of some kinds in their order where a row has one free, else ABSENT."""
+        """Return by kind and row the rank of some kinds, ABSENT where a row has no free block."""
         absent = self._absent[kinds]
         if rows is not None:
             absent = absent.take(rows, axis=1)
@@ -139,7 +139,7 @@ class Leftover(Struct, frozen=True, dict=True):
 class KindBlocks(Struct, frozen=True, eq=False):
     """The kind and the number of blocks that each of some rows gives; ``rows`` is None for all.
 
-    The kinds are ``among`` some, or 0 where nothing is given.
+    The kinds are some of ``among``, or 0 if the row gives no block.
     """
 
     rows: Ints | None
@@ -165,7 +165,7 @@ class NodeBlocks(Struct, frozen=True, eq=False):
     parts: list[KindBlocks]
 
     def supply(self, amounts: Floats) -> Floats | None:
-        """Return per row what all these blocks supply, by kind in ``amounts``; None if nothing."""
+        """Return per row the sum of ``amounts``, by kind, of these blocks; None if all are 0."""
         total: Floats | None = None
         for part in self.parts:
             if amounts[part.among].any():
@@ -178,7 +178,7 @@ class NodeBlocks(Struct, frozen=True, eq=False):
         return total
 
     def subtract(self, amounts: Floats, table: Floats) -> None:
-        """Subtract from each line of a table what these blocks supply, ``amounts[line, kind]``."""
+        """Subtract the supply of these blocks, ``amounts[line, kind]``, from a table."""
         for part in self.parts:
             rows = slice(None) if part.rows is None else part.rows
             for line in np.flatnonzero(amounts[:, part.among].any(axis=1)).tolist():
@@ -195,7 +195,7 @@ def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
     return Leftover(view.kinds, counts, {name: view.stocks_of(name) for name in resources})
 
 
-#: The most used of these resources counts.
+#: The resources of the imbalance; the most used one counts.
 MEASURED = ("cores", "memory_mib", "accelerators", "drives")
 
 
@@ -216,7 +216,7 @@ def imbalance(view: View) -> UseDeviation:
 
 
 def use_shares(view: View, counts: BlockCounts) -> Floats:
-    """Return the share in use of the most used resource by row; NaN of a row without any."""
+    """Return by row the share in use of the most used resource; NaN for a row without these."""
     amounts = [view.kinds.amounts(MEASURES[name]) for name in MEASURED]
     total, free = (
         np.stack([counts.sum(each, free=only) for each in amounts]) for only in (False, True)

@@ -56,7 +56,7 @@ class Overlay:
         return functools.partial(self.apply, [(podm, before, blocks, ())])
 
     def close(self, podm: int) -> Undo:
-        """Make no part of a podm free; return the change that undoes it."""
+        """Close a podm to all nodes; return the change that undoes it."""
         before = self._block_tables[podm]
         blocks = tuple(range(len(before.uris)))
         amounts = tuple((number, 0.0) for number in range(len(before.stocks)))
@@ -122,13 +122,13 @@ class Overlay:
             self._podm_free[self.view.podm_block_counts.entry(podm, kind)] += difference
 
     def reduce_counts(self, entries: Ints, podm_entries: Ints) -> None:
-        """Count one block less free in each entry, given once or more; block tables stay."""
+        """Count one free block fewer in each given entry; an entry may be given several times."""
         self.view.invalidate_free()
         np.subtract.at(self._free, entries, np.float32(1.0))
         np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
 
     def whole_window(self) -> View:
-        """Return a window on all rows; the caller makes it forget values that changes affect."""
+        """Return a window on all rows; the caller invalidates the values that changes affect."""
         view = self.view.window(0, len(self.view))
         view.block_tables = self._block_tables
         return view

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads: the declarations of filters and weighers, next to their functions, of the read fields.
+"""Reads: declarations, next to a filter or weigher, of the fields that it reads.
 
 Fields of a request: a policy refuses a request that sets a field which no plug-in reads, and a
-plug-in is inactive if the request does not set its fields. Fields of a pod manager: those beside
-its pools, blocks and stocks, such as ``status``, one fact as ``facts.year``, all facts as
-``facts``. A plug-in without a declaration is active in every decision and may read all fields.
+plug-in is inactive if the request does not set its fields. Fields of a pod manager: those besides
+its pools, blocks and stocks, such as ``status``, ``facts.year`` for one fact, ``facts`` for all
+facts. A plug-in without a declaration is active in every decision and may read all fields.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def is_given(value: object) -> bool:
 
 
 class Reads(Struct, frozen=True):
-    """Fields of a request that a plug-in reads, each set if not None and ``when`` holds of it.
+    """Fields of a request that a plug-in reads; a field is set if ``when`` accepts its value.
 
-    A plug-in to which the field is ``optional`` is active in every decision, and no policy must
-    have it. ``counts_by`` is for plug-ins that only count the nodes of a group or of an owner: on
-    the pod manager itself, or at its value of each domain of the group's rules.
+    A plug-in to which the field is ``optional`` is active in every decision, and no policy needs it
+    for the field. ``counts_by`` is for plug-ins that only count the nodes of a group or of an
+    owner: on the pod manager itself, or at its value of each domain of the group's rules.
     """
 
     fields: tuple[str, ...]
@@ -53,7 +53,7 @@ def reads(
     counts_by: CountsBy | None = None,
     optional: bool = False,
 ) -> Callable[[Plugin], Plugin]:
-    """Declare the fields of a request that a filter or weigher reads, as :class:`Reads` says.
+    """Declare the fields of a request that a filter or weigher reads; see :class:`Reads`.
 
     It is written above or below ``terms`` and ``per_pool``, also several times::
 
@@ -77,7 +77,7 @@ def declarations(plugin: Callable[..., Any]) -> tuple[Reads, ...]:
 
 
 class MixCompletion(NamedTuple):
-    """How the mix of a request is completed for a weigher.
+    """The functions that complete the mix of a request for a weigher.
 
     Both functions take its options. ``supplies(view, mix)`` returns the supply of all pools of a
     View to each share, which adds up over Views; it is empty if the mix needs no completion.
@@ -97,7 +97,7 @@ class MixCompletion(NamedTuple):
 def completes_mix(
     supplies: Callable[..., MixSupplies], complete: Callable[..., Mix]
 ) -> Callable[[Plugin], Plugin]:
-    """Declare how the mix is completed for a weigher, as a :class:`MixCompletion` says."""
+    """Declare how the mix is completed for a weigher; see :class:`MixCompletion`."""
 
     def declare(plugin: Plugin) -> Plugin:
         plugin.mix_completion = MixCompletion(supplies, complete)  # type: ignore[attr-defined]
@@ -118,7 +118,7 @@ FieldsOf = Callable[[Options, Request | None], Iterable[str]]
 #: Fields that a pod manager may share with the place of a resource.
 PLACE_FIELDS = ("zone", "aggregates", "facts")
 _OTHERS = ("capabilities", "driver", "enabled", "name", "nodes", "status", "traits", "url")
-#: Every field that a plug-in may read beside pools, blocks and stocks.
+#: Every field that a plug-in may read besides pools, blocks and stocks.
 ALL_FIELDS = tuple(sorted((*PLACE_FIELDS, *_OTHERS)))
 
 
@@ -143,11 +143,11 @@ def reads_podm(*fields: str, of: FieldsOf | None = None) -> Callable[[Plugin], P
 def podm_fields(
     plugin: Callable[..., Any], options: Options, request: Request | None = None
 ) -> Iterator[str]:
-    """Yield the fields that a plug-in reads for a request, without one for any request.
+    """Yield the fields that a plug-in reads for a request, or for any if it is None.
 
     ``options`` are those that it is called with, the defaults included.
     """
-    # of a class its own declaration: one that inherits from it may read more
+    # only the class's own declaration: a subclass may read more
     fields, of = vars(plugin).get("podm_fields", (ALL_FIELDS, None))
     for field in fields:
         yield field.format_map(options)
@@ -193,7 +193,7 @@ def reads_near(*, soft: bool) -> Callable[[Plugin], Plugin]:
 
 
 def group_fields(_options: Options, request: Request | None) -> Iterator[str]:
-    """Yield the fields that count the nodes of a group at the values of its domains."""
+    """Yield the fields that are needed to count the nodes of a group by domain."""
     yield "nodes"
     if request is None:
         yield from PLACE_FIELDS

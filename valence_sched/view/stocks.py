@@ -89,14 +89,14 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return sums
 
     def grant_count(self, amount: float) -> Floats:
-        """Return per row how many separate grants of ``amount`` its stocks can make."""
+        """Return per row the number of separate grants of ``amount`` that its stocks can make."""
         counts: Floats = self.sums(self.counts(np.array([[amount]])))[0]
         return counts
 
     def after_grants(self, amount: float, count: int) -> StockGrants:
         """Return the grants that remain after ``count`` grants, the tightest stocks first.
 
-        Rows that cannot make so many grants make as many as they can.
+        Rows that cannot make that many grants make as many as possible.
         """
         size, number = (array[0] for array in self.sizes_and_counts(np.array([[amount]])))
         if len(self.free) == len(self.start) - 1:
@@ -160,7 +160,7 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
     all of the podm's; ``inverse`` is one over the total; ``by_stock`` has every stock of the pool.
-    Rows without such a stock have 0, and so has a stock of unknown total.
+    Rows without such a stock have 0, as does a stock of unknown total.
     """
 
     by_stock: StockGrants

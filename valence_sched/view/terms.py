@@ -49,7 +49,7 @@ class Term(Struct, frozen=True):
         """Return per row whether the term holds."""
         if self.holds is not None:
             return self.holds
-        assert isinstance(self.have, np.ndarray), "only numbers compare by themselves"
+        assert isinstance(self.have, np.ndarray), "labels need holds"
         mask: Mask = np.greater_equal(self.have, self.need)
         return mask
 
@@ -128,8 +128,8 @@ def per_pool(
 def proximity_terms(view: View, near: Proximity) -> Iterator[Term]:
     """Yield one comparison for each known property of the place of a resource.
 
-    The zone is the same; at least one aggregate is shared; each fact has a value in common with
-    that of the pod manager. A value that a pod manager does not report is not shared.
+    The pod manager must have the same zone, at least one of the aggregates, and a common value of
+    each fact. A value that a pod manager does not report does not match.
     """
     if near.zone is not None:
         same = view.zone.where(lambda zone: zone == near.zone)
@@ -198,7 +198,7 @@ class CostRule(FactRule, frozen=True, kw_only=True):
 
 
 class PreferenceRule(FactRule, frozen=True, kw_only=True):
-    """The weight of a match; below 0 the rule speaks against the pod manager."""
+    """The weight of a match; below 0 it is a preference against the pod manager."""
 
     weight: Annotated[float, Meta(ge=-1000, le=1000)]
 

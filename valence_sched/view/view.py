@@ -150,7 +150,7 @@ class View:
     origin: Origin | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a field of taken rows that was not read before."""
+        """Derive a field of taken rows when it is first read."""
         if name not in DERIVED:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         assert self.origin is not None, "every field of another View is set"
@@ -247,7 +247,7 @@ class View:
         return self._column(need.resource).largest_grant
 
     def grant_count(self, need: Need) -> Floats:
-        """Return per row how many separate grants of ``need.amount`` its stocks can make."""
+        """Return per row the number of separate grants of ``need.amount`` by its stocks."""
         return self._column(need.resource).by_stock.grant_count(need.amount)
 
     def stocks_of(self, resource: str) -> StockGrants:
@@ -318,7 +318,7 @@ class View:
         return self
 
     def window(self, first: int, last: int) -> View:
-        """Return rows ``[first, last)``, whole podms only, as windows on the same memory."""
+        """Return rows ``[first, last)``, whole podms, as windows on the same memory."""
         low, high = int(self.podm_of[first]), int(self.podm_of[last - 1]) + 1
         view = self._part(Origin(self, slice(first, last), slice(low, high)))
         view.podm_of = self.podm_of[first:last] - low
@@ -331,7 +331,7 @@ class View:
     def take(self, rows: Sequence[int] | Ints) -> View:
         """Return a copy with these rows in this order."""
         part = self.take_counts(rows)
-        part.block_tables  # noqa: B018 - those of now
+        part.block_tables  # noqa: B018 - the present ones
         return part
 
     def take_counts(self, rows: Sequence[int] | Ints) -> View:
@@ -400,7 +400,7 @@ def lot_of(podm: str, pool: str) -> int:
 class DomainIndex(Struct, frozen=True):
     """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
 
-    Rows are filled up with the number after the last value.
+    Shorter rows are padded with the number after the last value.
     """
 
     values: dict[str, int]
@@ -409,7 +409,7 @@ class DomainIndex(Struct, frozen=True):
     def largest_count(self, counts: Mapping[str, int]) -> Floats:
         """Return per row the largest count among its values; NaN where it has no value."""
         size, last = len(counts), len(self.values)
-        if size > last:  # few rows: most values are of other rows
+        if size > last:  # few rows: most values belong to other rows
             by_value = np.array([*(counts.get(value, 0) for value in self.values), np.nan])
         else:
             by_value = np.zeros(last + 1)
@@ -429,7 +429,7 @@ def domain_index(view: View, domain: str) -> DomainIndex:
 
 
 def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
-    """Return the values of a domain that a pod manager has; none if it does not report any."""
+    """Return the values of a domain that a pod manager reports, maybe empty."""
     if domain == "podm":
         return (podm.id,)
     if domain == "aggregate":
@@ -464,7 +464,7 @@ def inventory_digest(view: View) -> str:
 
 
 def set_inventory_digest(view: View, digest: str) -> None:
-    """Let a View remember the digest that another one of the same inventory had."""
+    """Let a View remember the digest that another View of the same inventory had."""
     view.memoise_free(NAME, None, lambda: digest)
 
 
@@ -487,7 +487,7 @@ def _digits(numbers: list[int]) -> str:
     """Return numbers as ``repr`` prints them in a list; a fast path for single digits."""
     try:
         text = bytes(numbers).translate(DIGITS)
-    except ValueError:  # one is above all bytes
+    except ValueError:  # one of them is too large for a byte
         text = b"\0"
     return ", ".join(map(str, numbers) if b"\0" in text else text.decode())
 

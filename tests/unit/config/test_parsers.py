@@ -50,7 +50,7 @@ class TestFlavors(ParserCase):
     def test_what_would_be_refused_when_asked_for_is_refused_with_its_place(self):
         for data, line in (
             (b"[{name: a, properties: {accelerators: [{model: '--'}]}}]",
-             "f: $[0]: model '--' has neither a letter nor a digit: name a model, or leave it out"),
+             "f: $[0]: model '--' has neither a letter nor a digit: give a model, or omit it"),
             (b"{name: a, properties: {nics: [{name: n}], topology: [{same: pcie_root, of: [m]}]}}",
              "f: $: topology constraint same pcie_root of m: no devices named 'm' (known: n)"),
             (b"{name: a, properties: {nics: [{}]}, traits: {required: [X], forbidden: [X]}}",

@@ -177,7 +177,7 @@ class TestAdd(unittest.TestCase):
                          "'g11' (did you mean 'g1'?)", str(caught.exception))  # fmt: skip
         with self.assertRaisesRegex(UsageError, "2 kinds are named 'g\\*' \\(g1, g2\\)"):
             edited(racks(), [edit(add="g*", to="east")])
-        with self.assertRaisesRegex(UsageError, "'podm=e@st' is no block: expected a template"):
+        with self.assertRaisesRegex(UsageError, "'podm=e@st' is not a block: expected a template"):
             edited(site_of({"id": "e@st"}), [edit(add="podm=e@st", to={"podm": "e@st"})])
         with self.assertRaisesRegex(InputError, "^add 1xg@@east: target 'g@': found another form"):
             edited(racks(), [edit(add="g@", to="east")])

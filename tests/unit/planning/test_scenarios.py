@@ -101,7 +101,7 @@ class TestScenarios(unittest.TestCase):
         self.write("a.yaml", "scenarios: [{name: x, extends: y}, {name: y, extends: z}, "
                              "{name: z, extends: y}]")  # fmt: skip
         self.assertEqual("a.yaml: $.scenarios[2].extends: found a cycle: y extends z extends y, "
-                         "expected a scenario that ends it", self.problem("a.yaml"))  # fmt: skip
+                         "expected scenarios without a cycle", self.problem("a.yaml"))  # fmt: skip
         self.write("b.yaml", "{name: b, extends: c.yaml}")
         self.write("c.yaml", "{name: c, extends: b.yaml#b}")
         cycle = "b.yaml#b extends c.yaml#c extends b.yaml#b"

@@ -42,7 +42,7 @@ from valence_sched.planning.optimise.witness import Witness, WitnessNode
 from valence_sched.view.view import View
 
 COST_UNITS = 10_000  # the largest cost of a node or a block, in the solver's whole numbers
-CHUNK_COLUMNS = 300  # of the integer programmes in which a large site is rounded
+CHUNK_COLUMNS = 300  # of each integer programme in which a large site is rounded
 CHUNK_NODES, CHUNK_GAP = 50, 0.002  # the effort of each of them
 GOAL_ROUNDING = 1e-3  # by which a later goal may worsen an earlier goal
 
@@ -57,7 +57,7 @@ class PodmOptimum(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The nodes placed and a proven bound; with an ``exact_model`` effort closes the gap."""
+    """The nodes placed and a proven bound; with an ``exact_model`` more effort closes the gap."""
 
     nodes: tuple[WitnessNode, ...]
     bound: int
@@ -80,13 +80,13 @@ def most_nodes(
 ) -> Optimum:
     """Return the most nodes of some types that the pools of a View can make.
 
-    ``shares`` are whole numbers by type for a mix, without the nodes beyond it. ``budget`` is that
-    of the fit. The bound of a type without needs is ``most``, else the largest number of a request.
-    ``goals`` apply if the site is solved as one programme. RequestError: no node type, or not a
-    positive share for each.
+    ``shares`` are whole numbers by type for a mix; nodes beyond the mix do not count. ``budget`` is
+    that of the fit. The bound of a type without needs is ``most``, by default the largest number of
+    a request. ``goals`` apply if the site is solved as one programme. RequestError: no node type,
+    or not a positive share for each.
     """
     if not node_types:
-        raise RequestError("no node types: name at least one flavor")
+        raise RequestError("no node types: give at least one flavor")
     if shares is not None and (len(shares) != len(node_types) or min(shares) < 1):
         flavors = format_count(len(node_types), "flavor")
         raise RequestError(f"shares {list(shares)}: must be whole numbers above 0 for {flavors}")
@@ -134,7 +134,7 @@ def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
 
 @dataclass(slots=True)
 class JointProgramme:
-    """Maximise the nodes of some groups, each with the number of equal ones.
+    """Maximise the nodes of some groups; each model stands for a number of equal groups.
 
     ``most`` limits the nodes of each type, None without limit. With ``shares`` a mix of ``n`` nodes
     has ``n × share / sum of shares`` nodes of each type, rounded down or up. ``nodes`` are the
@@ -294,7 +294,7 @@ class CoupledGroups:
         *,
         is_chunk: bool = False,
     ) -> Solution:
-        """Place the nodes of one integer programme; a chunk knows neither shares nor goals."""
+        """Place the nodes of one integer programme; a chunk has neither shares nor goals."""
         models = [self.models[group.offer] for group in groups]
         shares = None if is_chunk else self.shares
         joint = JointProgramme([(model, 1) for model in models], most, shares)
@@ -331,7 +331,7 @@ class CoupledGroups:
         solution = programme.programme.solve(self.effort, whole=False)
         if solution.values is None:
             members = (self.models[group.offer] for group in self.groups)
-            # the nodes of each type in each pool alone
+            # the bound of each type in each pool alone
             return round(sum(one.programme.upper[it.column] for one in members for it in one.nodes))
         wanted = [0.0] * len(self.node_types)
         effort = replace(self.effort, nodes=min(self.effort.nodes, CHUNK_NODES), gap=CHUNK_GAP)
@@ -408,7 +408,7 @@ def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[
 
 
 def _missing(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
-    """Return the types that a mix of a size lacks, else the types that it has room for."""
+    """Return the types that a mix of a size lacks, else the types of which it may have more."""
     weight = sum(shares)
     least = [size * share // weight for share in shares]
     missing = [n for n, (have, need) in enumerate(zip(counts, least, strict=True)) if have < need]

@@ -65,8 +65,8 @@ class MigrationPlan(Struct, frozen=True):
     """Migrations in order, and whether they reach the goal, which needs at least ``least``.
 
     ``complete`` is false if the fits ran out before the end of the search. ``fit`` is that of the
-    new node, if room was the goal. ``waiting`` are nodes that need each other's places, and would
-    make room if they moved at the same time.
+    new node, if room was the goal. ``waiting`` are nodes that need the places of each other, and
+    would make room if they moved at the same time.
     """
 
     migrations: tuple[Migration, ...]
@@ -247,7 +247,7 @@ class MigrationGoal(Protocol):
         """Return a lower bound of migrations, 0 if reached; inexact above ``left``."""
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return nodes, one of which every plan of ``left`` migrations moves next."""
+        """Return nodes such that every plan of ``left`` migrations moves one of them next."""
 
 
 def search_migrations(
@@ -354,7 +354,7 @@ class RoomGoal:
     node_type: int
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 with room, 1 without, ``NEVER`` if no empty podm makes the node."""
+        """Return 0 with room, 1 without, ``NEVER`` if even an emptied podm makes no node."""
         if state.fit(self.node_type) is not None:
             return 0
         if left and not self._podms(state) and not (state.is_open or state.is_spent):
@@ -362,7 +362,7 @@ class RoomGoal:
         return 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return the nodes that make room alone as last moves, in pairs as second to last."""
+        """Return the nodes that make room: alone as the last move, in pairs as the last two."""
         if left > 2:
             return range(len(state.places))
         podms = self._podms(state)
@@ -451,8 +451,8 @@ def _move_away(
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
     """Return the fewest nodes that, all released first, leave room for a node and for themselves.
 
-    Without an order of migrations that makes room for a node of type ``wanted``, each needs a place
-    that another one, or it itself, has. Empty without such nodes, or without fits left.
+    No order of migrations makes room for a node of type ``wanted``: each of them needs hardware
+    that another of them, or the node itself, has. Empty without such nodes, or without fits left.
     """
     start = state.mark()
     for size in range(1, MOST_WAITING + 1):

@@ -4,8 +4,8 @@
 Columns count the nodes of a variant in a pool; the covers of their parts, or blocks by class;
 grants by stock; and shared blocks by pool. Rows limit them to the free blocks and amounts.
 
-The parts of a node are demands that no block serves two of: processors and memory from sleds,
-accelerators from trays. A part is written into the model in one of three forms:
+The demands of a node are divided into parts so that no block serves two of them: processors and
+memory from sleds, accelerators from trays. A part is written into the model in one of three forms:
 
 - ``chain``: one demand; the sizes of blocks, what they cover of it, divide one another and the
   demand. Blocks by size fill one node after another, so that sums over all nodes are exact;
@@ -15,10 +15,10 @@ accelerators from trays. A part is written into the model in one of three forms:
 Worked example: a node of 4 GPUs from trays of 1, 2 and 8 is a chain (a tray of 8 gives 4, the rest
 of it is lost); from trays of 3 and 2 it has the covers {3, 3}, {3, 2} and {2, 2}.
 
-The model is *exact*, each whole solution being a number of single nodes, if every part is a chain
-or has its covers. It includes limits of a pool for each node, blocks in several pools, several
-stocks and the size of each grant. It is a relaxation, with a bound and perhaps too many nodes, if a
-part has too many covers, a node has topology constraints (only the bound of a pool counts them), or
+The model is *exact* if every part is a chain or has its covers: then each whole solution stands for
+single nodes. It includes limits of a pool for each node, blocks in several pools, several stocks
+and the size of each grant. Else it is a relaxation, whose bound may count too many nodes: if a part
+has too many covers, a node has topology constraints (only the bound of a pool counts them), or
 nodes share blocks (a node might get one twice).
 """
 
@@ -38,7 +38,7 @@ from valence_sched.core.fit.set_cover import connected, least_blocks, whole_unit
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.node_types import BlockClass, BlockClasses, GroupOffer, Limits
 
-MOST_COVERS = 1_500  # most minimal covers of a part in the model
+MOST_COVERS = 1_500  # the limit of minimal covers of a part in the model
 MOST_STATES, ALL_STATES = 20_000, 200_000  # states of their search for one part, for all parts
 MOST_CLASSES = 40  # of a part that is searched
 STOCK_ROUNDING = 1.0 + 1e-6  # rounding error of a sum of grants
@@ -122,7 +122,7 @@ def cover_parts(
 
 
 def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
-    """Return the demands that no other demand implies: each class gives less to an implied one."""
+    """Return the demands without those that another demand implies."""
 
     def implies(one: int, other: int) -> bool:
         (sizes, amount), (others, other_amount) = lines[one], lines[other]
@@ -224,7 +224,7 @@ class Addition(NamedTuple):
 
 
 class GrantColumn(NamedTuple):
-    """The grants of one amount by one stock: a unit of the column is ``times`` of this size."""
+    """The grants of one amount by one stock: a column unit is ``times`` grants of this size."""
 
     stock: int
     column: int
@@ -283,7 +283,8 @@ class GroupModel:
                 demands = self.classes.variants[variant].demands
                 parts = cover_parts(demands, offer.limits, variant, own, self.finder)
                 if parts is not None:
-                    # by each demand of each part alone; the place of an added block is unknown
+                    # a bound from each demand of each part alone; the place of an added block is
+                    # unknown
                     bound = MAX_NODES if pool in added else most
                     for part in parts:
                         amounts = [free[pool, key] for key in part.classes]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node types: requested nodes, many of equal needs, and the offers of pools to them.
+"""Node types: requested nodes of equal needs, and the offers of pools to them.
 
 Kinds of block that are equal for all node types, such as drives of 1 TB and of 2 TB for requests of
 1 TB, are one *block class*. So pools with different blocks have equal offers.
@@ -143,7 +143,7 @@ class BlockClasses:
 
 
 def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
-    """Return a bound of the nodes in the pool at a position, by its topology constraints."""
+    """Return an upper bound of the nodes in the pool at a position, by its topology constraints."""
     most = MAX_NODES
     for constraint in fitter.constraints:
         lines = [

@@ -3,7 +3,7 @@
 
 A solution has numbers of nodes and of blocks by class. Here it becomes nodes with blocks and
 grants. The fit verifies each one on a View in which nothing else is free, after those before it;
-refused nodes are left out. So each reported number of nodes was made.
+refused nodes are left out. So a reported number of nodes has really been placed.
 """
 
 from __future__ import annotations
