@@ -105,8 +105,8 @@ class TestScenarios(unittest.TestCase):
         self.write("b.yaml", "{name: b, extends: c.yaml}")
         self.write("c.yaml", "{name: c, extends: b.yaml#b}")
         cycle = "b.yaml#b extends c.yaml#c extends b.yaml#b"
-        self.assertEqual(f"c.yaml: $.extends: found a cycle: {cycle}, expected a scenario that "
-                         "ends it", self.problem("b.yaml"))  # fmt: skip
+        self.assertEqual(f"c.yaml: $.extends: found a cycle: {cycle}, expected scenarios "
+                         "without a cycle", self.problem("b.yaml"))  # fmt: skip
         self.write("d.yaml", "{name: d, extends: d}")
         self.assertIn("$.extends: found a cycle: d extends d", self.problem("d.yaml"))
 
