@@ -187,7 +187,7 @@ class PluginError(SchedulerError):
 
 
 class CloudError(SchedulerError):
-    """OpenStack is needed, and no cloud is configured, or it refuses."""
+    """OpenStack is needed, but no cloud is configured, or the cloud refuses."""
 
     code, http_status = "cloud_failed", 502
 
@@ -318,7 +318,7 @@ class HardwareInUse(SchedulerError):
 
 
 class ClaimState(SchedulerError):
-    """A claim whose state does not, or no longer, allow the operation."""
+    """A claim whose state does not allow the operation."""
 
     code, http_status = "claim_state", 409
 
