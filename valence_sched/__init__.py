@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The public names: what plug-in authors and library users may import.
+"""The public names for authors of plug-ins and users of the library.
 
 Each name is imported from its module when a program first uses it, so that importing the package
 loads nothing. Modules may move; these names stay.

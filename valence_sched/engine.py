@@ -392,7 +392,9 @@ class Engine(scheduler.OwnScheduler):
         self._refuse_recordings("previewed")
         decider, chosen = self.decider(), [one.chosen for one in report.placements]
         with self._access() as access:
-            here = [one for one in chosen if one.podm in access.members]  # not the others
+            here = [
+                one for one in chosen if one.podm in access.members
+            ]  # not pod managers elsewhere
             verify(decider, report.request, here, partial=True)
             yield from map(access.preview, report.placements)
 

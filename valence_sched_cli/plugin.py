@@ -62,7 +62,7 @@ def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
 
 
 class Implied(str):
-    """The default value of an option, told apart from a given value."""
+    """The default value of an option, distinct from an equal given value."""
 
 
 def _version(text: str) -> str:

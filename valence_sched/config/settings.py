@@ -41,7 +41,7 @@ def compile_spec(
     flavor: Flavor | None,
     resolve: Callable[[Iterable[nouns.ExternalResource]], tuple[need.Proximity, ...]],
 ) -> Request:
-    """Return one request compiled; ``resolve`` locates the resources it is to be near."""
+    """Return one request compiled; ``resolve`` locates the external resources near it."""
     required = nouns.external_resources(spec.near)
     preferred = nouns.external_resources(spec.prefer_near, soft=True)
     return nouns.compile_request(
@@ -69,7 +69,7 @@ NO_HOME = "/nonexistent"
 
 
 class Homes:
-    """The folders of one person; environment variables override those of the platform."""
+    """The folders of one user; environment variables override those of the platform."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

@@ -129,7 +129,7 @@ def named_by_service(
     for one, identity in found:
         name, prefix = one.name, one.zone or "podm"
         if identity is not None:
-            if name != prefix:  # the identity of the only endpoint that a login names
+            if name != prefix:  # not the only endpoint of a login, which has the name of its region
                 digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
                 name = f"{prefix}-{digest}"
             name = names.get(identity, name)
@@ -395,8 +395,8 @@ class Registry:
         """Return the pod managers that a command applies to, in the order of their names.
 
         Named files replace the user's own file and the state, unless the state is named, too. With
-        a catalogue they only provide logins. DuplicateId for a repeated name, InputError for a bad
-        file.
+        a catalogue, files and state only provide logins. DuplicateId for a repeated name,
+        InputError for a bad file.
         """
         return select_members(self.all_members(live), live.only)
 

@@ -87,8 +87,7 @@ class RecordValidator:
     def podm(self, record: recorded.Record) -> FullPodm:
         """Return the pod manager of a record; a driver's noun is returned unchanged.
 
-        Raises: InputError, DuplicateId: a builder of views refuses it; an earlier record has its
-        ID.
+        Raises: InputError, DuplicateId: the record is invalid; an earlier record has its ID.
         """
         podm = _decode_sound(record)
         if podm is None:  # the builder raises the error
@@ -106,7 +105,7 @@ class RecordValidator:
 
 
 class Services:
-    """The services of an inventory; a second name of a service has the same blocks."""
+    """The services of an inventory, each with one name: a second name repeats the blocks."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

@@ -196,7 +196,7 @@ def map_podm(
 
 
 def block_uses(podm: LeanPodm, blocks: Iterable[BlockOverview]) -> Counter[pages.MapUse]:
-    """Return the number of blocks of a pod manager by way of drawing."""
+    """Return the number of blocks of a pod manager by their use on the map."""
     return Counter(_use(podm, block) for block in blocks)
 
 
@@ -216,7 +216,7 @@ def _text(verdict: PodmVerdict | None) -> str:
 def _pools(
     hardware: HardwareListing, podm: LeanPodm, marks: BlockMarks, verdict: PodmVerdict | None
 ) -> tuple[pages.MapPool, ...]:
-    """Return the pools of a pod manager with their blocks, those that hold the same together."""
+    """Return the pools of a pod manager with their blocks, grouped by equal devices."""
     blocks, links = hardware.blocks[podm.id], hardware.links
     groups: dict[str, dict[str, list[pages.MapBlock]]] = {
         pool.pool: defaultdict(list) for pool in hardware.pools[podm.id]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Links of pages: to other pages of a service, and to places on the same page.
 
-Also the only script that a page may run, which its policy allows by hash.
+The module also has the only script of a page; the policy of the page allows it by hash.
 """
 
 import base64

@@ -72,7 +72,9 @@ def rebalance_page(
 ) -> Page:
     """Return the page of the moves that reach a goal; at most ``most`` were tried."""
     lead, *lines = rebalance_lines(result, most)
-    if not result.flavor or not lead.startswith(result.flavor):  # a name is not changed
+    if not result.flavor or not lead.startswith(
+        result.flavor
+    ):  # the name of a flavor keeps its spelling
         lead = sentence(lead)
     tone: Tone = "good" if result.reached else "bad" if result.complete else "part"
     before, after = _measures(result.before), _measures(result.after)
@@ -147,7 +149,7 @@ def relocation_map(
     moves: Sequence[NodeMove],
     sources: Iterable[str] = (),
 ) -> HardwareMap:
-    """Return the map with the blocks that nodes leave, also ``sources``, and the arrivals."""
+    """Return the map of departures and arrivals; ``sources`` are marked as left, too."""
     marks = _marks(hardware, leaving, moves)
     left = Counter(one.podm for one in leaving)
     left.update(dict.fromkeys(sources, 0))

@@ -55,7 +55,7 @@ def share_percent(share: float) -> float:
 
 
 def _grid(title: str, charts: Iterable[pages.TimeChart], text: str = "") -> pages.ChartGrid:
-    """Return charts side by side; a constant chart is a phrase instead."""
+    """Return charts side by side; the text names the constant ones instead."""
     drawn, constant = [], []
     for chart in charts:
         values = {value for line in chart.series for _, value in line.points}
@@ -118,7 +118,7 @@ TITLES = {
 
 
 def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> pages.BarComparison:
-    """Return a comparison; a measure that is equal in all runs is a phrase."""
+    """Return a comparison; the text names the measures that are equal in all runs."""
     groups = list(TITLES)
     known = [one for one in compared if one.measure.name.partition(".")[0] in groups]
     known.sort(key=lambda one: groups.index(one.measure.name.partition(".")[0]))
@@ -161,7 +161,7 @@ Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
 
 
 def replay_page(replay: model.Replay, edits: Edits, facts: tables.Facts = ()) -> pages.Page:
-    """Return the page of a replay; ``facts`` describe the workload, ``edits`` made its sites."""
+    """Return the page of a replay; ``facts`` describe the workload, ``edits`` are by site."""
     runs = replay.runs
     alone = len(runs) == 1
     sections: list[pages.Section] = []

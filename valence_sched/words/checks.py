@@ -39,7 +39,7 @@ def undecided_phrase(pools: Iterable[str]) -> str:
 
 
 def landing_text(nodes: Sequence[Candidate], count: int) -> str:
-    """Return the places of nodes, which are some of ``count``."""
+    """Return the places of the placed nodes, with their share of ``count``."""
     places = named(dict.fromkeys(map(_place, nodes)), " ")
     return f"placed on{places}" if count == 1 else f"{len(nodes):,} of {count:,} placed on{places}"
 

@@ -25,7 +25,7 @@ def not_chosen(report: Report) -> list[decision.PodmVerdict]:
 
 
 def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[str, str]]:
-    """Return the reasons by pool against more nodes, after the number that the pod manager takes.
+    """Return the number of nodes that the pod manager takes, and the reasons by pool against more.
 
     Without reasons of pools, the reason of the pod manager is that of its best pool.
     """

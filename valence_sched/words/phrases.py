@@ -145,7 +145,7 @@ def _plain_number(value: object) -> str:
     return str(value)
 
 
-#: Filters by the options that set them.
+#: The options that set the need of a filter.
 _OPTIONS = {
     "zone": ("zone",),
     "location": ("location",),
@@ -250,7 +250,7 @@ def _group_phrase(reason: Reason) -> str:
     group, _, rule = reason.label.rpartition(": ")
     have: Any = reason.have
     if not is_number(have):
-        return f"{group} cannot be counted here: unknown domain ({rule})"
+        return f"{group}: domain unknown here ({rule})"
     return f"{group} has {format_count(have, 'node')} here ({rule})"
 
 

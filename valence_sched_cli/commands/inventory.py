@@ -104,7 +104,7 @@ class ConvertInventory(base.ShowOne):
 class EditInventory(base.Lister):
     """Write an inventory after edits.
 
-    Edits fail, drain, remove, clone, add or set hardware. Prints what each edit changed, on
+    Edits fail, drain, remove, clone, add or set hardware. Prints the changes of each edit, on
     standard error if --output is -. The file name sets the format, as for podm inventory convert.
     """
 

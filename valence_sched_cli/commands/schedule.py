@@ -162,7 +162,7 @@ class SchedulePodm(base.Lister):
     def _request(self) -> model.request.Request:
         """Return the request with its ID.
 
-        Equal requests have equal IDs, and so the same answer. A claim without a seed gets a random
+        Equal requests have equal IDs, and the same answer. A claim without a seed gets a random
         ID, so that callers do not race for one pool.
         """
         args = self.args
@@ -309,7 +309,7 @@ class SchedulePodm(base.Lister):
             self._check_strict(report)
         rows: list[dict[str, Any]] = []
         for name, result in zip(names, decisions.results, strict=False):
-            if decisions.failure in (None, result.report):  # if one failed, nothing is placed
+            if decisions.failure in (None, result.report):  # a failed request fails all
                 placed = output.decision.placement_rows(result.report)
                 rows += ({**row, "Request": name} for row in placed)
         self._has_zones = all(result.report.zones for result in decisions.results)

@@ -72,7 +72,7 @@ class FailWhatif(_MoveLister):
     The most expensive nodes are placed first, as podm schedule would place them on the remaining
     hardware. --survive N tests every combination of N failed pod managers; the rows are the nodes
     that cannot be re-placed after the worst combination. Exit codes: 0 if all nodes can be
-    re-placed; 4 if some can; 3 if all stay without a place.
+    re-placed; 4 if some can; 3 if no node can.
     """
 
     examples = (

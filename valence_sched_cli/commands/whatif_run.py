@@ -56,8 +56,8 @@ class RunWhatif(base.Lister):
         whatif.add_edit_options,
         whatif.WEIGHT,
         """
-        decide --policy <policy>...: policy of all requests (repeat for a run with each; default:
-            the policy of each request)
+        decide --policy <policy>...: policy of all requests (repeat for one run each; default: the
+            policy of each request)
         output --compare: print a row for each measure and a column for each run
         output --series: list time series instead of runs: shares in use, nodes and refusals
         output --long: list more columns, with --compare more measures
@@ -175,8 +175,8 @@ class SweepWhatif(base.Lister):
         whatif.add_edit_options,
         functools.partial(whatif.add_workload_options, seed=False),
         """
-        decide --policy <policy>...: policy of all requests (repeat for runs with each; default: the
-            policy of each request)
+        decide --policy <policy>...: policy of all requests (repeat for one set of runs each;
+            default: the policy of each request)
         decide --seeds <seeds>: seeds, such as 1..20 or 1,2,7 (default: 0)
         then --jobs <n>: number of processes (default: one for each core)
         then --backend <dask:address>: run on the workers of a Dask cluster, at the address of its

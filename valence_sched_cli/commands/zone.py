@@ -112,7 +112,7 @@ def _warnings(zone: model.zone_registry.ZoneOverview) -> Iterator[str]:
 class AddZone(base.ShowOne):
     """Add a zone directly below this one.
 
-    The zone is only stored. The service of this zone connects to it and polls it later.
+    The zone is only stored. The service of this zone connects to the new zone and polls it later.
     """
 
     examples = (

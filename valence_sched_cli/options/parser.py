@@ -77,7 +77,7 @@ class CommandHelp(argparse.HelpFormatter):
             if section is not self and section.heading != "examples":
                 actions += [args[0] for form, args in section.items if form == self._format_action]
                 root.items.remove(item)
-            elif actions and "\n" in next(iter(item[1])):  # not only the plug-in's name
+            elif actions and "\n" in next(iter(item[1])):  # more than the name of the plug-in
                 root.items.remove(item)
         shown = [
             one for one in actions if one.required or not common.isdisjoint(one.option_strings)

@@ -67,7 +67,7 @@ decide --weight <weigher=number>...: override the weight of this weigher in the 
 
 
 def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[app.Site]:
-    """Return the inventory after the edits: a site for each scenario, else a single one."""
+    """Return the edited inventory: a site for each scenario, else a single site."""
     app, selection = command.scheduler_app, command.selection(args)
     zones = getattr(args, "zone_file", None)
     return app.whatif.edited_sites(

@@ -28,7 +28,7 @@ class Cell(FormattableColumn[T]):
 
 
 class Absent(Cell[None]):
-    """An unknown value, a None in a row: people see nothing, machines see null; sorts last."""
+    """An unknown value, None in a row: empty for people, null for machines; it sorts last."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -248,7 +248,7 @@ def supports_colour(stream: Any) -> bool:
 
 def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool = True) -> str:
     """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
-    import tabulate  # a copy, whose padding changes
+    import tabulate  # imported late; its padding is changed and restored
 
     def shown(cell: Any) -> str:
         is_hot = colour and isinstance(cell, HeatCell)

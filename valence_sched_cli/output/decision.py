@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision as rows and lines: its nodes, the outcome, and with --explain why."""
+"""A decision as rows and lines: its nodes, the outcome, and with --explain the reasons."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
 class FreeCell(Amount[Any]):
     """A free amount of a total: ``224/432`` for people, in parentheses if unusable.
 
-    If the table is too wide, it has ``brief``, only the free amount.
+    A table that is too wide shows ``brief``, the free amount alone.
     """
 
     def __init__(self, free: float, total: float | None, in_mib: bool, usable: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress line of a terminal: the pod managers that a command waits for longer than a second.
+"""The progress line of a terminal: the pod managers for which a command waits over a second.
 
 It is on standard error while the command waits, and is then removed.
 """
@@ -57,7 +57,7 @@ def _count_texts(done: int, total: int | None, awaited: Sequence[str]) -> list[s
 
 
 def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
-    """Return the first names, fewer and fewer, with the number of the others."""
+    """Return texts with fewer and fewer of the names, and the number of the others."""
     texts = []
     for most in range(MAX_NAMES, 0, -1):
         some = [*names[:most]]

@@ -67,7 +67,7 @@ def strip_ignored(
     """Return a map without its nulls and without the keys that only matter after placement.
 
     ``refused`` has the hint for each key that is an InputError. ``noted`` has the reason why a key
-    has no effect, which is added to ``remarks``. A value that is no map is returned unchanged.
+    has no effect, which is added to ``remarks``. A value other than a map is returned unchanged.
     """
     if not isinstance(document, dict):
         return document

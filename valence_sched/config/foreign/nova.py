@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors of OpenStack Nova, in the form of its API and in that of ``openstack flavor``.
+"""Flavors of OpenStack Nova, in the format of its API and in that of ``openstack flavor``.
 
 ``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each, of at
 least that size in GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, 0
