@@ -430,7 +430,7 @@ class TestOnce(ReaderCase):
     def test_while_another_reads_it_is_refused(self):
         self.reader("other").step()
         with self.assertRaisesRegex(
-            InUse, "another process (other) already reads the pod managers"
+            InUse, r"another process \(other\) already reads the pod managers"
         ):
             self.reader().run_once()
 
