@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time of a decision:
-
-amounts only, a new flavor, a repeated one, after a change, many nodes.
-"""
+"""The time of a decision: amounts only, a new flavor, repeated, after a change, many nodes."""
 
 from __future__ import annotations
 

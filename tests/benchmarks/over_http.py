@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of HTTP:
-
-decisions of the service, relative to a bare route, in-process, and Placement.
-"""
+"""The cost of HTTP: decisions of the service, relative to a bare route, no HTTP, and Placement."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SMALL = ("--inventory", SITE, *FLAVOR)
 
 
 class TestColumns(Case):
-    """An unknown column exits with 2, suggests a name, and changes nothing."""
+    """A command with an unknown column exits with 2, suggests a name, and changes nothing."""
 
     def setUp(self):
         self.state = self.folder / f"{self.id().rpartition('.')[2][:40]}.sqlite"

@@ -145,7 +145,7 @@ NODE = ("schedule", "--flavor", "small", "-f", "json")
 
 
 class TestHeld(Live):
-    """One pod manager of the example site, held of, decided on and read again."""
+    """One pod manager of the example site: claimed from, decided on and read again."""
 
     def setUp(self):
         super().setUp()
@@ -165,7 +165,7 @@ class TestHeld(Live):
         return [str(block) for block in row["Blocks"]]
 
     def told(self) -> list[str]:
-        """The states of all blocks as a capture, a conversion and the state have them."""
+        """Return the states of all blocks from a capture, which a conversion must confirm."""
         found = []
         for words in (("capture", "--all"), ("inventory", "convert")):
             file = self.folder / f"{words[0]}.json"
@@ -184,7 +184,7 @@ class TestHeld(Live):
         self.assertEqual(before, self.told())
 
     def test_what_was_held_is_free_again_and_nothing_of_it_was_remembered(self):
-        """A reservation that went into what is remembered would never come out of it."""
+        """A hold that was written to the cache would never be removed from it."""
         free, before = self.free(), self.told()
         for _ in range(2):
             self.blocks("--claim")

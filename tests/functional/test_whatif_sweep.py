@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps in both programs:
-
-the same bytes with any number of workers; resumed after interruptions.
-"""
+"""Sweeps in both programs: the same bytes with any number of workers; resumed after a stop."""
 
 import csv
 import importlib.util

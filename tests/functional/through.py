@@ -55,10 +55,7 @@ LIMITS = Limits(
 
 
 class Translation(NamedTuple):
-    """A command for the service:
-
-    its arguments and variables, the settings, and whether it is safe.
-    """
+    """A command for the service: its arguments, variables and settings, and whether it is safe."""
 
     words: tuple[str, ...]
     environ: dict[str, str]

@@ -27,7 +27,7 @@ from valence_sched.store.store import Store
 CLIENTS, WORKERS, SEED = 4, 3, 1
 JOBS = int(os.environ.get("VALENCE_SCHED_SOAK") or 3)  # per client
 DEATHS = (0.25, 0.5, 0.75)  # at this share of the load
-LEASE_S = 6  # lease of the reading worker, of which others check the end three times
+LEASE_S = 6  # lease of the reading worker; the others check it three times in this time
 PODMS, BLOCKS = 2, 12 + JOBS * CLIENTS // 8
 MOST_THREADS, MOST_FILES, MOST_CONNECTIONS = 48, 160, 60  # of a process, and of all together
 

@@ -168,7 +168,7 @@ class TestProcesses(ServiceCase):
         return answer.json()["report"]["placed"]
 
     def placed(self, url):
-        """Return the number of nodes of each of many decisions of both processes."""
+        """Return the numbers of placed nodes, in many decisions of both processes."""
         with ThreadPoolExecutor(4) as pool:
             return set(pool.map(lambda _n: self.one_placed(url), range(20)))
 

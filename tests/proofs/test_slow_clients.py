@@ -115,7 +115,7 @@ class TestSlowClients(unittest.TestCase):
                     line.sendall(chunk * 100_000)
             self.check_others()
             for line in lines:
-                with contextlib.suppress(ConnectionError):  # of its bytes after its answer
+                with contextlib.suppress(ConnectionError):  # it sent more after the answer
                     self.assertIn(b" 400 ", line.recv(1000))
 
     def test_a_body_in_some_small_chunks_is_taken(self):
@@ -257,7 +257,7 @@ class TestFewDescriptors(unittest.TestCase):
         self.assertEqual(workers, service.worker_pids())
         self.assertEqual("", service.defects())
         with contextlib.closing(Caller(service.url, login)) as caller:
-            for _ in range(100):  # until both workers have given it enough connections
+            for _ in range(100):  # until each worker has accepted enough connections
                 status = caller.call("GET", "/v1/policies").status
                 if status != 200:
                     break

@@ -167,10 +167,7 @@ class SchedulerContract:
                 self.scheduler.compile_request(msgspec.convert(words, RequestSpec))
 
     def test_the_fields_that_a_policy_reads_are_named(self):
-        """S65:
-
-        the scheduler lists the fields of pod managers that its filters and weighers read.
-        """
+        """S65: the scheduler lists the podm fields that its filters and weighers read."""
         every = self.scheduler.podm_reads("default")
         self.assertLessEqual({"status", "zone", "facts", "nodes"}, set(every.fields))
         few = self.scheduler.podm_reads("default", "small")

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans written by a client:
-
-refused without a signature, and refused with one if they are invalid.
-"""
+"""Plans written by a client: refused without a signature, or with one if they are invalid."""
 
 import contextlib
 import copy

@@ -105,10 +105,7 @@ class TestTraps(unittest.TestCase):
         self.assertNotIn(("a", "/1"), chosen(decision))
 
     def test_whatever_changes_of_a_pod_manager_is_in_the_next_decision(self):
-        """Trap 8:
-
-        elsewhere only a change of the group was loaded, and other fields became stale.
-        """
+        """Trap 8: elsewhere only a change of the group was loaded; other fields became stale."""
         old = {"id": "a", "zone": "z", "facts": {"year": 2022}, "traits": ["T"],
                "capabilities": {"os": ["linux"]}, "aggregates": ["x"],
                "blocks": [*cpus(1), gpu("g", places={"switch": "s"})]}  # fmt: skip

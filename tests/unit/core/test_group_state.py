@@ -308,10 +308,7 @@ class TestBatch(unittest.TestCase):
     @quietly(sized(150))
     @given(PODMS, RULES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 3))
     def test_no_rule_is_broken_and_nothing_is_left_undone(self, drawn, rules, policy, seed):
-        """Counted from the placements:
-
-        every node follows every rule, and the batch ends only if no pod manager with room would.
-        """
+        """Every node follows every rule, and the batch ends only if no more node can be placed."""
         site = site_of(drawn)
         asked = request(CORES, count=8, min_count=0, policy=policy, seed=seed, owner="me",
                         group={"name": "g", **rules})  # fmt: skip

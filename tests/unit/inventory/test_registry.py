@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry:
-
-members of the state, of the user's own file, of named files, and of a catalogue.
-"""
+"""The registry: members of the state, of the user's file, of named files, and of a catalogue."""
 
 import json
 import tempfile

@@ -202,10 +202,7 @@ class TestComposed(ComposeCase):
 
 
 class TestNotBegun(ComposeCase):
-    """Nothing was written to the pod manager:
-
-    the claim is abandoned, and the note has the reason.
-    """
+    """A claim without a write to the pod manager is abandoned, and the note has the reason."""
 
     def check(self, kind, scripted, line, note, points):
         error = self.error(kind, scripted)

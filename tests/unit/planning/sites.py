@@ -40,7 +40,7 @@ def edit(**words: Any) -> Edit:
 def racks() -> Site:
     """Return two pod managers:
 
-    ``east`` has pools a and b that share a card; ``west`` has no pools.
+    ``east`` with pools a and b that share a card, ``west`` without pools.
     """
     east = {
         "id": "east", "name": "East hall", "zone": "az1", "aggregates": ["gold"],

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock of a machine with an embedded store:
-
-setting it does not change the expiry of claims.
-"""
+"""The clock of a machine with an embedded store: setting it does not affect expiry."""
 
 import re
 import time

@@ -335,7 +335,7 @@ class TestTransactions(unittest.TestCase):
                 self.assertEqual(runs, len(calls))
 
     def test_one_statement_is_tried_once_before_the_work_where_the_engine_can(self):
-        """An embedded engine replaces a server that can."""
+        """The test uses an embedded engine in place of such a server."""
         twice, busy = TWICE, BUSY
         for first, runs, written in (
             ("single", ["single"], "single"),

@@ -40,10 +40,7 @@ def composed(podm: dict, blocks: list[int], grants: list[tuple[int, float]]) -> 
 
 
 def has_bounded_slots(status: dict) -> bool:
-    """Return whether a View can count its slots:
-
-    a shareable block without a maximum is unlimited.
-    """
+    """Return whether a View can count slots; a shareable block without a maximum is unlimited."""
     return not status.get("shareable") or "max_compositions" in status
 
 

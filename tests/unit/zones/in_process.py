@@ -50,7 +50,7 @@ def inventory(podms: Mapping[str, int]) -> dict[str, Any]:
 class OwnEngine(OwnScheduler):
     """The verbs of engines over a state:
 
-    one engine decides; other verbs use new ones, as in a service.
+    one decides; for other verbs a new one is used each time.
     """
 
     def __init__(self, environ: Mapping[str, str], state: str) -> None:

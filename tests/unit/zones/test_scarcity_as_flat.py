@@ -71,10 +71,7 @@ class TestScarcity(unittest.TestCase):
         self.assertEqual(({}, {}), (selected.silent, selected.uncounted))
 
     def test_zones_apart_would_decide_otherwise(self):
-        """Shows that the test above can fail:
-
-        without the supplies of the others, trees often choose differently.
-        """
+        """Shows that the test above can fail: with only their own supplies, zones often differ."""
         differ = scarce = 0
         for seed in range(40):
             random = Random(seed)

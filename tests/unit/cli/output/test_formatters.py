@@ -15,7 +15,7 @@ NO_OPTIONS = argparse.Namespace()
 
 
 class Tags(FormattableColumn[list[str]]):
-    """A list with a form for tables."""
+    """A list that defines its text in tables."""
 
     def human_readable(self) -> str:
         """Return the tags with commas between them."""

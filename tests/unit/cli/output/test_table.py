@@ -43,7 +43,7 @@ READ_ONLY = {
 
 
 class NameColumn(FormattableColumn[str]):
-    """A name with a form for tables."""
+    """A name that defines its text in tables."""
 
     def human_readable(self) -> str:
         return self._value

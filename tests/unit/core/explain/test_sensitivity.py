@@ -77,10 +77,7 @@ def chosen(decision: Decision) -> tuple[str, str] | None:
 
 
 class TestWeights(unittest.TestCase):
-    """By hand:
-
-    a has room (10 - 1) / 10 = 0.9, b (5 - 1) / 10 = 0.4; b has 0.4 more of the other score.
-    """
+    """By hand: a has room (10 - 1) / 10 = 0.9, b (5 - 1) / 10 = 0.4, and 0.4 more of failures."""
 
     def setUp(self):
         self.podms = (podm("a", 10, 0, 0.1), podm("b", 5, 5, 0.5))
@@ -235,9 +232,9 @@ class TestAmounts(unittest.TestCase):
         )
         either = [{"accelerators": [{"model": model}]} for model in ("A100", "T4")]
         for cores, place, expected in (
-            # a change that affects both: the first is tried with less of it, too
+            # a need of both alternatives: the first is also tried with less of it
             (16, "b", {("cores", 8, "a"), ("cores", 17, None), ("GPU T4", 5, None)}),
-            # and if the first does not fit, the second may
+            # and if the first no longer fits, the second may
             (8, "a", {("cores", 9, "b"), ("GPU A100", 2, "b")}),
         ):
             asked = request({"processor": {"total_cores": cores}}, first_of=either)

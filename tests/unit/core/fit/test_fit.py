@@ -211,7 +211,7 @@ class TestFit(unittest.TestCase):
         seen = view(*({"id": str(n), "blocks": [cpu("a", 8), cpu("b", 8)]} for n in range(50)))
         plan = Fitter(request({"processor": {"total_cores": 16}}).needs, seen.kinds)
         self.assertEqual([(0, 1)] * 50, [plan.fit(seen, row).blocks for row in range(50)])
-        self.assertEqual(2, len(plan._answers))  # of the pools, and of their offers
+        self.assertEqual(2, len(plan._answers))  # one for the pools, one for their offers
 
 
 class TestShortfall(unittest.TestCase):

@@ -225,7 +225,7 @@ class HandshakeTest(TestCase):
 
 
 class ShutTest(TestCase):
-    """The end of a connection, for a thread that waits for it."""
+    """Shutting down a connection wakes the threads that wait for it."""
 
     def test_of_tls_within_tls_the_outer_socket_is_shut(self) -> None:
         """With an HTTPS proxy, the object of urllib3 cannot be shut down itself."""

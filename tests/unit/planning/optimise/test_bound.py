@@ -233,7 +233,7 @@ class TestOneType(SolverCase):
         self.assertEqual((3, 3), (optimum.placed, optimum.bound))
         apart = [gpu(f"g{n}", places={"switch": f"s{n % 4}"}) for n in range(7)]
         optimum = most_nodes(view({"id": "a", "blocks": apart}), [NodeType.of(asked)])
-        self.assertEqual((3, 3), (optimum.placed, optimum.bound))  # of 7 // 2, two by two
+        self.assertEqual((3, 3), (optimum.placed, optimum.bound))  # 7 // 2 pairs
         none = [gpu(f"g{n}", places={"switch": f"s{n}"}) for n in range(6)]
         self.assertEqual(
             0, most_nodes(view({"id": "a", "blocks": none}), [NodeType.of(asked)]).bound

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A served pod manager, uris over a socket: reading, sessions, composing, reserving."""
+"""A served pod manager, over a socket: reading, sessions, composing, reserving."""
 
 import unittest
 
