@@ -79,7 +79,7 @@ class TestClaims(Case):
 
     def test_asking_makes_no_state(self):
         if through.Switch.on:
-            self.skipTest("a service makes a state")
+            self.skipTest("a service creates a state")
         for verb in ("list", "reap"):
             done = run(PROGRAMS[0], "podm", "claim", verb, "--state", self.folder / "none.sqlite")
             self.assertEqual(0, done.code, done.err)

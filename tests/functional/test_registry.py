@@ -167,7 +167,7 @@ class TestCommands(Registry):
 
     def test_reading_makes_no_state(self):
         if through.Switch.on:
-            self.skipTest("a service makes a state")
+            self.skipTest("a service creates a state")
         self.refused("list", code=2)
         self.refused("delete", "a")
         self.refused("set", "a", "--zone", "z")
@@ -200,7 +200,7 @@ class TestRefusals(Registry):
 
     def test_what_cannot_be_is_refused(self):
         if through.Switch.on:
-            self.skipTest("a service makes a state")
+            self.skipTest("a service creates a state")
         for words, code, line in (
             (("a", "ftp://h"), 2, "which is not http://HOST or https://HOST"),
             (("a", "h:8443"), 2, "which is not http://HOST"),
@@ -327,7 +327,7 @@ class TestTyped(Registry):
 
     def test_a_secure_file_that_others_can_read_stops_that_pod_manager_alone(self):
         if through.Switch.on:
-            self.skipTest("what cannot be read is told where it is read")
+            self.skipTest("the reading process reports unreadable files")
         self.typed("create", "a", URL, "--username", "op", "--password-prompt")
         self.podm("create", "b", f"{URL}1")
         kept = self.state.with_name(f"{self.state.name}.passwords")

@@ -80,7 +80,7 @@ class ZoneTreeProcess:
         until = time.monotonic() + timeout_s
         while not ready():
             if self.process.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"waited for {what} in vain: {self.log()[-3000:]}")
+                raise AssertionError(f"timed out waiting for {what}: {self.log()[-3000:]}")
             time.sleep(0.05)
 
     def stop(self) -> int:

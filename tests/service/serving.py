@@ -47,7 +47,7 @@ def wait_for(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     until = time.monotonic() + timeout_s
     while not (found := condition()):
         if time.monotonic() > until:
-            raise AssertionError("not in time")
+            raise AssertionError("timed out")
         time.sleep(0.02)
     return found
 

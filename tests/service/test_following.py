@@ -295,7 +295,7 @@ class TestWork(FollowingCase):
                 return counts
             before = counts
             time.sleep(0.2)
-        raise AssertionError("they are asked for ever")
+        raise AssertionError("the requests do not end")
 
 
 class TestEngine(FollowingCase):

@@ -91,7 +91,7 @@ class Site:
             if not self.store.claims.list(("PREPARED", "HELD", "COMPOSING")):
                 return done
             time.sleep(0.05)
-        raise AssertionError(f"still under way: {self.store.claims.list()}, {done}")
+        raise AssertionError(f"still in progress: {self.store.claims.list()}, {done}")
 
     def free_blocks(self) -> int:
         """Return the number of blocks that no node uses, by the documents of pod managers."""

@@ -417,7 +417,7 @@ class TestOneRow:
         database = Database(StoreUrl(self.url), lambda _seconds: None)
         self.addCleanup(database.close)
         if database.address.engine == "sqlite":
-            self.skipTest("nobody else closes a connection to a file")
+            self.skipTest("another process cannot close a connection to a file")
         (number,) = database.read_row(self.number_of_connection(database))
         is_postgresql = database.address.engine == "postgresql"
         end = f"SELECT pg_terminate_backend({number})" if is_postgresql else f"KILL {number}"

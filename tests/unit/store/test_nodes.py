@@ -276,7 +276,7 @@ class TestHistory:
 
     def test_long_words_are_cut(self):
         if self.engine != "sqlite":
-            self.skipTest("a server takes no note of this length")
+            self.skipTest("a server refuses a note of this length")
         claim = self.one.claims.create([part("p", 1, "c0")])
         self.one.claims.fail(claim.id, "x" * 2000)
         self.assertEqual("x" * 1024, self.one.events(claim.id)[-1].words)

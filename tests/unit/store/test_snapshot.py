@@ -330,7 +330,7 @@ class TestBatches:
 
     def test_one_that_cannot_be_stored_is_named_and_the_others_are_stored(self):
         if self.engine == "sqlite":
-            self.skipTest("it stores words of any length")
+            self.skipTest("it stores values of any length")
         readings = [podm("a"), podm("c", read_at="x" * 100), podm("b")]
         first, error, last = self.one.upsert_all(readings)
         self.assertEqual((1, 1), (first.generation, last.generation))

@@ -403,7 +403,7 @@ class TestPolicy(unittest.TestCase):
 
     def test_the_mix_is_asked_for_only_when_a_policy_looks_at_it(self):
         def never():
-            raise AssertionError("nobody looks at the mix")
+            raise AssertionError("the mix must not be read")
 
         made = engine(view({"id": "a", "blocks": [cpu("c", 8)]}), mix=never)
         asked = request({"processor": {"total_cores": 8}}, policy="chance")
