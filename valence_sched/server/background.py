@@ -28,7 +28,7 @@ class LeasedJob(Protocol):
     """A job that one of all processes does, such as a background reader."""
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Work until ``ended``; errors as of the state."""
+        """Work until ``ended``; raises the errors of the state."""
 
 
 LogLine = Callable[[str], object]

@@ -46,7 +46,7 @@ class TokenCache:
         self._cached: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
 
     def get(self, key: str) -> bytes | None:
-        """Return the answer about a token, None without a valid answer."""
+        """Return the answer about a token, None if it is missing or expired."""
         with self._lock:
             document, until = self._cached.get(key, (None, 0.0))
             return document if self._clock() < until else None

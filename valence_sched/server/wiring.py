@@ -324,7 +324,7 @@ def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
 
 
 def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> fairness.RateLimiter:
-    """Return the limiter of requests; errors as of rates, and of a password reference."""
+    """Return the limiter of requests; an error if rates or the password reference are invalid."""
     reference = settings.rate_limits.redis_password
     what = "rate_limits: redis_password"
     password = App(environ=environ).secret(reference, what) if reference is not None else None
@@ -335,7 +335,7 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> fairn
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:
-    """Return the address for events, None without a receiver; errors as of an address."""
+    """Return the address for events, None without a receiver; an error if it is invalid."""
     reader = settings.reader_settings
     if reader is None or reader.receiver is None:
         return None
@@ -345,7 +345,7 @@ def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> Even
 
 
 def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> users.Access:
-    """Return the access of the service; errors as of a password file, rules and references."""
+    """Return the access of the service; an error if its files or references are invalid."""
     if settings.auth == "basic":
         assert settings.users_file is not None, "the settings were checked"
         return users.BasicAccess(settings.users_file)

@@ -93,7 +93,7 @@ class ProcessZone:
         return self._tree(EngineForEach(self._engines, tenant), self._child_zones())
 
     def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> claim.Claim:
-        """Hold the offers of this zone and the zones below it, all or none, for a tenant."""
+        """Hold all offers of this zone and the zones below it, or nothing, for a tenant."""
         self._child_zones()
         return self._nodes(tenant).claims.hold_offers(body, key=key)
 

@@ -154,7 +154,7 @@ class Call:
         return self.text("name") or "" if name == NAME_IN_QUERY else name
 
     def text(self, word: str) -> str | None:
-        """Return a parameter of the query, None without it."""
+        """Return a parameter of the query, None if it is missing."""
         value = self.query.get(word)
         return value if value is None or isinstance(value, str) else str(value)
 
@@ -185,7 +185,7 @@ class Call:
         return self.checked(body.compiled)
 
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request of a body to decide on; errors as to compile it.
+        """Return the request of a body to decide on; errors as for ``compiled``.
 
         A request without ID and seed gets a random ID, so that equal requests do not all get the
         same of equal pools.
@@ -215,7 +215,7 @@ class Call:
         return [self.checked(request) for request in (*specs, *body.compiled)]
 
     def checked(self, request: Request) -> Request:
-        """Return a request with its owner after a check of the limits; errors as to compile."""
+        """Return a request with its owner, within the limits; errors as for ``compiled``."""
         self.check_limits(request)
         owner = self.user.owner
         if owner is None:

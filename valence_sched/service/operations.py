@@ -35,7 +35,7 @@ def digest(content: bytes) -> str:
 
 
 class RecordStore(Protocol):
-    """Documents by ID, shared by all processes of a service; errors as of a store."""
+    """Documents by ID, shared by all processes of a service. Raises the errors of a store."""
 
     def put_new(self, id_: str, document: bytes) -> bytes:
         """Store a record unless there is one of this id; return the one that is stored."""
@@ -44,7 +44,7 @@ class RecordStore(Protocol):
         """Replace an existing record; wait this long for an unavailable state."""
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
-        """Return a record and its age in seconds, None without a record."""
+        """Return a record and its age in seconds, None for an unknown id."""
 
     def record_change(self, line: effect.AuditLine) -> None:
         """Store a line of the audit; the oldest of too many lines are deleted."""
@@ -112,7 +112,7 @@ class Operations:
         return operation
 
     def get(self, operation_id: str, owner: str | None) -> Operation:
-        """Return an operation of an owner, None for any owner; UnknownName if there is none."""
+        """Return an operation of an owner, None for any owner; UnknownName if it does not exist."""
         found = self._records.get(PREFIX + operation_id) if len(operation_id) <= 40 else None
         if found is not None:
             document, age_s = found

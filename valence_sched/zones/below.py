@@ -97,15 +97,15 @@ class ZonesBelow:
         return zone, self.part(zone), name
 
     def podm_path(self, name: str) -> str:
-        """Return the path of a pod manager; errors as to find it."""
+        """Return the path of a pod manager; errors as for ``find_podm``."""
         zone, _, rest = self.find_podm(name)
         return paths.path(zone, rest)
 
     def requests(self, request: Request) -> Callable[[str], Request]:
         """Return a function from a zone to the request with that zone's pod manager names.
 
-        ``""`` is this zone. A plain name means every pod manager of this name. Errors as to find a
-        pod manager; UnknownName: no zone has a pod manager of the request.
+        ``""`` is this zone. A plain name means every pod manager of this name. Errors as for
+        ``find_podm``; UnknownName: no zone has a pod manager of the request.
         """
         request = with_inherited(request, self.stated)
         having: dict[str, list[str]] = {}

@@ -96,7 +96,7 @@ class ZoneRegistry:
             return [self._current(one) for one in store.zones.list()]
 
     def zone(self, name: str) -> nouns.ZoneOverview:
-        """Return a child zone by its name or ID; UnknownName if there is none."""
+        """Return a child zone by its name or ID; UnknownName if it does not exist."""
         if self._state.empty:
             raise errors.UnknownName("child zone", name, (), self._state.where)
         with self._state.store() as store:

@@ -233,7 +233,7 @@ def added_inventories(
 def zoned_result(
     sealed: SealedRequest, selected: Selected, reasons: nouns.Report | None = None
 ) -> nouns.DecisionResult:
-    """Return the result of a selection over zones; ``reasons`` is a report with its reasons.
+    """Return the result of a selection over zones; ``reasons`` is a report with the reasons.
 
     InventoryIncomplete: no node is placed, and only this zone, without pod managers, answered.
     """

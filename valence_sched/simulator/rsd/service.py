@@ -398,7 +398,7 @@ def _set_zones(documents: DocumentTree, endpoints: Iterable[str], zones: list[st
 
 
 def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str | None:
-    """Create the volume of a RemoteDrive; return its URI, None without room."""
+    """Create the volume of a RemoteDrive; return its URI, None if it does not fit."""
     for storage in _storages(documents):
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
         for stock in stocks(service, [storage], ()):

@@ -21,7 +21,7 @@ OK = {"State": "Enabled", "Health": "OK"}  # the status of working resources
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """An HTTP answer: status, JSON body (None for none) and headers."""
+    """An HTTP answer: status, JSON body (None: empty) and headers."""
 
     status: int
     body: Json | None = None

@@ -132,7 +132,7 @@ class Faults:
         return any(fault.name == name and fault.times > 0 for fault in self._faults)
 
     def number(self, name: str) -> int | None:
-        """Return the number of a rule, None without the rule."""
+        """Return the number of a rule, None if the rule is not set."""
         return next((fault.number for fault in self._faults if fault.name == name), None)
 
     def paths(self, name: str) -> list[str]:

@@ -150,7 +150,7 @@ MOST_EVENTS = 100
 
 
 def add_event_service(documents: DocumentTree, faults: Faults) -> str:
-    """Give a tree an event service without subscriptions; return its stream, empty for none."""
+    """Give a tree an event service without subscriptions; return its stream, or an empty text."""
     root = documents.get(ROOT) or {}
     service_uri = docs.uri_of(docs.value_at(root, "EventService")) or EVENT_SERVICE
     known = documents.get(service_uri)
