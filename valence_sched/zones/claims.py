@@ -481,7 +481,7 @@ class ZoneClaims:
 
 
 def _generation(shares: Mapping[str, _Share]) -> int | None:
-    """Return the oldest group generation among the offered nodes, None if there is no generation."""
+    """Return the oldest group generation of the offered nodes, None if there is no generation."""
     return min((one for share in shares.values() for one in share.generations), default=None)
 
 
