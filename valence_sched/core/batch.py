@@ -89,7 +89,8 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
 
     Each node is chosen as if those before it had been composed: an overlay takes the nodes. Then
     only the rows of podms that gave blocks are evaluated again (``Lookahead``); plug-ins that read
-    the group state evaluate every row. For a plan the nodes that no filter rejects are placed.
+    the group state evaluate every row. With the fits of a plan, its nodes are placed unless a
+    filter rejects them.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
@@ -211,7 +212,7 @@ def _best_by_anchor(
 
 
 def needs_anchor(request: Request) -> bool:
-    """Return whether the place of the first node of a request decides that of all others."""
+    """Return whether the place of the first node of a request decides all other places."""
     group, members = request.group, request.group_state.members
     return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
 
@@ -373,7 +374,7 @@ class Lookahead:
         self._ahead.clear()
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the fits of the best pods now, as far as a short search decides them."""
+        """Return the present fits of the best pods that a short search can decide."""
         count = min(self._count_ahead, self._left) - 1
         if count < 1:
             return []

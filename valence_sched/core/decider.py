@@ -104,10 +104,10 @@ class Decider:
         return bound.policy, active.worst_cost * COST_SCALE
 
     def select_destinations(self, request: Request) -> Decision:
-        """Choose pool and blocks for every node of a request; if nothing fits, the reasons.
+        """Choose pool and blocks for every node; the decision has the reasons if nothing fits.
 
         A strict decider raises PluginError if a plug-in broke its contract, and DecisionUndecided
-        if the budget ended before the search of a pool that might be chosen.
+        if the budget ended before a pool that might be chosen was searched.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)
@@ -138,7 +138,7 @@ class Decider:
         )
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
-        """Return a decider on the hardware that other requests leave; StaleOffer as of offers."""
+        """Return a decider on the hardware that these candidates leave; StaleOffer as of offers."""
         from valence_sched.core.offers import fit_of
 
         ledger, counts = Ledger(self._snapshot.view), NodeCounts()

@@ -21,7 +21,7 @@ from valence_sched.model.decision import Candidate, Outcome, Placement, PoolRef
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
-MIN_ROWS = 64  # rows that pass all filters; from here on one common search is faster
+MIN_ROWS = 64  # rows that pass all filters; from this number on one common search is faster
 
 RowFit = Literal["fits", "none", "undecided"]
 
@@ -31,7 +31,7 @@ class Decision:
     """The nodes chosen for a request, with all data of the explanation.
 
     ``attempts`` are those of the alternatives tried, in order; reasons are about ``main_attempt``.
-    A decision is not ``explainable`` if its evaluation has changed since. ``podms_of_others`` take
+    A decision is not ``explainable`` if its evaluation was changed later. ``podms_of_others`` take
     nodes of requests decided together with this one.
     """
 

@@ -28,7 +28,7 @@ from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 def _tracked(name: str) -> Any:
-    """Return a property that records reads of data which placing nodes changes."""
+    """Return a property that records reads of data that changes when nodes are placed."""
     field_of = getattr(View, name)
 
     def read(view: TrackedView) -> Any:
@@ -50,7 +50,7 @@ def _tracked_call(name: str) -> Any:
 
 
 class TrackedView(View):
-    """A View that records whether a plug-in reads data that placing nodes changes.
+    """A View that records whether a plug-in reads data that changes when nodes are placed.
 
     Such data is in block counts, resources, block tables, and memoised values.
     """
@@ -156,7 +156,7 @@ class Evaluation(msgspec.Struct):
         return copied.detached()
 
     def select(self, rows: Ints | slice) -> Evaluation:
-        """Return the evaluation of some rows: a copy, or of a slice the same arrays."""
+        """Return the evaluation of some rows: a copy, but for a slice the same arrays."""
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
     def write(self, rows: Ints | slice, part: Evaluation) -> None:
@@ -200,7 +200,7 @@ class EvaluationContext:
     turn: int = 0
 
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
-        """Return the fit of the node of the request on a row of a view of these podms."""
+        """Return the fit of a node of the request on a row of a view of these podms."""
         return self.fitter.fit(view, row, self.spending)
 
     def with_others(self, nodes: int, spending: Spending | None) -> EvaluationContext:
@@ -266,7 +266,7 @@ def context_of(
 
 
 class _ReadTracker:
-    """Notes the plug-ins that read data which placing nodes changes: free capacity, group state."""
+    """Notes the plug-ins that read free capacity or group state, which placing a node changes."""
 
     def __init__(self, view: View, request: Request) -> None:
         self.view = track_view(view)
@@ -346,9 +346,9 @@ def write_costs(
 ) -> None:
     """Write the costs of verdicts and scores into an evaluation; ``passed`` are the rows that pass.
 
-    With ``weights`` a row's cost is the mean by its own weights, scaled so that rows compare:
-    ``worst × sum(weight × cost) / sum(weight)``, a whole number; without any weight the largest
-    cost.
+    With ``weights`` a row's cost is the mean by its own weights, scaled so that rows are
+    comparable: ``worst × sum(weight × cost) / sum(weight)``, a whole number; without any weight the
+    largest cost.
     """
     if passed is None:
         passed = np.logical_and.reduce(evaluation.verdicts)

@@ -51,7 +51,7 @@ class CompletedMix:
         self._requests: BoundedMemo[int, tuple[Request, Request]] = BoundedMemo(MOST_REQUESTS)
 
     def request(self, request: Request) -> Request:
-        """Return a request with this mix, the same for the same request."""
+        """Return a request with this mix, the same object for the same request."""
         if not self._mix.scarcity:
             return request
         known = self._requests.get(id(request))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes that the pods of one zone make for a request, and their later state."""
+"""Offers: the nodes that the pods of one zone make for a request, and fits of earlier offers."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class RequestReader(Struct, frozen=True, eq=False):
         return False
 
     def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:
-        """Yield the set fields that this plug-in would read and that no reader reads."""
+        """Yield the fields that are set, that this plug-in would read, and that no reader reads."""
         for field, when in self.required:
             value = getattr(request, field, None)
             is_set = value is not None and when(value)
@@ -81,7 +81,7 @@ class RequestReader(Struct, frozen=True, eq=False):
                 yield field
 
     def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
-        """Return whether the plug-in reads the same part of a field as one of another ``kind``.
+        """Return whether it reads the same part of a field as a plug-in of another ``kind``.
 
         A filter and a weigher that declare another ``when`` read different parts of a field: then
         only a plug-in of the same kind serves, or one to which the field is optional.

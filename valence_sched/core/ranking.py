@@ -97,7 +97,7 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the fit of the first row that makes the node, or of one drawn of ``best_of``.
+    """Return the fit of the first row that makes the node, or of one of the ``best_of`` first.
 
     Rows that make no node are added to ``rows_without_fit``, which are not tried. Rows without an
     answer are added to ``undecided_rows``.

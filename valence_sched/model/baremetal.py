@@ -52,7 +52,7 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """Return the hint how to free a used node."""
+        """Return the hint for freeing a used node."""
         state = self.provision_state
         if state in _MANAGED_STATES:
             return "manage it there first"
@@ -123,7 +123,7 @@ def check_ironic(settings: IronicSettings, file: str, path: str = "$") -> None:
     if (settings.username is None) != (password is None):
         raise InputError(file, path, "an incomplete login", "username and password, or neither")
     if settings.username is not None and settings.url is None:
-        raise InputError(file, path, "a login without a url", "the url of its Ironic")
+        raise InputError(file, path, "a login without a url", "the url of the Ironic service")
     if password:
         password.check_source(file, f"{path}.password")
 

@@ -79,8 +79,8 @@ class WorkloadBounds(Noun, frozen=True, kw_only=True):
 class GoldenDecision(_PlacedNodes, frozen=True, kw_only=True):
     """A decision that is expected to equal the recorded one of a file.
 
-    Request, placements, policy and inventory are compared, with ``placements_only`` only
-    placements.
+    Request, placements, policy and inventory are compared; with ``placements_only`` only placements
+    are.
     """
 
     file: Name
@@ -190,7 +190,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 def check_place(place: Target | str | None) -> None:
     """Refuse blocks and invalid targets: nodes are placed in pools of pod managers."""
     if place is not None and place_target(place).selects_blocks:
-        raise ValueError("Expected pod managers or pools in 'in', no blocks")
+        raise ValueError("Expected pod managers or pools in 'in', not blocks")
 
 
 def place_target(place: Target | str) -> Target:

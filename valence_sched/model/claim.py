@@ -374,7 +374,7 @@ def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[
 
 
 def request_from_node(node: ComposedNode) -> CompositionRequest:
-    """Return the composition request that a stored node came from."""
+    """Return the composition request of a stored node."""
     return CompositionRequest(
         name=node.name or node.id, pool=node.pool, blocks=node.blocks, amounts=node.amounts
     )

@@ -217,7 +217,7 @@ class Uncounted(Struct, frozen=True, kw_only=True):
 
 
 class Reason(Struct, frozen=True, kw_only=True):
-    """Why a pool was rejected: the filter, its need, and the value of the pool.
+    """A reason against a pool: the filter, its need, and the value of the pool.
 
     ``podm_have`` is the sum over all pools of the pod manager if that sum is enough; a node needs a
     single pool. ``instead`` counts free devices of that kind by model. ``uncounted`` are amounts
@@ -307,7 +307,7 @@ class FunnelStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InventorySummary(Struct, frozen=True, kw_only=True):
-    """The inventory that the decision was made on."""
+    """The inventory on which the decision is based."""
 
     digest: str
     podms: Count
@@ -408,7 +408,7 @@ class FailedChoice(Struct, frozen=True, kw_only=True):
 
 
 class DecisionDetails(Struct, frozen=True, kw_only=True):
-    """Details of a decision beside its report."""
+    """Details of a decision besides its report."""
 
     failed_choices: tuple[FailedChoice, ...] = ()
 

@@ -215,7 +215,7 @@ def compile_properties(properties: Properties, preceding: Properties | None = No
 
 
 def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
-    """Yield every group with its name; one with a constraint is named by its kind and number."""
+    """Yield every group with its name; unnamed ones with constraints get kind and number."""
     for field in _GROUPS:
         earlier = len(getattr(preceding, field))
         for number, group in enumerate(getattr(properties, field), 1 + earlier):

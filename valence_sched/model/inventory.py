@@ -246,8 +246,8 @@ class Stock(Noun, frozen=True, kw_only=True):
 class Node(Noun, frozen=True, kw_only=True):
     """A composed node: its URI, the URIs of its blocks, its owner and group.
 
-    ``flavor`` and ``request`` are known of nodes that this program composed. The document of a
-    ``stale`` node cannot be read: the node is the one of the last reading.
+    ``flavor`` and ``request`` are known only for nodes that this program composed. The document of
+    a ``stale`` node cannot be read: the node is the one of the last reading.
     """
 
     uri: Name

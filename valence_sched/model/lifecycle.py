@@ -55,7 +55,7 @@ class UnverifiedNode(Struct, frozen=True, kw_only=True):
 
 
 class ProvisionResult(Struct, frozen=True, kw_only=True):
-    """The nodes of a request; ``decision`` is None for an earlier request of its key.
+    """The nodes of a request; ``decision`` is None if they were requested earlier with its key.
 
     ``failures`` has a line for each node that was not composed. ``claim_lost``: another claim or
     system uses its hardware; ``use_unknown``: its use is unknown. ``notes`` are about nodes
@@ -78,8 +78,8 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
 class NodeStatus(Struct, frozen=True, kw_only=True):
     """A node and its state: COMPOSED, GONE, FOREIGN or UNKNOWN.
 
-    ``devices`` are the devices of its blocks at the last reading; ``unknown_blocks`` of the blocks
-    were not in it. ``reason`` explains the state UNKNOWN.
+    ``devices`` are the devices of its blocks at the last reading; ``unknown_blocks`` is the number
+    of its blocks that this reading lacks. ``reason`` explains the state UNKNOWN.
     """
 
     node: ComposedNode

@@ -46,7 +46,7 @@ class PageTable(Struct, frozen=True, kw_only=True):
 class MapBlock(Struct, frozen=True, gc=False):
     """A block: the last part of its URI, its use, and its role in a decision or a move.
 
-    ``takers`` are the numbers, from 1, of the takers of the map that take it. ``condition`` is its
+    ``takers`` are the positions, from 1, of its takers in the list of the map. ``condition`` is its
     state or health if that is not Enabled or OK, ``nodes`` are the names of its nodes, ``href`` is
     its page.
     """

@@ -50,7 +50,7 @@ class WeigherUse(Noun, frozen=True):
 
 
 class Pick(Noun, frozen=True):
-    """Pick the best pool, or a random one of the ``best_of`` best, so that schedulers differ."""
+    """Pick the best pool, or one of the ``best_of`` best at random, to spread schedulers."""
 
     best_of: Annotated[int, Meta(ge=1, le=1000)] = 1
 
@@ -120,7 +120,7 @@ class PolicyText(Noun, frozen=True, kw_only=True):
 
 
 class PodmReads(Noun, frozen=True, kw_only=True):
-    """The fields of pod managers that decisions of a policy read; no others must be reported.
+    """The fields of pod managers that decisions of a policy read; other fields may be missing.
 
     ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts. With
     ``flavor`` they are the fields for requests of that flavor, else for any request.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading: which pod managers are read, how often, failures, and liveness."""
+"""Reading: the choice of pod managers, the pace, failures, and liveness."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ DEFAULT_SELECTION = Selection()
 
 
 class ReadPace(Struct, frozen=True, kw_only=True):
-    """How often pod managers are read.
+    """The pace at which pod managers are read.
 
     Each is read after ``interval_s``, varied by the share ``jitter``; after a failure the interval
     doubles, up to ``backoff_s``. After ``open_after`` failures in a row its circuit breaker opens;
@@ -107,7 +107,7 @@ class ReadPace(Struct, frozen=True, kw_only=True):
 
 
 class ReadFailure(Noun, frozen=True, kw_only=True):
-    """Why the last reading of a pod manager failed; ``reason`` is one line without its name.
+    """A failed last reading of a pod manager; ``reason`` is one line without its name.
 
     ``status`` is Offline if it did not answer, Unknown if its answer is invalid. Readings have
     failed since ``since``, in seconds since 1970 by the clock of the store. ``refused``: another

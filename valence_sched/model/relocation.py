@@ -61,7 +61,7 @@ class Relocation(Noun, frozen=True, kw_only=True):
 
 
 class Survival(Noun, frozen=True, kw_only=True):
-    """Whether every node can be placed again after any ``failures`` pod managers fail at once.
+    """The test that every node can be placed again after any ``failures`` pod managers fail.
 
     ``tried`` of all ``sets`` of pod managers were tried; ``bad_sets`` leave nodes unplaced.
     ``worst`` is the set that leaves the most, ``stuck`` are these nodes.

@@ -39,7 +39,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class FirstRefusal(Struct, frozen=True, kw_only=True):
-    """Why the first request of a flavor was refused, ``time_s`` after the first arrival."""
+    """The first refused request of a flavor, ``time_s`` after the first arrival, and why."""
 
     flavor: str | None
     line: int
@@ -89,7 +89,7 @@ class ReplaySeries(Struct, frozen=True, kw_only=True):
     """A replay over time, in buckets of ``bucket_s`` seconds from the first arrival.
 
     ``used`` and ``fragmentation`` are shares, ``nodes`` and ``podms`` those in use: means over the
-    bucket, ``fragmentation`` at its end. The others are counts.
+    bucket, ``fragmentation`` at its end. The other fields are counts.
     """
 
     bucket_s: float

@@ -66,7 +66,7 @@ class DecidingVerbs(Verbs, Protocol):
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
     ) -> DecisionResult:
-        """Choose pool and blocks for every node of a request; the reasons if nothing fits.
+        """Choose pool and blocks for every node; the result has the reasons if nothing fits.
 
         RequestError if it is invalid, or its policy ignores a requirement; UnknownName for its
         policy, a pod manager or an amount.
@@ -345,7 +345,7 @@ class RegistryVerbs(Verbs, Protocol):
     def change_registration(
         self, name: str, change: RegistrationChange, *, password: str | None = None
     ) -> RegisteredPodm:
-        """Change the registration of a pod manager; errors as to register, and UnknownName."""
+        """Change the registration of a pod manager; errors as of ``register``, and UnknownName."""
         return self._call(RegistryVerbs.change_registration, name, change, password=password)
 
     def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
@@ -450,13 +450,13 @@ class OwnPodms(Verbs, Protocol):
         earlier: Sequence[Candidate],
         others: Sequence[zone.OtherCandidate] = (),
     ) -> GroupState:
-        """Return the group state of the request on them, with those candidates."""
+        """Return the group state of the request on these pod managers, with the candidates."""
         return self._call(OwnPodms.group_state, query, earlier, others)
 
     def mix_supplies(
         self, query: zone.OfferQuery, others: Sequence[zone.OtherCandidate] = ()
     ) -> zone.ZoneSupplies:
-        """Return their supplies to the mix of the request beside those candidates."""
+        """Return their supplies to the mix of the request, with the candidates."""
         return self._call(OwnPodms.mix_supplies, query, others)
 
     def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:

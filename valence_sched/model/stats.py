@@ -25,7 +25,7 @@ MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separatel
 
 
 class ReportedSwitch(msgspec.Struct, frozen=True):
-    """Whether a pod manager reported that it is enabled, None without such a report."""
+    """The enabled state that a pod manager reported, None without such a report."""
 
     enabled: bool | None = None
 

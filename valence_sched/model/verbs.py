@@ -360,7 +360,7 @@ class ApiVersions(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Health(Noun, frozen=True, kw_only=True, omit_defaults=False):
-    """Whether the service can decide, and a line for each problem.
+    """The ability of the service to decide, and a line for each problem.
 
     ``starting``: the first reading of registered pod managers is in progress. ``degraded``: it
     decides, but stored rows cannot be decoded, or the controller accepts no decisions.

@@ -5,9 +5,9 @@ The requests are decided scarcest first (``batch_orders``). If nodes remain unpl
 are tried, all of them if they are few, and then an exact optimiser: the fit verifies each of its
 nodes, and filters check each when it is placed. A trial is better if fewer required nodes are
 missing, then if more nodes are placed; of equal trials the first is taken. The work is counted in
-fits (``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser first, also for one
-request, and for nodes that are better by the goals of its policy. Its answer is never worse than
-the first order.
+fits (``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser first, even for a single
+request, and also to improve the goals of its policy. Its answer is never worse than the first
+order.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Score = tuple[int, int]  # the unplaced required nodes, and all unplaced nodes
 class Decisions:
     """The decisions on several requests, in order, up to the first that fails.
 
-    A request whose required nodes do not fit fails all: no node is placed. No placement has more
-    nodes than ``bound``.
+    If the required nodes of one request do not fit, all fail: no node is placed. No placement has
+    more nodes than ``bound``.
     """
 
     requests: Sequence[Request]
@@ -243,7 +243,7 @@ class BatchPlan:
                 return best
             best = min(best, self.trial(order), key=value)
         if not exact and not self._is_enough(best):
-            fits = len(view) * len(self.types)  # about the time of the optimiser
+            fits = len(view) * len(self.types)  # as many as take about the time of the optimiser
             if fits <= self._fits_left:
                 # the optimiser ignores the rules of groups
                 grouped = [
@@ -351,7 +351,7 @@ class BatchPlan:
 
 
 def keep_explainable(decision: Decision, current: View) -> None:
-    """Copy the arrays of a decision that later nodes change, if an explanation may need them."""
+    """Copy arrays of a decision, which later nodes change, if an explanation may need them."""
     if len(decision.placed_nodes) == decision.request.count and len(decision.attempts) == 1:
         decision.explainable = False
         return

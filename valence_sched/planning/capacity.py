@@ -212,7 +212,7 @@ def mix_order(shares: Sequence[int]) -> Iterator[int]:
 def place_mix(
     decider: Decider, requests: Sequence[Request], shares: Sequence[int], most: int
 ) -> MixPlacement:
-    """Place the nodes of a mix one after another, until a refusal or ``most`` on a podm."""
+    """Place the nodes of a mix one after another, until a refusal or until a podm has ``most``."""
     succession, placement, counts = Succession(decider), MixPlacement(), Counter[int]()
     podm_of = succession.view.podm_of.tolist()
     for number in mix_order(shares):
@@ -238,7 +238,7 @@ class SiteCapacity:
         self._decider = decider
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[model.StrandedAmount]:
-        """Return the free amounts, and the part that no node of them can use, with reasons."""
+        """Return the free amounts, and with reasons the parts that no requested node can use."""
         return stranded_amounts([self._decider.context(request) for request in requests])
 
     def capacity(
@@ -289,7 +289,7 @@ class SiteCapacity:
         explain: bool = False,
         proven: bool = False,
     ) -> model.Capacity:
-        """Return the number of nodes of a mix that fit, up to a refusal or ``most`` on one podm."""
+        """Return the number of nodes of a mix until a refusal, or until a podm has ``most``."""
         decider = self._decider
         placement, view = place_mix(decider, requests, shares, most), decider.snapshot()
         nodes = Counter(int(view.podm_of[row]) for _, row in placement.nodes)
@@ -386,7 +386,7 @@ def _stocks(table: BlockTable) -> Iterator[tuple[int, ResourceKind, float]]:
 def _free_amounts(
     kinds: BlockKinds, table: BlockTable, before: BlockTable
 ) -> Counter[ResourceKind]:
-    """Return the free amounts by resource kind: of blocks, those untouched since ``before``."""
+    """Return the free amounts by resource kind, of blocks only if unchanged since ``before``."""
     amounts: Counter[ResourceKind] = Counter()
     for kind, number in Counter(table.kinds[one] for one in _unused_blocks(table, before)).items():
         for resource, amount in _block_amounts(kinds, kind).items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks: whether expectations on a site are met, each tested by a real decision."""
+"""Checks: tests of expectations on a site, each by a real decision."""
 
 from __future__ import annotations
 

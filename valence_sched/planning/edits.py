@@ -187,7 +187,7 @@ def edited(site: Site, edits: Iterable[Edit]) -> Site:
     """Return a site after edits, each applied to the result of those before it.
 
     NothingMatches: the target of an edit does not exist; the message begins with the edit and has
-    the nearest name. UsageError: blocks of several kinds have the name of new ones.
+    the nearest name. UsageError: the name of a block to copy matches blocks of several kinds.
     """
     return functools.reduce(apply_edit, edits, site)
 
@@ -420,7 +420,7 @@ def scenario_sites(base: Site, references: Sequence[str], config: Configuration)
 
     Each has the name of its scenario, with the file if two names are equal. InputError: a file is
     invalid, or scenarios extend each other in a circle. UnknownName: no such scenario, policy or
-    weigher. Errors of edits have their place in the file.
+    weigher. Errors of edits name their place in the file.
     """
     scenarios = _Scenarios(base, config)
     keys = dict.fromkeys(key for one in references for key in scenarios.keys(one))

@@ -112,7 +112,7 @@ def _block_entries(view: View, arrays: BlockArrays) -> BlockEntries:
 
 
 def _find_entries(counts: BlockCounts, rows: Ints, kinds: Ints, kind_count: int) -> Ints:
-    """Return the existing entries of rows and kinds; ``kind_count`` is above all kinds."""
+    """Return the existing entries of rows and kinds; ``kind_count`` is larger than all kinds."""
     keys = np.repeat(np.arange(len(counts)), np.diff(counts.start)) * kind_count + counts.kind
     order = np.argsort(keys, kind="stable")
     found: Ints = order[np.searchsorted(keys, rows * kind_count + kinds, sorter=order)]
@@ -120,7 +120,7 @@ def _find_entries(counts: BlockCounts, rows: Ints, kinds: Ints, kind_count: int)
 
 
 def ranges(low: Ints, sizes: Ints) -> Ints:
-    """Return the concatenated ranges from each of ``low``, of these sizes."""
+    """Return the concatenated ranges that begin at ``low`` and have these ``sizes``."""
     ends = np.cumsum(sizes)
     ranges: Ints = np.repeat(low - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
     return ranges

@@ -174,7 +174,8 @@ class PurchaseItem(Struct, frozen=True):
 class Purchase(Struct, frozen=True):
     """The blocks to buy, their price, and the least price of any sufficient purchase.
 
-    Without ``exact_model`` the fit may refuse some nodes: then compute the most nodes of the site.
+    Without ``exact_model`` the fit may refuse some nodes: then count the nodes that fit with the
+    purchase.
     """
 
     items: tuple[PurchaseItem, ...]
@@ -329,7 +330,7 @@ class _PurchaseProgramme:
         return chosen
 
     def purchase(self, solution: optimiser.Solution, least: optimiser.Solution) -> Purchase | None:
-        """Return the purchase of a solution; ``least`` bounds the price, both negative."""
+        """Return the purchase of a solution; ``least`` bounds it. Objectives are ``-price``."""
         if solution.values is None:
             return None
         bound = max(0, math.ceil(-least.bound - optimiser.ROUNDING)) if least.feasible else 0

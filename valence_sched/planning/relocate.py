@@ -186,7 +186,7 @@ def hardest_first(residents: Sequence[Resident]) -> list[Resident]:
 
 
 def place_again(succession: Succession, residents: Sequence[Resident]) -> Placing:
-    """Place nodes whose hardware is lost, in the best order of a few."""
+    """Place nodes whose hardware is lost, in the best of several orders."""
     order = hardest_first(residents)
     best: Placing | None = None
     for _ in range(MOST_ROUNDS):
@@ -367,7 +367,8 @@ def like(devices: Devices) -> specs.Properties:
     """Return the properties of a request for at least these devices, by their known attributes.
 
     Cores and memory count in total. Accelerators are grouped by kind and model, drives by media and
-    capacity, network interfaces by speed; of more groups than a request may have, the largest.
+    capacity, network interfaces by speed; if a request may not have that many groups, the largest
+    remain.
     """
     cores = sum((cpu.cores or 0) * (cpu.count or 0) for cpu in devices.processors)
     sockets = sum(cpu.count or 0 for cpu in devices.processors)

@@ -74,7 +74,7 @@ class Bucket:
 
 
 class Timeline:
-    """Levels over time, by :meth:`advance` to a moment and :meth:`change`, and counts of events.
+    """Levels over time, recorded by :meth:`advance` and :meth:`change`, and counts of events.
 
     Memory does not grow with time: beyond ``MOST_BUCKETS`` adjacent buckets are merged in pairs.
     ``sample`` is called at the end of each bucket.

@@ -34,8 +34,8 @@ class Succession:
     """Decides on requests on a snapshot whose hardware its own nodes take and release.
 
     A decision is that of a :class:`~valence_sched.core.decider.Decider` on an inventory with these
-    nodes. Its arrays change with the next node: copy them to keep them. For groups also the nodes
-    on pod managers outside the View count.
+    nodes. Its arrays change with the next node: copy them to keep them. Nodes on pod managers
+    outside the View also count for groups.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -73,7 +73,7 @@ class Succession:
         return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
-        """Return a prepared request; errors as for preparing it."""
+        """Return a prepared request; errors as of ``BoundPolicies.prepare``."""
         return self._prepare(request)[0]
 
     def decide(

@@ -51,7 +51,7 @@ class SweepTask(NamedTuple):
     strict: bool
 
 
-#: Makes runs: yields the results of tasks in the order of their ends.
+#: Makes runs: yields the results of tasks in the order in which they finish.
 Workers = Callable[[Callable[[SweepTask], SweepRun], Iterable[SweepTask]], Iterator[SweepRun]]
 
 

@@ -256,7 +256,7 @@ class SyntheticWorkload:
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
     ) -> Iterator[WorkloadEntry]:
-        """Yield the drawn requests; UnknownName of a flavor, UsageError without a request."""
+        """Yield the drawn requests; UnknownName for a flavor, UsageError if there is no request."""
         requests = []
         for name in self._spec.mix:
             if name not in flavors:
@@ -272,7 +272,7 @@ class SyntheticWorkload:
     def digest(self) -> bytes:
         """Return a digest that is equal for workloads that differ only in the seed."""
         spec = structs.replace(self._spec, seed=0)
-        return hashlib.sha256(msgspec.json.encode(spec)).digest()  # the order of its mix counts
+        return hashlib.sha256(msgspec.json.encode(spec)).digest()  # the order of its mix matters
 
     def _drawn(self, requests: list[Request]) -> Iterator[WorkloadEntry]:
         spec, random = self._spec, np.random.default_rng(self._spec.seed)

@@ -12,5 +12,5 @@ class ChanceScheduler:
     """Draws a pod manager uniformly, then one of its pools, until one makes the node."""
 
     def schedule(self, context: EvaluationContext) -> Batch:
-        """Place the request's nodes one after another, each by a draw of its own."""
+        """Place the request's nodes one after another, each drawn separately."""
         return place(context, random_order)

@@ -68,7 +68,7 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
-    """Return the needs without amounts, or stock resources; as is if unknown amounts count."""
+    """Return needs without amounts, of stocks the resource; unchanged if unknown amounts count."""
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
     return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 

@@ -68,7 +68,7 @@ class BlockKinds:
         #: The number of each kind by its types, the text of its devices as it was read, and its
         #: condition.
         self.numbers: dict[tuple[tuple[BlockType, ...], bytes, str | None], int] = {}
-        #: Values that other modules compute from the kinds, by the name of the value first.
+        #: Values that other modules compute from the kinds; keys begin with the name of the value.
         self.derived: BoundedMemo[tuple[object, ...], Any] = BoundedMemo(MOST_DERIVED)
         self._devices: list[tuple[str, Any]] = []
         self._device_numbers: dict[tuple[str, Any], int] = {}
@@ -329,7 +329,7 @@ class BlockCounts(Struct, frozen=True):
 def count_blocks(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: int) -> BlockCounts:
     """Count blocks: ``rows``, ``kinds`` and ``free`` (0 or 1) have one element per block.
 
-    Every row gets an entry of kind 0, a block of nothing, so that no row is empty.
+    Every row gets an entry of kind 0, an empty block, so that no row is without entries.
     """
     keys = np.concatenate((np.arange(size) * kind_count, rows * kind_count + kinds))
     order, inverse = np.unique(keys, return_inverse=True)
@@ -359,7 +359,7 @@ def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
 
 def taken_entries(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Return the starts of the entries of some rows after a selection, and these entries."""
-    if start[-1] == len(start) - 1:  # an entry each
+    if start[-1] == len(start) - 1:  # one entry per row
         return np.arange(len(rows) + 1), rows
     sizes = (start[1:] - start[:-1])[rows]
     starts = np.concatenate(([0], np.cumsum(sizes)))

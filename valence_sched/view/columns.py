@@ -54,7 +54,7 @@ class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def encode_view(view: View) -> list[bytes | memoryview]:
-    """Return a View as pieces of bytes; ValueError, OverflowError if it has no such form."""
+    """Return a View as pieces of bytes; ValueError, OverflowError if that is impossible."""
     arrays: Arrays = {name: getattr(view, name) for name in _PLAIN}
     for name in LABELS:
         arrays[name] = getattr(view, name).codes

@@ -162,7 +162,7 @@ class MixSupply(NamedTuple):
 
     ``have`` is the amount of each line of the mix per row, shape ``(lines, rows)``; ``fractions``
     is the same in fractions of a grant, and infinite for the scarce resource; ``useful`` is the
-    free amount of the scarce resource of a kind and size for each needs, ``(needs, rows)``;
+    free amount of the scarce resource of a kind and size for each list of needs, ``(needs, rows)``;
     ``free`` is its whole free amount.
     """
 
@@ -327,7 +327,7 @@ class FlavorMix:
         return self._add_stocks(rest.stocks_after(needs), supply)
 
     def may_be_scarce(self, *, protect: bool = False) -> bool:
-        """Return whether a share may count more than once with some supplies."""
+        """Return whether the scarcity of a share may be above 1 with some supplies."""
         if any(hardware is not None for hardware in self._hardware):
             return True
         return protect and any(amount > self.largest_request for amount in self._node_amounts)
@@ -337,7 +337,7 @@ class FlavorMix:
 
         First per share the free amount that its nodes can use; then the whole amount that they
         could take, in use or not, which only ``protect`` needs. Each amount is the exact sum of a
-        few floats, so that those of several Views add up in any order.
+        few floats, so that amounts of several Views can be added in any order.
         """
         found: list[tuple[float, ...]] = [()] * (2 * self._share_count)
         if not self._shares:
@@ -368,7 +368,7 @@ class FlavorMix:
         return view.block_counts.sums(useful, free=False), np.arange(len(self._scarce))
 
     def scarcity(self, supplies: MixSupplies, *, protect: bool = False) -> tuple[float, ...]:
-        """Return the :func:`scarcity` of each share, empty if none counts more than once.
+        """Return the :func:`scarcity` of each share, empty if it is 1 for all.
 
         ``supplies`` are those of all pools together, as :meth:`supplies` returns them.
         """

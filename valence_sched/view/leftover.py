@@ -79,7 +79,7 @@ class Leftover(Struct, frozen=True, dict=True):
                 taken.parts.extend(more)
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
-        """Return the blocks that rows take of the first of these kinds that they have.
+        """Return the blocks that rows take of the first of these kinds with a free block.
 
         Rows in which earlier blocks count for the need take nothing.
         """

@@ -134,7 +134,7 @@ class Overlay:
         return view
 
     def remember_fixed(self, view: View) -> None:
-        """Remember the values of a View of all rows that no node changes."""
+        """Remember the values that no node changes, from a View of all rows."""
         for key, value in view._memo.items():
             if key[0] in FIXED:
                 self.view._memo[key] = value

@@ -55,7 +55,7 @@ def reads(
 ) -> Callable[[Plugin], Plugin]:
     """Declare the fields of a request that a filter or weigher reads; see :class:`Reads`.
 
-    It is written above or below ``terms`` and ``per_pool``, also several times::
+    Write it above or below ``terms`` and ``per_pool``; it may be repeated::
 
         @reads("group", when=lambda group: group.hard, counts_by="domain")
         @terms
@@ -81,7 +81,7 @@ class MixCompletion(NamedTuple):
 
     Both functions take its options. ``supplies(view, mix)`` returns the supply of all pools of a
     View to each share, which adds up over Views; it is empty if the mix needs no completion.
-    ``complete(mix, supplies)`` returns the mix.
+    ``complete(mix, supplies)`` returns the completed mix.
     """
 
     supplies: Callable[..., MixSupplies]
@@ -107,7 +107,7 @@ def completes_mix(
 
 
 def penalises_unknown(weigher: Plugin) -> Plugin:
-    """Declare the weigher that a policy with ``unknown: penalise`` gets if it has no such one."""
+    """Declare the weigher that a policy with ``unknown: penalise`` gets if it lacks one."""
     weigher.penalises_unknown = True  # type: ignore[attr-defined]
     return weigher
 

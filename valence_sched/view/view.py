@@ -72,7 +72,7 @@ def was_derived(view: object, name: str) -> bool:
 def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
     """Return the distinct podms in order, and for each row the number of its podm among them."""
     steps = podm_of[1:] - podm_of[:-1]
-    if steps.all() and (steps > 0).all():  # a row each
+    if steps.all() and (steps > 0).all():  # one row per podm
         return podm_of, np.arange(len(podm_of))
     new = steps != 0
     if (steps < 0).any():

@@ -37,7 +37,7 @@ class NearMissSearch:
     _fits: int = 0
 
     def run(self) -> tuple[NearMiss, ...]:
-        """Return the near misses: first those that removing one node resolves, then by nearness."""
+        """Return the near misses, the nearest first, but first those that one removal resolves."""
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         hardware.sort(key=lambda miss: miss.freeing is None)  # stable: keeps nearness
         if self._fits >= MOST_FITS:
@@ -103,7 +103,7 @@ class NearMissSearch:
 
     @functools.cached_property
     def _may_fit(self) -> list[bool]:
-        """Whether each row passes every filter and is not known to be without a fit."""
+        """Whether each row passes every filter and may have a fit."""
         passing = self.decision.batch.evaluation.cost != INFINITE_COST
         passing[list(self.decision.batch.rows_without_fit)] = False
         return passing.tolist()  # type: ignore[no-any-return]

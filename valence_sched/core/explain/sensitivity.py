@@ -30,12 +30,12 @@ from valence_sched.view.view import Ints
 
 MOST_WEIGHT = 1000 * WEIGHT_UNITS
 MOST_FITS = 2000  # fits tried for one weight and direction
-MOST_TIES = 64  # fits tried of pools of equal cost
+MOST_TIES = 64  # tried fits of pools with equal cost
 MOST_LOT = (1 << 64) - 1
 MOST_TRIES = 160  # tries for all needs of a request together
 GIB_IN_MIB = 1024
 
-#: How the notes of ``choice_changes`` begin.
+#: The beginnings of the notes of ``choice_changes``.
 NOTES = ("sensitivity: ", "drawn among ", "the scheduler ")
 
 
@@ -173,7 +173,7 @@ def weight_changes(
 ) -> Iterator[Sensitivity]:
     """Yield for each weight of a policy the least change at which a pool overtakes the chosen one.
 
-    ``found`` are those of zones without common pod managers.
+    ``found`` are the overtakings of zones that share no pod manager.
     """
     assert chosen is not None, "no weight makes a node fit"
     for use in policy.weighers:

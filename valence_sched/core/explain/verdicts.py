@@ -25,7 +25,7 @@ _RANK = {"chosen": 0, "alternate": 1, "fits": 2, "undecided": 3, "rejected": 4}
 
 
 class Verdicts:
-    """Reads verdicts and reasons from the evaluation that a decision was made with."""
+    """Reads verdicts and reasons from the evaluation of a decision."""
 
     def __init__(self, decision: Decision) -> None:
         self.decision, self.view, self.request = decision, decision.view, decision.request
@@ -58,7 +58,7 @@ class Verdicts:
         )
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
-        """Return the verdict on a podm, with the reasons of each pool if few are listed."""
+        """Return the verdict on a podm, with the reasons of each pool on a small site."""
         rows = self._rows(podm)
         chosen = self.decision.outcome_by_podm.get(podm)
         if chosen is not None:
@@ -97,7 +97,7 @@ class Verdicts:
 
     @functools.cached_property
     def _passed_before(self) -> list[int]:
-        """The number of rows before each that passed every filter before the first node."""
+        """By row the number of rows before it that passed every filter for the first node."""
         passed = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
         return [0, *np.cumsum(passed).tolist()]
 

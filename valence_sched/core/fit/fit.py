@@ -4,7 +4,7 @@
 The assignment of devices to the groups of the request is a matching. By Hall's theorem it exists if
 and only if every set of groups has enough devices that suit at least one of the groups. So a choice
 of blocks makes the node when it covers whole-number demands: the totals, one demand for each set of
-groups, and the pool's least numbers of blocks. The cheapest cover wastes least (prices:
+groups, and the minimum numbers of blocks of the pool. The cheapest cover wastes least (prices:
 ``view.block_kinds``); topology constraints are met by ``topology``. A question without an answer
 within the budget is undecided (``Spending``).
 """
@@ -247,7 +247,7 @@ class Fitter:
                 useful[kind] = self._most_useful(kind, pool)
             if useful[kind]:
                 offer.append((kind, min(number, int(useful[kind]))))
-        # by the text of the kinds: the answer does not depend on the rest of the inventory
+        # sorted by the text of the kinds: the answer does not depend on the rest of the inventory
         return sorted(offer, key=self._sort_key)
 
     def _sort_key(self, pair: tuple[int, int]) -> bytes:

@@ -4,8 +4,8 @@
 The work is bounded by counts, not by a clock: equal programmes get equal answers.
 
 HiGHS uses floating-point numbers. So a whole solution is checked in whole numbers (``optimum``).
-That a programme is infeasible is believed only if its numbers are small enough for the tolerances
-of HiGHS. ``PropagationSearch`` uses only whole numbers.
+The answer *infeasible* is trusted only if the numbers of the programme are small enough for the
+tolerances of HiGHS. ``PropagationSearch`` uses only whole numbers.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Programme:
     def solve(
         self, effort: Effort = DEFAULT_EFFORT, *, whole: bool, start: Sequence[int] | None = None
     ) -> Solution:
-        """Return the best solution found, from a known ``start``, and the bound that is proven."""
+        """Return the best solution found, from a known ``start``, and a proven bound."""
         import highspy  # imported late: most decisions do not need it
 
         # Highs() prints the version of HiGHS on standard output before it takes an option
@@ -282,8 +282,9 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 class PropagationSearch:
     """The depth-first search for the cheapest solution of a programme of whole numbers from 0.
 
-    Each step adds one to a column of the unmet row with the least choice left, the first that is
-    not 0 if any, and propagates to the other columns. At a contradiction the search backtracks.
+    Each step takes the unmet row with the least choice left, adds one to a column of it (the first
+    column that is not 0, if any), and propagates to the other columns. At a contradiction the
+    search backtracks.
 
     ``prices`` are by column, and ``demands`` the rows that must be met.
     """

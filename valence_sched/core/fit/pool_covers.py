@@ -30,7 +30,7 @@ Offer = tuple[int, ...]  # numbers by kind
 
 
 class PoolCovers:
-    """The cover of each pool, found on demand; ``min_pools`` of equal limits share their covers.
+    """The cover of each pool, found on demand; ``min_pools`` or more of equal limits share covers.
 
     A column is a kind of block that helps to make the node in any of the pools.
     """
@@ -86,7 +86,7 @@ class PoolCovers:
         return self._entries[rows][places], covers[places].astype(np.int64)
 
     def settle(self, rows: Ints) -> tuple[Mask, Mask]:
-        """Return the rows that have a cover, and the rows that shared searches have decided."""
+        """Return two masks of rows: those with a cover, and those that shared searches decided."""
         free = self.free(rows)
         has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
         limits_of = np.array(self._limits)[rows]
@@ -231,7 +231,7 @@ class CoverTree:
         return node
 
     def settle(self, free: Mapping[int, Counts], size: int) -> tuple[Mask, Mask]:
-        """Return the ones of ``size`` offers, by kind, that have a cover, and the decided ones."""
+        """Return masks of ``size`` offers, by kind: those with a cover, and the decided ones."""
         has_cover, known = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
         waiting = [(self.root, np.arange(size))]
         while waiting:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
 
 IMPROVE_STATES = 50_000  # to search for a cheaper cover after the first one
-LONG_WEIGHT = 12  # states of HiGHS that a state of a later dive counts
+LONG_WEIGHT = 12  # a state of a later dive counts as this many states of HiGHS
 WIDTH = 16  # with more demands and caps a state counts as several
 
 
@@ -112,7 +112,7 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
 
 
 def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
-    """Return a demand and its coverage in the largest unit that divides smaller coverage."""
+    """Return a demand and its coverage in units of the common divisor of smaller coverage."""
     unit = math.gcd(*[covered for covered in coverage if covered < amount])
     if unit <= 1:
         return amount, list(coverage)
@@ -171,7 +171,7 @@ def connected(members: Iterable[int], links: Iterable[Sequence[int]]) -> list[li
 class Dive:
     """A depth-first search: the items in order, their bounds, the best cover so far.
 
-    No state is visited twice at a higher price.
+    A state is visited again only at a lower price.
     """
 
     def __init__(
@@ -292,7 +292,7 @@ def _helpful(item: Item, demand: Sequence[int]) -> int:
 
 
 def _most_covered(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
-    """Return the most that the rest covers: by cap set its sum, or room times best item."""
+    """Return the most that the rest can cover: for each cap set its sum within the room."""
     covered = 0
     for room, (total, largest) in zip(rooms, rest, strict=True):
         covered += total if room is None or total < room * largest else room * largest

@@ -111,7 +111,7 @@ class _AllocationSearch:
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
-    """Return whether the stocks lack the sum, or room for the number of amounts above some size."""
+    """Return whether the amounts exceed the stocks, in sum or in number above some size."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Topology search: the cheapest blocks of one pool that satisfy every topology constraint (exact).
 
-The node is an integer programme: how many blocks of each group it takes, which of their devices
-count for which need, and which domain values each need uses. The cheapest cover without the
-constraints is a bound, at which a search with propagation nearly always finds or excludes a
-solution. HiGHS gets the open questions. Pools that differ only in the names of their domain values
-are one problem: values are numbered in the order of the blocks at them.
+The node is an integer programme. Its variables are the blocks of each group, the devices that count
+for each need, and the domain values of each need. The cheapest cover without the constraints is a
+bound, at which a search with propagation nearly always finds or excludes a solution. HiGHS gets the
+open questions. Pools that differ only in the names of their domain values are one problem: values
+are numbered in the order of their blocks.
 """
 
 from __future__ import annotations
@@ -239,8 +239,8 @@ class TopologyFitter:
 class _BlockItem(NamedTuple):
     """Blocks of a kind that the constraints treat alike, with their groups and numbers.
 
-    ``values`` are by domain, None if unreported or without effect. A block without a value that may
-    serve needs ``apart`` has a value of its own, a pair.
+    ``values`` are by domain, None if unreported or without effect. A block that reports no value,
+    but may serve needs ``apart``, gets a unique value, a pair.
     """
 
     kind: int
@@ -339,7 +339,7 @@ class TopologyProgramme:
         return list(items.values())
 
     def _add_blocks(self, item: _BlockItem) -> None:
-        """Add the blocks of an item, and which of their devices count for which need."""
+        """Add the blocks of an item, and the assignment of their devices to needs."""
         part, lines = self.part, self._fitter.device_coverage(item.kind)
         column = part.column(item.number)
         self._blocks.append(column)
@@ -390,7 +390,7 @@ class TopologyProgramme:
             self.part.row([*columns, (uses[key], -most)], upper=0)
 
     def _relate(self) -> None:
-        """Find the relations of each need by domain: ``same``, ``apart`` of others, or ``single``.
+        """Find the relations of each need by domain: ``same``, ``apart``, or ``single``.
 
         One of the names that are together in a domain represents them all.
         """
@@ -464,7 +464,7 @@ class TopologyProgramme:
                 self.part.upper[column] = 0
 
     def _keep_apart(self) -> None:
-        """Let a value serve one of the needs that are apart, or one device of a single one."""
+        """Let a value serve only one of the needs that are apart, or one device of a single one."""
         singles: defaultdict[tuple[int, Hashable, str], Terms] = defaultdict(list)
         for (domain, value, need), terms in self._sources_at.items():
             if "single" in self._relations[need][domain]:
@@ -507,7 +507,7 @@ def block_offer(
 ) -> BlockOffer:
     """Return the useful blocks, at most ``useful(kind)`` in a group.
 
-    Of values with equal blocks, ``most`` remain: a node has no more blocks than that.
+    At most ``most`` values with equal blocks remain, because a node has no more blocks.
     """
     counts = {key: min(number, useful(key[0])) for key, number in free.items() if useful(key[0])}
     width = len(next(iter(counts))[1]) if counts else 0

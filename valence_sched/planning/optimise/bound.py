@@ -2,7 +2,7 @@
 """Bound: the most nodes that the pools can make, as two proven numbers.
 
 No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. They differ if the
-solver was not finished (``Effort``), or if the model does not describe single nodes exactly
+solver did not finish (``Effort``), or if the model does not describe single nodes exactly
 (``model``).
 
 Without a mix, and without a limit to the nodes of several types, each pool group is solved alone,
@@ -11,8 +11,8 @@ linear relaxation of a large one, in which equal groups are one, gives the bound
 rounded in chunks of groups, one after another: a chunk places whole nodes up to its part of that
 solution, and leaves the rest to the next one.
 
-Goals choose between placements of equally many nodes. Each goal is a number that is to be small: a
-linear objective of a count model, and a sum over placed nodes.
+Goals choose between placements of equally many nodes. Each goal is a number to minimise: a linear
+objective of a count model, and a sum over placed nodes.
 """
 
 from __future__ import annotations

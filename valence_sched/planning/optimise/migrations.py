@@ -295,7 +295,7 @@ def _reach(
 def _distinct_migrations(
     state: MigrationState, candidates: Iterable[int]
 ) -> Iterator[tuple[int, Fit]]:
-    """Yield each node with each destination; one of interchangeable nodes."""
+    """Yield each node with each destination, only one of interchangeable nodes."""
     seen: set[Hashable] = set()
     fits: dict[int, Sequence[Fit]] = {}
     podms = state.view.podm_of
@@ -397,7 +397,7 @@ def would_help(state: MigrationState, chosen: Iterable[int], node_type: int) -> 
 def _make_room(state: MigrationState, node_type: int, most: int, avoid: int = -1) -> Fit | None:
     """Make room for a node, not on the podm ``avoid``, by at most ``most`` migrations.
 
-    Each node moves at most once. Return the fit of the node, or None on an unchanged state.
+    Each node moves at most once. Return the fit of the node, or None with the state unchanged.
     """
     fit = state.fit(node_type, avoid=avoid)
     if fit is not None or not most:

@@ -7,7 +7,7 @@ grants by stock; and shared blocks by pool. Rows limit them to the free blocks a
 The demands of a node are divided into parts so that no block serves two of them: processors and
 memory from sleds, accelerators from trays. A part is written into the model in one of three forms:
 
-- ``chain``: one demand; the sizes of blocks, what they cover of it, divide one another and the
+- ``chain``: one demand; the sizes of blocks (their coverage of it) divide one another and the
   demand. Blocks by size fill one node after another, so that sums over all nodes are exact;
 - ``covers``: all minimal covers. Each node has one of them, which is also exact;
 - else sums over all nodes, which may promise too many nodes.

@@ -34,7 +34,7 @@ from valence_sched.view.view import Ints, Mask, View
 class NodeType:
     """Nodes of equal needs: their alternatives, pools and number.
 
-    ``rows`` are the pools that pass the filters of a policy which do not read free capacity, None
+    ``rows`` are the pools that pass those filters of a policy that do not read free capacity, None
     for all. ``most`` is the number of nodes, None for as many as fit. ``costs`` are those of the
     pools by a policy, for the goal ``least-cost``.
     """
