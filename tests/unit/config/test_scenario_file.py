@@ -229,7 +229,7 @@ class TestProblems(unittest.TestCase):
             ("{fits: {flavor: a}}", ".fits", "at_least, at_most, or both"),
             ("{fits: {flavor: a, at_least: 2, at_most: 1}}", ".fits", "at_most of at least 2"),
             ("{fits: {flavor: a, at_least: -1}}", ".fits.at_least", "-1"),
-            ("{fits: {flavor: a, at_least: 1, in: b@c}}", ".fits", "no blocks"),
+            ("{fits: {flavor: a, at_least: 1, in: b@c}}", ".fits", "not blocks"),
             ("{fits: {flavor: a, at_least: 9999999}}", ".fits.at_least", "<= 1000000"),
             ("{fits: {flavor: a, at_leats: 1}}", ".fits", "at_leats"),
             ("{lands: {flavor: a}}", ".lands", "in"),
