@@ -527,7 +527,7 @@ class Engine(scheduler.OwnScheduler):
 
     @contextlib.contextmanager
     def _access(self, wait_s: float = WAIT_S, ttl_s: float = 0.0) -> Iterator[PodmAccess]:
-        """Yield the store and the live pod managers, as for a change.
+        """Yield the store and the live pod managers for a change.
 
         A claim has ``ttl_s`` to be composed, or longer if the allowed waits are longer in total.
         """

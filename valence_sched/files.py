@@ -27,7 +27,7 @@ MAX_DOCUMENT_BYTES = 2 << 30
 MAX_SPOOLED_BYTES = 8 << 30
 PIECE_BYTES = 1 << 20
 BUFFER_BYTES = 1 << 18
-PACKED_BYTES = 1 << 10  # unpacked in one step: they may expand many thousand times
+PACKED_BYTES = 1 << 10  # of packed data for one step: it may expand many thousand times
 
 
 def read(file: str) -> bytes:
