@@ -136,7 +136,7 @@ class TestSettings(EventsCase):
             (reader(receiver=None), "events: push and a receiver"),
             (reader(events="sse"), "events: push and a receiver"),
             (reader(receiver=EventReceiverSettings(url=URL, secret=PasswordReference())),
-             "secret refers to one of"),
+             "secret must refer to either"),
         ):  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(UsageError, words):
                 check_settings(ServiceSettings(reader=settings), "f")

@@ -105,7 +105,7 @@ class TestWhole(ReportCase):
                 self.assertEqual({}, self.top.block_usage(name).held)
 
     def test_a_block_of_several_zones_is_not_guessed(self):
-        with self.assertRaisesRegex(UsageError, "name one with --podm"):
+        with self.assertRaisesRegex(UsageError, "choose one with --podm"):
             self.top.block("c0")
         with self.assertRaises(UnknownName):
             self.top.block("nowhere")

@@ -146,7 +146,7 @@ class TestOne(unittest.TestCase):
             (report.inventory, report.podms, report.funnel, report.explanation),
         )
         self.assertEqual("it is old", report.warnings[0])
-        self.assertIn("zone east does not count", report.warnings[1])
+        self.assertIn("zone east is not counted", report.warnings[1])
         self.assertEqual("r", report.request.id)
 
     def test_equal_policies_have_equal_digests(self):
