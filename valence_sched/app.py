@@ -496,17 +496,26 @@ class App:
     ) -> Page:
         """Return the page of moves or of a purchase on a site, with the map of it.
 
-        ``most`` is the allowed number of moves of a rebalance.
+        The map shows failed and drained hardware as such, with the nodes that it had. ``most`` is
+        the allowed number of moves of a rebalance.
         """
         from valence_sched.model.capacity import PurchaseResult
-        from valence_sched.model.relocation import Rebalance, Relocation
+        from valence_sched.model.relocation import Rebalance, Relocation, Survival
         from valence_sched.pages import hardware as maps
         from valence_sched.pages import relocation as pages
+        from valence_sched.planning.relocate import site_after
 
         view = site.view()
         source = inventory_source(view, site.skipped)
-        blocks = hardware.blocks(view, BlockFilter())
-        listing = maps.hardware_listing(hardware.overviews(view), hardware.pools(view), blocks)
+        drawn = view
+        if isinstance(result, Relocation | Survival):
+            drawn = site_after(site, result).view()
+        podms = [
+            replace(after, podm=replace(after.podm, nodes=before.nodes))
+            for before, after in zip(view.podms, hardware.overviews(drawn), strict=True)
+        ]
+        blocks = hardware.blocks(drawn, BlockFilter())
+        listing = maps.hardware_listing(podms, hardware.pools(drawn), blocks)
         facts = (
             ("Policy", site.policy),
             *(("Edit", effect.text) for effect in site.effects),

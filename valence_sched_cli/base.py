@@ -79,6 +79,7 @@ class PodmCommand:
     after: Sequence[str] = ()
     untold: SchedulerError | None = None  # the error of an output that failed after an effect
     lists_remarks = False  # print each remark on the inventory, not only their number
+    is_live = False  # whether it always reads live pod managers
     arguments = ""  # usage texts of its own options and arguments, for add_options
     option_settings: Mapping[str, parsing.Setting] = {}  # settings that the usage texts do not give
     #: Usage texts and functions that add shared options, listed after its own.
@@ -431,7 +432,7 @@ class PodmCommand:
             for line in remarks:
                 self.log_line(f"remark: {line}")
         elif remarks:
-            live = bool(self._scheduler_app.sources.live_ids)
+            live = self.is_live or bool(self._scheduler_app.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
             self.log_line(f"{format_count(len(remarks), 'remark')} on the inventory: see {place}")
         diagnostics.clear()

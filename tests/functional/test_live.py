@@ -328,13 +328,18 @@ class TestSilent(Live):
 
     def test_what_is_doubtful_of_a_live_one_is_told_by_showing_it(self):
         rules = ["omit:CompositionService"]
-        file = self.file(self.urls(self.serve(fail=rules)))
+        urls = self.urls(self.serve(fail=rules))
+        file = self.file(urls)
         done = self.podm("list", "--podm-file", file)
         self.assertRegex(done.err, r"\d remarks on the inventory: see podm show <podm>\n")
         for number, option in enumerate(("--output", "--tree")):
             where = self.folder / f"captured-{number}.json"
             done = self.podm("capture", "--podm-file", file, option, str(where))
             self.assertRegex(done.err, r"\d remarks on the inventory: see podm show <podm>\n")
+        done = self.podm("create", "gpu-east", urls["gpu-east"])
+        self.assertRegex(done.err, r"\d remarks on the inventory: see podm show <podm>\n")
+        done = self.podm("check", "--all")
+        self.assertRegex(done.err, r"\d remarks on the inventory: see podm show <podm>\n")
         done = self.podm("show", "gpu-east", "--podm-file", file)
         self.assertRegex(done.err, r"(?m)^remark: gpu-east: ")
         self.assertNotIn("on the inventory", done.err)

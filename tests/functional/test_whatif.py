@@ -174,7 +174,9 @@ class TestCompare(Replays):
 
     def test_scenarios_and_edits_are_compared_with_the_inventory_as_it_is(self):
         words = ("--workload", WORKLOAD, "--compare", "-f", "json")
-        rows = self.replay(0, *words, "--fail", "gpu-east").data
+        done = self.replay(0, *words, "--fail", "gpu-east")
+        self.assertIn("edited: 4 nodes are lost, and not placed again\n", done.err)
+        rows = done.data
         self.assertEqual(["Measure", "base", "edited"], list(rows[0]))
         placed = next(row for row in rows if row["Measure"] == "placed")
         self.assertGreater(placed["base"], placed["edited"])

@@ -165,8 +165,9 @@ class TestCompare(Sweeps):
         self.assertEqual({"mean", "standard_error"}, {*grown})
         self.assertGreater(grown["mean"], tray["mean"])
         self.assertIsNone(rows["utilisation.cores"]["Best"])
-        table = self.sweep(0, *words).out
-        self.assertRegex(table, r"\| placed +\| \d+(\.\d+)? ± [\d.]+ ")
+        done = self.sweep(0, *words)
+        self.assertIn("means over 4 seeds, ± the standard error\n", done.err)
+        self.assertRegex(done.out, r"\| placed +\| \d+(\.\d+)? ± [\d.]+ ")
 
     def test_a_difference_that_seeds_may_have_made_has_no_best(self):
         words = (*DRAWN, *POLICIES, "--seeds", "1..3", "--jobs", "1", "--compare")

@@ -222,6 +222,8 @@ class TestTerminals(Case):
         self.assertTrue(text.startswith("Podm    gpu-east\nStatus  Online\n"), text)
         names = run("valence-sched", *words, "-f", "value", "-c", "Podm").out.split()
         self.assertEqual(names, re.findall(r"^Podm +(\S+)$", text, re.MULTILINE))
+        text = self.on_terminal(80, "podm", "node", "list", "--long", "--inventory", SITE)
+        self.assertIn("Hardware  64 cores, 1 TiB, 4 GPU NVIDIA A100-SXM4-80GB, 4 NVMe SSD\n", text)
 
     def test_podm_list_shows_what_is_free_of_the_total_and_alone_where_that_is_too_wide(self):
         words = ("podm", "list", "--inventory", self.thirteen())

@@ -61,6 +61,15 @@ class TestSite(ApplicationCase):
         self.client = self.new_client(inventories=(self.site(100),))
         self.assertLess(large, 1.1 * len(self.page("/ui")))
 
+    def test_a_site_without_pod_managers_names_the_next_step(self):
+        self.client = self.new_client()
+        step = "No pod manager is registered: podm create NAME URL registers one"
+        self.assertIn(step, self.page("/ui"))
+        asked = self.call("GET", "/ui/fit?flavor=small")
+        self.assertEqual(400, asked.status_code)
+        self.assertIn(step, asked.text)
+        self.assertNotIn("--inventory", asked.text)
+
     def test_every_pod_manager_is_on_one_of_the_parts(self):
         found, path = [], "/ui?search=z3"
         while path:

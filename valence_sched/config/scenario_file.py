@@ -34,6 +34,8 @@ def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", "a scenario, or a list of them under 'scenarios'")
+    if "name" not in document:  # a single scenario may have flavors and policies
+        refuse_other_kind(document, "scenario", file)
     schema = document.get("schema", scenario.SCHEMA)
     version = document.get("version", scenario.VERSION)
     check_schema(str(schema), str(version), scenario.SCHEMA, scenario.VERSION, file)

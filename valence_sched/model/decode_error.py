@@ -10,7 +10,8 @@ from typing import Annotated, Any, NamedTuple, get_args
 import msgspec
 from msgspec import inspect
 
-from valence_sched.errors import InputError, suggest
+from valence_sched.errors import InputError, closest, suggest
+from valence_sched.model.quantity import UNITS, unit_of
 
 SCHEMA = "valence-sched/"
 WRONG_FILE = "is this the right file?"
@@ -39,6 +40,7 @@ KINDS = {
     "resources": FileKind("resources", "--resource-file"),
     "podms": FileKind("pod managers", "--podm-file"),
     "columns": FileKind("columns of a trace", "--map-file"),
+    "workload": FileKind("a workload", "--workload"),
 }
 #: Kinds by a top-level field that only their documents have.
 _FIELDS = {"flavors": "flavors", "policies": "policies", "requests": "request"}
@@ -81,7 +83,8 @@ def text_kind(data: bytes) -> tuple[str, str]:
     if not _KEY.match(first):
         return ("", "") if b"\0" in head else ("text", WRONG_FILE)
     schema = _SCHEMA.search(head)
-    kinds = (kind for field, kind in _FIELDS.items() if head.startswith(f"{field}:".encode()))
+    fields = _FIELDS | {"podms": "podms"}  # a request in JSON may have podms
+    kinds = (kind for field, kind in fields.items() if first.startswith(f"{field}:".encode()))
     found = schema[1].decode() if schema else next(kinds, "")
     if found in KINDS:
         return f"{KINDS[found].noun} in YAML", use_hint(found)
@@ -110,7 +113,7 @@ def input_error(
         fields = {field.encode_name for kind in structs for field in kind.fields}
         fields = fields or set().union(*_fields_by_type(type_, {}).values())
         found = f"unknown field {unknown[1]!r}"
-        return InputError(file, where, found, hint=suggest(unknown[1], fields))
+        return InputError(file, where, found, hint=_field_hint(unknown[1], fields))
     if missing := re.match(r"Object missing required field `(.+)`", text):
         return InputError(file, where, f"no field {missing[1]!r}, which is required")
     if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
@@ -121,6 +124,15 @@ def input_error(
         shown = found or expected[2] or "something else"
         return InputError(file, where, shown, expected[1].replace("`", ""))
     return InputError(file, where, text[0].lower() + text[1:], "a number in range")
+
+
+def _field_hint(name: str, fields: set[str]) -> str:
+    """Return the hint for an unknown field; it never names a field of another unit."""
+    nearest = closest(name, fields) or ""
+    word = name.rpartition("_")[2].casefold()
+    unit = unit_of(name) or next((one for one in UNITS if one.casefold() == word), None)
+    changes_unit = unit is not None and unit != unit_of(nearest)
+    return suggest(name, fields, cutoff=1.0) if changes_unit else suggest(name, fields)
 
 
 def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tuple[str, str]:

@@ -31,6 +31,9 @@ _PLURAL = re.compile(r"\b(core|socket|block)s\b")
 _EXAMPLES = {"bytes": "256GiB, 1.5TB", "bits a second": "10Gbps", "hertz": "2.8GHz"}
 
 
+MIB_PER_UNIT = {"MiB": 1, "GiB": 1024}
+
+
 def unit_of(name: str) -> str | None:
     """Return the unit of the numbers of a name that ends in one, else None."""
     match = _SUFFIX.fullmatch(name)

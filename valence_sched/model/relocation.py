@@ -8,6 +8,7 @@ from typing import Literal
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import ReasonGroup
 from valence_sched.model.inventory import Devices
+from valence_sched.model.scenario import Target
 
 AsksFor = Literal["request", "flavor", "hardware"]
 Why = Literal["failed", "drained"]
@@ -49,11 +50,13 @@ class StuckNode(MovedNode, frozen=True, kw_only=True):
 class Relocation(Noun, frozen=True, kw_only=True):
     """The moves of nodes in their order, and the nodes that are stuck.
 
-    ``nodes`` is the number of both. ``notes`` are about unknown hardware.
+    ``target`` names the hardware that ``targets`` select. ``nodes`` is the number of moved and
+    stuck nodes. ``notes`` are about unknown hardware.
     """
 
     why: Why
     target: str
+    targets: tuple[Target, ...] = ()
     nodes: int
     moves: tuple[NodeMove, ...] = ()
     stuck: tuple[StuckNode, ...] = ()

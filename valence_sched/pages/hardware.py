@@ -20,10 +20,17 @@ from valence_sched.model.hardware import (
     count_devices,
 )
 from valence_sched.model.inventory import COUNTED_CONDITIONS, HIDDEN, OTHERS, LeanPodm, Node
-from valence_sched.model.quantity import age_s, format_count, format_mib
+from valence_sched.model.quantity import (
+    MIB_PER_UNIT,
+    age_s,
+    format_count,
+    format_mib,
+    resource_title,
+    unit_of,
+)
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.pages.links import PageLinks, anchor
-from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, table
+from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, sentence, table
 from valence_sched.words.phrases import ReasonPhrases, device_phrases, request_phrase, short_model
 
 MOST_PODMS = 2000  # that a map draws
@@ -345,7 +352,7 @@ def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
             usable = 0 if one.podm.unusable else free
             triples.setdefault(title, []).append((usable, free, total))
     rows: list[pages.Row] = [
-        (title, *_total_texts(title, each))
+        (sentence(resource_title(title)), *_total_texts(title, each))
         for title, each in triples.items()
         if any(amounts != (0, 0, 0) for amounts in each)
     ]
@@ -370,7 +377,8 @@ def _total_texts(title: str, each: Sequence[Amounts]) -> Iterable[str | pages.Ta
 def _amount_text(title: str, amount: float | None) -> str:
     if amount is None:
         return "unknown"
-    return format_mib(amount) if title == "Memory" else format_value(amount)
+    mib = MIB_PER_UNIT.get("MiB" if title == "Memory" else unit_of(title) or "")
+    return format_mib(amount * mib) if mib else format_value(amount)
 
 
 def _used(pair: Pair) -> pages.TableCell:

@@ -10,6 +10,7 @@ new place before it leaves the old one.
 from __future__ import annotations
 
 import contextlib
+import glob
 import itertools
 import math
 from collections import Counter
@@ -39,6 +40,15 @@ MOST_SETS = 20_000  # of pod managers that are tried
 
 Progress = Callable[[int, int], None]  # the number of sets tried, and of all sets
 Placed = tuple["Resident", Request, Fit]
+
+
+def site_after(site: Site, result: model.Relocation | model.Survival) -> Site:
+    """Return the site after the failure or the drain of a result, or the worst set of failures."""
+    if isinstance(result, model.Survival):
+        targets = [Target(podm=glob.escape(podm)) for podm in result.worst]
+        return edited(site, [Fail(target) for target in targets])
+    edit = Fail if result.why == "failed" else Drain
+    return edited(site, [edit(target) for target in result.targets])
 
 
 def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
@@ -98,6 +108,7 @@ def _relocation(
     return model.Relocation(
         why=why,
         target=", ".join(map(str, targets)),
+        targets=tuple(targets),
         nodes=len(nodes),
         moves=tuple(
             move(succession.view, one, step, fit)

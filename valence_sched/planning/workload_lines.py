@@ -22,7 +22,7 @@ from msgspec import inspect
 
 from valence_sched.errors import InputError, one_line, suggest
 from valence_sched.model.codec import decode, load_yaml, refuse_duplicate_keys
-from valence_sched.model.decode_error import types_at
+from valence_sched.model.decode_error import refuse_other_kind, types_at
 from valence_sched.model.quantity import format_count
 from valence_sched.model.workload import TIMES, TraceColumn, WorkloadLine
 
@@ -228,6 +228,8 @@ def _document_lines(stream: BinaryIO, file: str, form: Form) -> Iterator[Line]:
         if extra := sorted(map(str, set(document) - {"requests"})):
             raise InputError(file, "$", f"unknown field {extra[0]!r}", "only 'requests'")
         document = document["requests"]
+    else:
+        refuse_other_kind(document, "workload", file)
     items = [document] if isinstance(document, dict) else document
     if not isinstance(items, list):
         raise InputError(file, "$", "no list", "a list of requests")

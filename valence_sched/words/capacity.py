@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from valence_sched.model.capacity import Capacity, PurchaseResult, StrandedAmount
 from valence_sched.model.check import CheckResult
-from valence_sched.model.quantity import format_count, format_mib
+from valence_sched.model.quantity import MIB_PER_UNIT, format_count, format_mib, resource_title
 from valence_sched.words.phrases import ReasonPhrases, short_model
 
 MOST_SHORTAGES = 3  # reasons why no purchase is enough
@@ -74,10 +74,10 @@ def stranded_lines(found: Iterable[StrandedAmount]) -> Iterator[str]:
 
 def part_of_free(amount: float, free: float, kind: str, model: str | None, unit: str) -> str:
     """Return an amount of the free amount: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
-    name = model if kind == "stock" else short_model(model) if model else ""
+    name = resource_title(model or "") if kind == "stock" else short_model(model) if model else ""
     what = name if name and kind not in PLAIN[:-1] else f"{kind} {name}".strip()
-    if unit == "MiB":
-        return f"{format_mib(amount)} of {format_mib(free)} {what}"
+    if mib := MIB_PER_UNIT.get(unit):
+        return f"{format_mib(amount * mib)} of {format_mib(free * mib)} {what}"
     return f"{number_of(amount):,} of {number_of(free):,} {f'{unit} ' if unit else ''}{what}"
 
 

@@ -277,6 +277,8 @@ class ReapClaim(base.Lister):
             self.closing.append(f"{left}: if its command no longer runs, {hint}")
         if (more := len(result.composing) - MAX_LISTED_CLAIMS) > 0:
             self.closing.append(f"skipped: {more:,} more: see podm claim list")
+        if not rows and not result.composing:
+            self.closing.append("no changes: claims and nodes agree with their pod managers")
         return self.known_columns, rows
 
 

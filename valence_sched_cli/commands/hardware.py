@@ -63,7 +63,7 @@ class ListBlock(base.PagedLister):
         columns += ["Condition", "Pool", "Type", "URI"] if args.long else []
         blocks = self.report_scheduler(args).blocks(block_filter(args))
         self.log_missing(blocks)
-        rows = list(map(_cells, blocks))
+        rows = [_cells(block, is_long=args.long) for block in blocks]
         free = sum(1 for row in rows if row["Free"])
         self.closing.append(f"{format_count(len(rows), 'block')}, {free:,} of them free")
         return columns, rows
@@ -81,16 +81,17 @@ class ShowBlock(base.ShowOne):
 
     def take_action(self, args: base.Args) -> base.Table:
         block = self.scheduler(args).block(args.block, args.podm)
-        cells = {**_cells(block), "Places": PairLines(block.topology)}
+        cells = {**_cells(block, is_long=True), "Places": PairLines(block.topology)}
         return tuple(cells), cells
 
 
-def _cells(block: model.hardware.BlockOverview) -> dict[str, Any]:
+def _cells(block: model.hardware.BlockOverview, *, is_long: bool) -> dict[str, Any]:
+    width = output.hardware.RECORD_WIDTH if is_long else output.hardware.WIDTH
     return {
         "Podm": block.podm,
         "Pool": WordLines(block.pools),
         "Block": tail(block.uri),
-        "Hardware": output.hardware.DevicesCell(block.devices),
+        "Hardware": output.hardware.DevicesCell(block.devices, width),
         "Free": block.slots,
         "Condition": block.condition,
         "Node": WordLines(block.nodes),

@@ -75,8 +75,9 @@ class ListNode(base.PagedLister):
         for name in columns:
             texts = ("" if row[name] is None else str(row[name]) for row in rows)
             taken += max(map(len, (name, *texts))) if name != "Hardware" else 0
+        width = max(LEAST_WIDTH, min(MOST_WIDTH, 78 - taken))
         for row in rows:
-            row["Hardware"].width = max(LEAST_WIDTH, min(MOST_WIDTH, 78 - taken))
+            row["Hardware"].width = output.hardware.RECORD_WIDTH if args.long else width
         return columns, rows
 
 
@@ -105,8 +106,13 @@ class ShowNode(base.ShowOne):
                 raise UsageError(f"node {args.node}: the name is ambiguous: {several}")
             record = found.get(args.node) or next(iter(found.values()))
         else:
-            record = scheduler.node_record(args.node)
+            try:
+                record = scheduler.node_record(args.node)
+            except UnknownName:
+                self.closing.append("a node of a recorded inventory: add --inventory PATH")
+                raise
         cells = _cells(record) | fields(record, "Podm URL", "Systems", "UUIDs", "MAC Addresses")
+        cells["Hardware"].width = output.hardware.RECORD_WIDTH
         cells["Events"] = event_cell(record.events)
         return tuple(cells), cells
 

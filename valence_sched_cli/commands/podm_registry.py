@@ -93,6 +93,7 @@ class CreatePodm(base.ShowOne):
         then --no-check: register the pod manager without reading it
         then --request-timeout <seconds>=30: how long to wait for each answer (default: 30)
         """
+    is_live = True
     option_groups = (registration.add_registration_options, inventory.STATE)
 
     def column_names(self, args: base.Args) -> Sequence[str]:
@@ -140,6 +141,7 @@ class CheckPodm(base.Lister):
         [<podm>...]: registered pod manager
         --all: check all that are registered
         """
+    is_live = True
     through_service = False
     option_groups = (inventory.LIVE,)
 

@@ -91,14 +91,14 @@ class RunWhatif(base.Lister):
             workload = whatif.make_workload(app, args)
             sites = self._sites(args)
             replay = self._replay(sites, args, workload)
+            effects = {site.name: site.effects for site in sites}
             if args.output:
                 write(replay)
             if args.html:
-                effects = {site.name: site.effects for site in sites}
                 facts = tuple(whatif.workload_facts(args))
                 write_page(pages.replay.replay_page(replay, effects, facts))
         out = output.replay
-        self.closing += out.outcome_lines(replay)
+        self.closing += (*out.lost_lines(effects), *out.outcome_lines(replay))
         if baseline is not None:
             found = model.replay.changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
             self.closing += out.change_lines(found, args.baseline)
@@ -209,18 +209,20 @@ class SweepWhatif(base.Lister):
                 variations = dict.fromkeys(key.variation for key in sweep.keys)
                 base.name_columns(args, ("Measure", *variations, "Best"))
             runs = self._runs(sweep, args)
+            effects = {site.name: site.effects for site in sites}
+            self.closing += output.replay.lost_lines(effects)
             if args.output:
                 with self.effects.change("sweep", args.output, "may be written", "is written"):
                     write(runs)
                 self.closing.append(f"written to {args.output}: {format_count(len(runs), 'run')}")
             if args.html:
-                effects = {site.name: site.effects for site in sites}
                 facts = tuple(whatif.workload_facts(args))
                 write_page(pages.replay.sweep_page(runs, effects, facts))
         if args.compare:
-            if len(args.seeds) == 1:
-                hint = "one seed does not show which variation is better: --seeds 1..10"
-                self.closing.append(hint)
+            seeds = len(args.seeds)
+            several = f"means over {seeds:,} seeds, ± the standard error"
+            alone = "one seed does not show which variation is better: --seeds 1..10"
+            self.closing.append(several if seeds > 1 else alone)
             return output.replay.sweep_comparison(runs, long=self.shows_all(args))
         out = output.replay
         return self.chosen(out.SWEEP_COLUMNS, out.SWEEP_LONG_COLUMNS), out.sweep_rows(runs)

@@ -22,6 +22,7 @@ from valence_sched_cli.output.cells import (
 )
 
 WIDTH = 30  # of a cell with the devices of a block
+RECORD_WIDTH = 60  # of such a cell in the table of one object, or among lines of a title each
 _GLUE = "\N{NO-BREAK SPACE}"
 BAR_WIDTH = 10  # characters between the brackets of a bar
 
@@ -32,10 +33,14 @@ def _folded(phrases: Iterable[str], width: int) -> str:
 
 
 class DevicesCell(Cell[Any]):
-    """The devices of a block: a phrase for people, the structure for machines."""
+    """The devices of a block: phrases folded for people, the structure for machines."""
+
+    def __init__(self, devices: Any, width: int = WIDTH) -> None:
+        super().__init__(devices)
+        self._width = width
 
     def human_readable(self) -> str:
-        return _folded(device_phrases(self._value), WIDTH)
+        return _folded(device_phrases(self._value), self._width)
 
     def machine_readable(self) -> Any:
         return to_builtins([self._value])[0]

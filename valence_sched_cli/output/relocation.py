@@ -13,7 +13,7 @@ from valence_sched.words.phrases import ReasonPhrases
 from valence_sched.words.relocation import NO_HARDWARE
 from valence_sched_cli.output.cells import hang
 from valence_sched_cli.output.decision import BlocksCell
-from valence_sched_cli.output.hardware import DevicesCell
+from valence_sched_cli.output.hardware import RECORD_WIDTH, DevicesCell
 from valence_sched_cli.output.replay import number_cell
 
 COLUMNS = ("Step", "Node", "From", "To", "Pool", "Blocks")
@@ -46,7 +46,7 @@ def _node_cells(one: MovedNode) -> dict[str, Any]:
         "From": one.podm,
         "Owner": one.owner,
         "Asks For": one.asks_for,
-        "Hardware": DevicesCell(one.devices),
+        "Hardware": DevicesCell(one.devices, RECORD_WIDTH),
         "URI": one.uri,
     }
 

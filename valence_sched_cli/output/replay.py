@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from valence_sched.model import replay as model
 from valence_sched.model.quantity import format_age, format_count, resource_title
+from valence_sched.model.scenario import EditEffect
 from valence_sched.words.phrases import ReasonPhrases
 from valence_sched_cli.output.cells import Amount, PairLines, fields, painted, warning_lines
 

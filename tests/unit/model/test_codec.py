@@ -55,6 +55,9 @@ class TestDecode(OneLineErrors):
          "f: $: found unknown field 'zones' (did you mean 'zone'?)"),
         (b'{"id":"a","blocks":[{"uri":"b","devicse":{}}]}',
          "f: $.blocks[0]: found unknown field 'devicse' (did you mean 'devices'?)"),
+        (b'{"id":"a","blocks":[{"uri":"b","devices":{"memory":[{"capacity_gb":64}]}}]}',
+         "f: $.blocks[0].devices.memory[0]: found unknown field 'capacity_gb' "
+         "(known: capacity_mib, count, health, speed_mhz, state, type)"),
         (b'{"id":"a","status":"online"}',
          "f: $.status: found 'online', expected one of the values of the schema "
          "(did you mean 'Online'?)"),

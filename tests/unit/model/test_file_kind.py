@@ -2,6 +2,7 @@
 """The error about a file of the wrong kind names its kind and the option that reads it."""
 
 import gzip
+import io
 import json
 import unittest
 from pathlib import Path
@@ -23,6 +24,7 @@ from valence_sched.model.decode_error import KINDS
 from valence_sched.model.plan import parse_plan
 from valence_sched.model.replay import parse_replay
 from valence_sched.model.zone_registry import parse_zone_file
+from valence_sched.planning.workload_lines import read_lines
 
 PARSERS = {
     "flavors": parse_flavors,
@@ -66,13 +68,27 @@ class TestKinds(unittest.TestCase):
     def test_so_is_one_that_only_a_field_tells(self):
         files = {"flavors": "flavors: []", "policies": "policies: []", "check": "expectations: []",
                  "request": "requests: []", "scenario": "scenarios: []"}  # fmt: skip
-        for expected in ("flavors", "policies", "resources", "columns", "podms", "zones", "check"):
+        for expected in ("flavors", "policies", "resources", "columns", "podms", "zones", "check",
+                         "scenario"):  # fmt: skip
             for kind, text in files.items():
                 if kind != expected:
                     with self.subTest(expected=expected, found=kind):
                         refused = self.refused(PARSERS[expected], text.encode())
                         self.assertIn(f"found {KINDS[kind].noun}, expected", refused)
                         self.assertIn(f"(use {KINDS[kind].use})", refused)
+
+    def test_so_is_a_document_in_place_of_a_workload(self):
+        for name, text, found in (
+            (
+                "f.json",
+                Path(SITE).read_text(),
+                "an inventory, expected a workload (use --inventory)",
+            ),
+            ("f.yaml", "flavors: []", "flavors, expected a workload (use --flavor-file)"),
+        ):
+            with self.assertRaises(InputError) as caught:
+                read_lines(io.BytesIO(text.encode()), name)
+            self.assertEqual(f"{name}: found {found}", str(caught.exception))
 
     def test_a_scenario_may_have_policies_and_flavors(self):
         parse_scenarios(b"name: a\nflavors: []\npolicies: []", "f")
@@ -86,7 +102,11 @@ class TestKinds(unittest.TestCase):
             (gzip.compress(site), "gzip, expected JSON (is this the right file?)"),
             (b"A site\n======\n", "text, expected JSON (is this the right file?)"),
             (b"# ours\nname: tiny\n", "YAML, expected JSON (is this the right file?)"),
-            (b"flavors:\n- name: a\n", "flavors in YAML, expected JSON (use --flavor-file)"),
+            (b"podms:\n  a: {url: b}\n", "pod managers in YAML, expected JSON (use --podm-file)"),
+            (
+                b"# ours\nflavors:\n- name: a\n",
+                "flavors in YAML, expected JSON (use --flavor-file)",
+            ),
             (zones, "a tree of zones in YAML, expected JSON (use --zone-file)"),
         ):
             with self.subTest(found):

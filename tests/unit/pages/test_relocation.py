@@ -78,6 +78,16 @@ class TestRelocation(unittest.TestCase):
         self.assertIn('<a class="t t0" id="west/9" href="#west/9" aria-label="9: n1">1</a>', html)
         self.assertEqual(2, html.count(" open>"), "the pod managers that nodes leave or land on")
 
+    def test_failed_and_drained_hardware_is_drawn_as_unusable_with_its_nodes(self):
+        spare = {**EAST, "blocks": [*EAST["blocks"], block("/b/3")]}
+        for drained, unusable in ((False, "Offline"), (True, "disabled")):
+            east = section(failed(spare, WEST, drained=drained), "Hardware").podms[0]
+            self.assertEqual((unusable,), east.marks)
+            self.assertEqual(0, east.uses.get("free", 0))
+            self.assertEqual(("n1", "n2"), east.nodes)
+        part = section(failed(spare, WEST, target="1@east"), "Hardware").podms[0]
+        self.assertEqual(({"unusable": 1, "used": 1, "free": 1}, ()), (part.uses, part.marks))
+
     def test_a_drain_says_that_nodes_move_away(self):
         page = failed(EAST, WEST, drained=True)
         self.assertEqual("Drain: east", page.title)
@@ -183,7 +193,7 @@ class TestSurvival(unittest.TestCase):
                          (facts["Worst set"], facts["Nodes without a place"]))  # fmt: skip
         self.assertEqual("n2", table(page, "Nodes without a place")[0][0])
         first = section(page, "Hardware").podms[0]
-        self.assertEqual(("east", "source"), (first.name, first.role))
+        self.assertEqual(("east", "source", ("Offline",)), (first.name, first.role, first.marks))
 
     def test_a_site_that_survives_says_so(self):
         page = self.page({**EAST, "nodes": EAST["nodes"][:1]}, WEST)

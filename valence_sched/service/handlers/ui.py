@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from msgspec import Meta
 from msgspec.structs import replace
 
-from valence_sched.errors import RequestError, UnknownName
+from valence_sched.errors import NoPodm, RequestError, UnknownName
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import convert
 from valence_sched.model.decision import Report, Reports, with_podm_paths
@@ -53,10 +53,12 @@ def problem_html(problem: Problem, depth: int) -> bytes:
 
     lines = (f"Status {problem.status}, {problem.code}", f"Request {problem.request_id}")
     sections = (Lines(title="For the operator", lines=lines),)
-    page = Page(title=problem.title, lead=problem.detail, tone="bad", sections=sections)
+    lead = EMPTY_SITE if problem.code == NoPodm.code else problem.detail
+    page = Page(title=problem.title, lead=lead, tone="bad", sections=sections)
     return site_html(page, Frame(links=PageLinks(depth).menu("")))
 
 
+EMPTY_SITE = "No pod manager is registered: podm create NAME URL registers one"
 MOST_PODMS = 24  # pod managers whose hardware one page draws
 MOST_BLOCKS = 20_000  # that one page draws; a pod manager with more is shown alone
 MOST_ROWS = 100  # of a list
@@ -139,7 +141,10 @@ class RecordsQuery(Noun, frozen=True, kw_only=True):
 def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
     wanted = call.query_noun(SiteQuery)
-    podms, word = call.visible(verbs.listed_podms(call)), wanted.search.casefold()
+    try:
+        podms, word = call.visible(verbs.listed_podms(call)), wanted.search.casefold()
+    except NoPodm:
+        return _shown(call, Page(title="Site", lead=EMPTY_SITE, sections=()), "Site", PageLinks(0))
     named = ((one, (one.podm.id, one.podm.name, one.podm.zone)) for one in podms)
     found = [one for one, names in named if any(name and word in name.casefold() for name in names)]
     part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
