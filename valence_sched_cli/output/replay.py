@@ -184,6 +184,13 @@ def refusal_phrase(step: str) -> str:
     return _REFUSALS.get(step, f"by filter {step}")
 
 
+def lost_lines(effects: Mapping[str, Sequence[EditEffect]]) -> Iterator[str]:
+    """Yield a line for each site that lost nodes to its edits, by its name."""
+    for name, some in effects.items():
+        if lost := sum(one.nodes for one in some):
+            yield f"{name}: {format_count(lost, 'node is', 'nodes are')} lost, and not placed again"
+
+
 def change_lines(changes: Sequence[model.MeasureChange], file: str) -> Iterator[str]:
     """Yield a line for each measure that differs from the baseline, then their number."""
     for change in changes[:MOST_CHANGES]:
