@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,6 +42,23 @@ def moves_cursor(stream: Any) -> bool:
     if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
     return bool(getattr(stream, "isatty", lambda: False)())
+
+
+def folded(text: str, stream: Any) -> str:
+    """Return a text for a terminal with its long lines broken between words; others unchanged."""
+    try:
+        width = os.get_terminal_size(stream.fileno()).columns
+    except (AttributeError, OSError, ValueError):  # not a terminal
+        return text
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if len(line) > width > 0:
+            indent = line[: len(line) - len(line.lstrip())] + "  "
+            lines[number] = textwrap.fill(
+                line, width, subsequent_indent=indent, break_long_words=False,
+                break_on_hyphens=False,
+            )  # fmt: skip
+    return "\n".join(lines)
 
 
 def write(stream: Any, text: str) -> None:
@@ -95,7 +113,7 @@ def escaping(stream: Any) -> Iterator[None]:
 def print_message(message: str, file: Any = None) -> None:
     """Print a message of a parser; end the program if help cannot be printed."""
     if file in (None, sys.stderr):
-        sys.stderr.write(message)
+        sys.stderr.write(folded(message, sys.stderr))
         return
     try:
         with printing(file):

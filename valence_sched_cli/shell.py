@@ -161,7 +161,7 @@ class Shell(app.App):
             return 0
         hint = suggest(" ".join(words), names, MIN_SIMILARITY)
         hint = hint if hint.startswith("did") else f"see {self.NAME} --help"
-        self.stderr.write(one_line(f"no command named {' '.join(words)!r} ({hint})") + "\n")
+        print_message(one_line(f"no command named {' '.join(words)!r} ({hint})") + "\n")
         return 2
 
 

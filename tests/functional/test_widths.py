@@ -25,7 +25,7 @@ from tests.functional.programs import (
     run,
     run_to,
 )
-from tests.functional.terminal import Terminal
+from tests.functional.terminal import Terminal, watched
 from tests.unit.cli.output.hostile import EVIL, raw
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
@@ -215,6 +215,17 @@ class TestTerminals(Case):
         piped = run("valence-sched", *words, COLUMNS="").out
         self.assertGreater(max(map(len, piped.splitlines())), 100)
         self.assertEqual(piped, self.on_terminal(500, *words))
+
+    def test_a_message_is_folded_for_a_terminal_and_one_line_in_a_pipe(self):
+        for words in (("podm", "schedule"), ("podm", "list", "--wide", "--inventory", SITE)):
+            piped = run("valence-sched", *words)
+            self.assertEqual(1, piped.err.count("\n"))
+            for columns in (60, 80):
+                code, _, text = watched(*words, columns=columns)
+                lines = text.splitlines()
+                self.assertEqual(piped.code, code)
+                self.assertLessEqual(max(map(len, lines)), columns, text)
+                self.assertEqual(piped.err, " ".join(map(str.strip, lines)) + "\n")
 
     def test_a_table_that_cannot_fit_is_a_record_for_each_row(self):
         words = ("podm", "list", "--inventory", SITE)

@@ -106,11 +106,7 @@ class ShowNode(base.ShowOne):
                 raise UsageError(f"node {args.node}: the name is ambiguous: {several}")
             record = found.get(args.node) or next(iter(found.values()))
         else:
-            try:
-                record = scheduler.node_record(args.node)
-            except UnknownName:
-                self.closing.append("a node of a recorded inventory: add --inventory PATH")
-                raise
+            record = scheduler.node_record(args.node)
         cells = _cells(record) | fields(record, "Podm URL", "Systems", "UUIDs", "MAC Addresses")
         cells["Hardware"].width = output.hardware.RECORD_WIDTH
         cells["Events"] = event_cell(record.events)

@@ -82,24 +82,28 @@ OURS = "valence_sched"  # prefixes of our loggers
 
 
 class EscapingFormatter(logging.Formatter):
-    """Escapes the output of another formatter; our records stay one line."""
+    """Escapes the output of another formatter; our records stay one line.
 
-    def __init__(self, formatter: logging.Formatter | None) -> None:
+    Lines to a ``stream`` that is a terminal are folded to its width.
+    """
+
+    def __init__(self, formatter: logging.Formatter | None, stream: Any = None) -> None:
         super().__init__()
-        self._formatter = formatter or logging.Formatter()
+        self._formatter, self._stream = formatter or logging.Formatter(), stream
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name.startswith(OURS):
             record = copy.copy(record)
             record.msg, record.args = escape(record.getMessage()), None
-        return escape(self._formatter.format(record), keep="\n")
+        return streams.folded(escape(self._formatter.format(record), keep="\n"), self._stream)
 
 
 def escape_logs() -> None:
     """Let the program's log handlers escape unprintable characters."""
     for handler in logging.getLogger().handlers:
         if not isinstance(handler.formatter, EscapingFormatter):
-            handler.setFormatter(EscapingFormatter(handler.formatter))
+            stream = getattr(handler, "stream", None)
+            handler.setFormatter(EscapingFormatter(handler.formatter, stream))
 
 
 _NAMES = ("SIGTERM", "SIGHUP")
