@@ -154,7 +154,7 @@ class TestInventory(Bad):
         self.assertIn("permission denied", self.unread(file))
 
     def test_a_device_is_refused_instead_of_being_read_for_ever(self):
-        self.assertIn("/dev/zero: found no regular file", self.unread("/dev/zero"))
+        self.assertIn("/dev/zero: found a special file", self.unread("/dev/zero"))
 
     def test_a_newer_major_version_is_refused_and_a_newer_minor_is_read_with_a_remark(self):
         file = self.write("major.json", inventory(GOOD, version="2.0"))
@@ -397,7 +397,7 @@ class TestEnvironment(Bad):
                      "VALENCE_SCHED_CACERT": f"{self.folder}/none"}  # fmt: skip
         done = run("valence-sched", "podm", "list", **variables)
         self.assertEqual(
-            (2, f"VALENCE_SCHED_CACERT: {self.folder}/none: no file that can be read: "
+            (2, f"VALENCE_SCHED_CACERT: {self.folder}/none is not a readable file: "
              "name the file of the authorities to trust\n"),
             (done.code, done.err),
         )  # fmt: skip
@@ -505,8 +505,8 @@ class TestArchives(Bad):
                 with self.subTest(name=name, form=form):
                     file = self.write(f"out.{form}", data)
                     self.assertEqual(
-                        f"{file}: found a member named {name!r}, expected names below it "
-                        "(do not trust this archive)",
+                        f"{file}: found a member named {name!r}, expected a path inside the "
+                        "archive (do not trust this archive)",
                         self.unread(file),
                     )
 
@@ -518,7 +518,7 @@ class TestArchives(Bad):
         file = self.write("bomb.tar.zst", pack(info.tobuf()) + pack(bytes(64 << 20)) * (9 << 4))
         self.assertLess(Path(file).stat().st_size, 1 << 20)
         line = self.unread(file)
-        self.assertIn(f"{file}: found more than that, expected at most 8589934592 bytes", line)
+        self.assertIn(f"{file}: found a larger stream, expected at most 8589934592 bytes", line)
         self.assertIn("may be an archive bomb", line)
 
     def test_a_document_that_is_too_large_is_left_out_of_its_tree(self):

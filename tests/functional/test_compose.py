@@ -286,7 +286,7 @@ class TestCompose(Case):
             (row,) = here.compose().data
             done = here.asked("node", "delete", row["Node"])
             self.assertEqual(7, done.code)
-            self.assertRegex(done.err, "still exists: its deletion was reported")
+            self.assertRegex(done.err, "still exists: the service reported its deletion")
             self.assertEqual([row["Node"]], [one["Node"] for one in here.rows("node", "list")])
 
     def test_what_others_composed_is_foreign_and_stays(self):

@@ -98,7 +98,7 @@ class IronicCase(Case):
         done = self.podms("apply", plan, **more)
         self.assertEqual(7, done.code, done)
         told = (
-            r"not verified: gpu-east: \S+ stays, although .* in use in Ironic as node .* active: "
+            r"not verified: gpu-east: \S+ remains, although .* in use in Ironic as node .* active: "
         )
         self.assertRegex(done.err, told)
         after = {row["Node"] for row in self.podms("node", "list", "-f", "json").data}
@@ -191,10 +191,10 @@ class TestCommands(IronicCase):
             store.nodes.forget(self.node["Node"])
         words = ("claim", "reap", "-f", "json")
         for more in (("--dry-run",), ()):
-            done = self.check(6, "left as it is: gpu-east: in use in Ironic", *words, *more,
+            done = self.check(6, "unchanged: gpu-east: in use in Ironic", *words, *more,
                               **{URL: self.ironic.url})  # fmt: skip
             self.assertIn(self.node["URI"], [row["ID"] for row in done.data])
-        self.check(5, "left as it is: Ironic at .* does not report", *words, **{URL: AWAY})
+        self.check(5, "unchanged: Ironic at .* does not report", *words, **{URL: AWAY})
         done = self.podms(*words, "--no-ironic", **{URL: AWAY})
         self.assertEqual(0, done.code, done)
         self.assertIn("decomposed", done.out)

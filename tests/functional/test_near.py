@@ -59,7 +59,7 @@ class TestMaps(Case):
     def test_the_cloud_is_no_map_to_name(self):
         words = ("--near", "volume=v", "--near-map", "openstack:")
         done = run("valence-sched", *SMALL, *words)
-        line = "openstack cannot be named as a map: the openstack client always asks its cloud\n"
+        line = "openstack is not a map: the openstack client always uses its cloud\n"
         self.assertEqual((2, "", line), done)
 
     def test_without_anybody_to_ask_the_person_is_told_what_to_do(self):

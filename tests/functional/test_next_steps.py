@@ -126,7 +126,7 @@ class TestOutage(Site):
                 self.assertEqual("", done.out)
                 for name in self.found:
                     self.assertRegex(done.err, f"(?m)^not read: {name}: http")
-                self.assertRegex(done.err, r"(?m)^none of 2 pod managers could be read: .*\n\Z")
+                self.assertRegex(done.err, r"(?m)^0 of 2 pod managers could be read: .*\n\Z")
                 self.assertNotIn("nothing fits", done.err)
         again = self.podm("schedule", *GPU, "--claim", "--key", "k", "-f", "json")
         self.assertEqual("gpu-east", again.data[0]["Podm"])
@@ -168,7 +168,7 @@ class TestCheck(Live):
         for words, why in (
             (("a", SILENT), f"{SILENT}: connection refused"),
             (("a", url, *login), "refused the login of 'op'"),
-            (("a", url), "asks for a login"),
+            (("a", url), "requires a login"),
         ):
             for program in PROGRAMS:
                 with self.subTest(words, program=program):

@@ -128,8 +128,8 @@ class TestProfile(Case):
             with self.subTest(name):
                 done = self.command(*words)
                 self.assertEqual(
-                    (1, f"{file}: found no regular file"),
-                    (done.code, done.err[: len(str(file)) + 23]),
+                    (1, f"{file}: found a special file"),
+                    (done.code, done.err[: len(str(file)) + 22]),
                     done,
                 )
             file.unlink()

@@ -180,7 +180,7 @@ class TestRefusals(Registry):
     def test_a_name_that_is_taken_keeps_what_it_has(self):
         self.podm("create", "a", URL, "--zone", "z")
         line = self.refused("create", "a", URL, "--zone", "other")
-        self.assertIn("a pod manager named 'a' is registered already", line)
+        self.assertIn("a pod manager named 'a' is already registered", line)
         self.assertEqual("z", self.shown("a")["Zone"])
 
     def test_a_password_in_a_url_or_on_the_command_line_is_refused_and_not_repeated(self):

@@ -228,7 +228,7 @@ class TestFiles(Sweeps):
             ),
             (("-o", "sweep.xls"), 2, "'sweep.xls' does not end in .jsonl, .csv or .parquet"),
             (("--resume", str(self.folder)), 1, "a directory"),
-            (("--resume", "/dev/zero"), 1, "/dev/zero: found no regular file, expected a file of"),
+            (("--resume", "/dev/zero"), 1, "/dev/zero: found a special file, expected a file of"),
             (("--policy", "pakc"), 1, "pack"),
             (("--backend", "dask:udp://x"), 1, "no Dask scheduler at udp://x"),
         ):

@@ -135,7 +135,7 @@ class TestCommands(Zones):
     def test_what_is_wrong_is_said_in_one_line(self):
         self.zone("add", "east", NOWHERE)
         for words, code, text in (
-            (("add", "east", NOWHERE), 1, "a zone named 'east' is a child already"),
+            (("add", "east", NOWHERE), 1, "a zone named 'east' is already a child"),
             (("add", "", NOWHERE), 2, "an empty name"),
             (("add", "7", NOWHERE), 1, "a name that is not a number"),
             (

@@ -376,7 +376,7 @@ class TestVerbs(TreeCase):
         self.assertIn("zone west: west: does not answer", str(error))
         self.assertEqual({"west"}, self.held().keys())
         (action,) = self.top.nodes_here.recovery.reap()
-        self.assertIn("left as it is: zone west", action.done)
+        self.assertIn("unchanged: zone west", action.done)
         self.west.dead = False
         (action,) = self.top.nodes_here.recovery.reap()
         self.assertIn("freed its holds", action.done)

@@ -211,7 +211,7 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         self.assertEqual(((), 8), (summary.podms, len(report.podms)))  # zones give reasons
 
     def test_a_zone_below_is_refused_until_the_settings_enable_it(self):
-        with self.assertRaisesRegex(NameTaken, "a zone named 'east' is a child already"):
+        with self.assertRaisesRegex(NameTaken, "a zone named 'east' is already a child"):
             self.scheduler.add_zone(ZoneRegistration(name="east", url="http://127.0.0.1:9"))
 
     def test_the_zone_tells_its_name_and_what_it_has(self):

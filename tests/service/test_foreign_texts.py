@@ -117,10 +117,10 @@ class TestForeignTexts(LivePodmsCase):
                 with self.subTest(name, place=place):
                     self.assertNotIn(SECRET, result.text)
         self.foreign.answer = ANSWERS["ssh"]
-        self.assertIn("no HTTP", self.ended("DELETE", self.node).json["problem"]["detail"])
+        self.assertIn("not HTTP", self.ended("DELETE", self.node).json["problem"]["detail"])
 
     def test_rows_of_a_page_are_looked_into(self):
-        rows = (("Note", f"no HTTP: {answer_of(SECRET)}"), ("Owner", "mo"))
+        rows = (("Note", f"not HTTP: {answer_of(SECRET)}"), ("Owner", "mo"))
         self.assertNotIn(SECRET, str(visible(rows, "mo", tuple)))
 
     def test_an_operator_is_told_what_it_says(self):
@@ -147,10 +147,13 @@ class TestMessages(unittest.TestCase):
 
     def test_words_around_a_foreign_text_stay(self):
         for text, rest in (
-            (f"no HTTP: {answer_of(OWN)} (a hint)", "no HTTP: an answer of another kind (a hint)"),
+            (
+                f"not HTTP: {answer_of(OWN)} (a hint)",
+                "not HTTP: an answer of another kind (a hint)",
+            ),
             (f"found {redirect_to('db')}, expected x", "found a redirect to another host, exp"),
             (f"node u{called(OWN)}{of_server('db')}: active", "node u: active"),
-            (f"no HTTP: {answer_of(OWN)}"[:28], "no HTTP: an answer of another kind"),
+            (f"not HTTP: {answer_of(OWN)}"[:28], "not HTTP: an answer of another kind"),
             (f"node u{called(OWN)}"[:18], "node u"),
             ("no flavor named 'x'", "no flavor named 'x'"),
         ):

@@ -82,7 +82,7 @@ class TestStore(ApplicationCase):
         self.assertRegex(self.run_store("downgrade", "--to", "0004")[1], "version 0004, was 0")
         code, out, _ = self.run_store("check")
         self.assertEqual(1, code)
-        self.assertIn("problem: its schema is version 0004", out)
+        self.assertIn("problem: its schema has version 0004", out)
         self.assertRegex(self.run_store("upgrade")[1], "was 0004")
         self.assertEqual(0, self.run_store("check")[0])
 
@@ -107,7 +107,7 @@ class TestStore(ApplicationCase):
         self.assertEqual((1, [f"problem: {problem}"]), (code, out.splitlines()[-1:]))
         code, out, _ = self.run_store("repair")
         self.assertEqual(
-            (0, f"{problem}: forgotten until it is read again"), (code, out.splitlines()[0])
+            (0, f"{problem}: deleted until the next reading"), (code, out.splitlines()[0])
         )
         self.assertIn("1 row that cannot be decoded: --yes --backup FILE repairs the state", out)
         self.assertEqual(1, self.run_store("check", "--deep")[0])

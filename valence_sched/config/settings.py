@@ -335,7 +335,7 @@ class Configuration:
         """Return the path of a file of the user, None without it; InputError if it is no file."""
         path = str(self.user_file(name))
         if os.path.lexists(path) and not os.path.isfile(path):
-            raise InputError(path, "", "no regular file", "a file that can be read")
+            raise InputError(path, "", "a special file", "a file that can be read")
         return path if os.path.lexists(path) else None
 
     def origin(self, variable: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds on one source, the stream that enforces them, and how a Redfish tree is recognised.
+"""Bounds on one source, the stream that enforces them, and the marks of a Redfish tree.
 
 The stream counts the bytes that arrive, not the announced ones.
 """
@@ -36,7 +36,7 @@ BUFFER_BYTES = 1 * MIB
 
 
 class BoundedStream(io.RawIOBase):
-    """A stream of ``head`` and then ``source``, which raises an error above a number of bytes."""
+    """A stream of ``head`` and then ``source``; InputError after more than ``most`` bytes."""
 
     def __init__(self, source: BinaryIO, file: str, most: int, head: bytes = b"") -> None:
         self._source, self._file, self._most, self._head = source, file, most, head
@@ -55,12 +55,12 @@ class BoundedStream(io.RawIOBase):
         if self._count > self._most:
             hint = "this may be an archive bomb: unpack it and name the part to read"
             expected = f"at most {self._most} bytes"
-            raise InputError(self._file, "", "more than that", expected, hint)
+            raise InputError(self._file, "", "a larger stream", expected, hint)
         return len(data)
 
 
 def bounded_reader(source: BinaryIO, file: str, most: int, head: bytes = b"") -> BinaryIO:
-    """Return a :class:`BoundedStream` with lines and large reads."""
+    """Return a buffered :class:`BoundedStream`, which can also be read by lines."""
     return io.BufferedReader(BoundedStream(source, file, most, head), BUFFER_BYTES)
 
 

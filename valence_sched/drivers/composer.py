@@ -37,7 +37,7 @@ class Reply(NamedTuple):
 
 
 class Session(Protocol):
-    """A connection to one pod manager; every verb raises PodmError without a reply.
+    """A connection to one pod manager; every verb raises PodmError if it gets no reply.
 
     Each write is sent once. A service with ETags refuses a change or removal of a document that
     differs from the last read.
@@ -62,7 +62,7 @@ class ComposerReads(Protocol):
         """Return why the node cannot be composed now, None if it can; PodmError if unknown."""
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        """Read a node back by its URI or, without one, by its name and blocks."""
+        """Read a node back by its URI or, without a URI, by its name and blocks."""
 
 
 class Composer(ComposerReads, Protocol):
@@ -71,8 +71,8 @@ class Composer(ComposerReads, Protocol):
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve the blocks if the service supports it; return whether they are reserved.
 
-        Raises ClaimLost if another client has reserved one, and PodmError if it is refused, or
-        its state cannot be read.
+        Raises ClaimLost if another client has reserved a block, and PodmError if the pod manager
+        refuses or the state of a block cannot be read.
         """
 
     def unreserve(self, request: CompositionRequest) -> None:
@@ -136,7 +136,7 @@ def refusal(reply: Reply) -> str | None:
     state, inner = task.get("TaskState"), task.get("Messages")
     if not messages and state in _FAILED_TASK_STATES:
         texts = map(_message_text, inner if isinstance(inner, list) else [])
-        messages = [f"its task ended in {state}", *filter(None, texts)]
+        messages = [f"the task ended in state {state}", *filter(None, texts)]
     if reply.status >= 400 or messages:
         words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
@@ -177,7 +177,7 @@ RUNNING_TASK_STATES += ("Cancelling", "Service", "Suspended")
 
 
 class SendResult(NamedTuple):
-    """The outcome of a write: the node in its answer, and why it was refused or lost.
+    """The outcome of a write: the node in its answer, and the reason of a refusal or loss.
 
     A ``lost`` write may still take effect: it has no answer, or a success without a readable node.
     An ``unsent`` write has no effect. A write that ``goes_on`` was accepted but did not end in
@@ -232,7 +232,7 @@ def write(
     watch("answered")
     last, goes_on = _wait_for_task(session, target, reply, patience, watch)
     if goes_on:
-        return SendResult(reason="its task did not end in time", goes_on=True)
+        return SendResult(reason="the task did not end in time", goes_on=True)
     if why := refusal(last):
         return SendResult(reason=why, lost=last.status in GATEWAY_STATUSES)
     body = last.body or {}
@@ -248,7 +248,7 @@ def write(
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Return the last reply, and whether the task runs; ignore failures of its monitor."""
+    """Return the last reply, and whether the task still runs; failed reads of it are ignored."""
     if reply.status != ACCEPTED:
         return reply, False
     link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")

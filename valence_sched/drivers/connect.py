@@ -28,10 +28,10 @@ MOST_TEXT = 200  # characters of a body that is not a document
 
 @dataclass(frozen=True, slots=True)
 class HttpSession:
-    """Sends over a connection; every answer with a status is a reply, with any body.
+    """Sends requests over a connection; every HTTP answer is a reply, of any status and body.
 
-    Each request has its own ``timeout_s``, since a lost write is read back. ``root`` is the service
-    root from the login. A PATCH or DELETE carries the ETag of the last read.
+    Each request has its own ``timeout_s``: after a lost write there is time to read back. ``root``
+    is the service root from the login. A PATCH or DELETE carries the ETag of the last read.
     """
 
     connection: Connection
@@ -66,7 +66,7 @@ class HttpSession:
     def _write(
         self, uri: str, send: Callable[[Mapping[str, str]], Answer], etag: str | None
     ) -> Reply:
-        """Write; some services refuse their own ETags, others require ETags but send none."""
+        """Send a write; some services refuse their own ETags, others require one but send none."""
         known = self._etags.get(uri)
         required = "*" if known is None or (uri, known) in self._refused else known
         wanted = required if uri in self._required else None
@@ -113,8 +113,8 @@ def connect(
     ``timeout_s`` limits the login and each request, ``patience_s`` a task after its answer.
 
     Raises:
-        PodmError: it is unreachable, refuses the login, is not the registered service, or has a
-            read-only dialect.
+        PodmError: the pod manager is unreachable, refuses the login, is not the registered service,
+            or has a read-only dialect.
         PluginError: a dialect failed on the service root.
     """
     registration = target.registered
@@ -137,7 +137,7 @@ def connect(
 
 
 def live_identity(connection: Connection, root: Json) -> str:
-    """Return the identity of a service after the login, else its address; or raise PodmError."""
+    """Return the identity that a service states, else its address; PodmError on failure."""
 
     def get(uri: str) -> Json | None:
         if uri == ROOT:
@@ -154,7 +154,7 @@ def live_identity(connection: Connection, root: Json) -> str:
 def probe_identity(registration: Registration, password: str | None, timeout_s: float) -> str:
     """Return the identity of the service at the URL of a registration, with a login if needed.
 
-    Raises PodmError or InputError if it does not answer, refuses the login, or has no service root.
+    Raises PodmError or InputError if it does not answer, refuses the login, or has no root.
     """
     with Connection(registration, password, Deadline(timeout_s)) as connection:
         answer = connection.get_anonymous(ROOT)

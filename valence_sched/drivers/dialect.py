@@ -20,12 +20,12 @@ STANDARD = "redfish"
 
 
 class Dialect(NamedTuple):
-    """One kind of Redfish service; an entry point of ``valence_sched.dialects`` by its name."""
+    """One kind of Redfish service; ``name`` is its entry point in ``valence_sched.dialects``."""
 
     name: str
     #: The class of the service root; the crawl follows each ``fields.Link`` from there.
     root: type[Resource]
-    #: Reads the documents of a pod manager with its id and the name of the driver.
+    #: Reads a pod manager from its documents, its id and the name of the driver.
     read: Callable[[LinkedDocuments, str, str], FullPodm]
     #: Whether a service root is of this dialect; by default only a registration selects the
     #: dialect.
@@ -34,7 +34,7 @@ class Dialect(NamedTuple):
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
     #: The stock resources of which its composer can compose amounts.
     amounts: frozenset[str] = frozenset()
-    #: A root that composes has at least one of these links, or any link if empty.
+    #: The root of a composing service has at least one of these links; empty means any link.
     services: tuple[Link, ...] = ()
     #: Links to blocks in a root without a composition service.
     bare_blocks: tuple[Link, ...] = ()
@@ -44,7 +44,7 @@ class Dialect(NamedTuple):
         podm = self.read(service, id_, self.name)
         root = service.json(ROOT, "the protocol")
         if root and not self.has_service(self.root(ROOT, root, NO_NOTES)):
-            service.notes.remark(f"{ROOT}: found no composition service, expected a link to one")
+            service.notes.remark(f"{ROOT}: found no link to a composition service, expected one")
         return podm
 
     def has_service(self, root: Resource) -> bool:
@@ -64,7 +64,7 @@ Dialects = Mapping[str, Callable[[], Dialect]]
 
 
 def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
-    """Return the first dialect by name that recognises a service root, else DMTF's.
+    """Return the first dialect, in the order of names, that recognises a root, else DMTF's.
 
     Raises PluginError if a dialect fails, and UnknownName if DMTF's is not installed.
     """

@@ -22,10 +22,10 @@ _MEMBERS = ("members", "members@odata.navigationlink")
 _NEXT = ("members@odata.nextlink", "@odata.nextlink", "nextlink")
 _COUNT = ("members@odata.count", "@odata.count")
 _OF_COLLECTIONS = frozenset((*_MEMBERS, _NEXT[0], _COUNT[0]))
-#: Folded names of member lists in documents without a contradicting type.
+#: Folded names that mark a list of members, unless the type of the document is no collection.
 _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
-#: The number of remembered names of types and properties, and the longest.
+#: The most remembered names of types and properties, and the longest remembered name.
 MAX_NAMES, MAX_NAME = 10_000, 200
 #: Types of error messages, folded.
 _MESSAGES = ("error", "redfisherror", "message")
@@ -60,7 +60,7 @@ def object_of(body: bytes, uri: str) -> Json:
 
 
 def check_content(json: Json, uri: str, expected: str = "a document") -> Json:
-    """Return a document; InputError if it is an error message, which may have a URI."""
+    """Return a document; InputError for an error message, even for one with a URI."""
     error = json.get("error")
     is_error = bool(error) and isinstance(error, dict)
     if "@odata.id" not in json:
@@ -73,14 +73,14 @@ def check_content(json: Json, uri: str, expected: str = "a document") -> Json:
 
 
 def current_form(json: Json, *, root: bool = False) -> Json:
-    """Return a document in the present form, itself if it has that form.
+    """Return a document in the present form: the same object if it already has that form.
 
     ``Members`` of a collection is a list, or None if no form of it is found.
 
     >>> current_form({"Links": {"Members": [{"@odata.id": "/a"}]}})["Members"]
     [{'@odata.id': '/a'}]
     """
-    if not json.get("Links"):  # the spelling may differ; the names below begin with a capital
+    if not json.get("Links"):  # other spellings: "links", with names in lower case
         spelled = next((it for it in json if it != "Links" and it.casefold() == "links"), None)
         if spelled and isinstance(inner := json[spelled], dict):
             named = {name[:1].upper() + name[1:]: inner[name] for name in reversed(inner)}
@@ -173,7 +173,9 @@ def _collection(json: Json, below: Json, kind: str) -> Json:
             continue
         if not _OF_COLLECTIONS.isdisjoint(keys):
             members = _first(holder, keys, _MEMBERS)
-            if isinstance(members, dict) and not all(links(members)):  # members by their names
+            if isinstance(members, dict) and not all(
+                links(members)
+            ):  # an object of members by name
                 members = list(members.values()) or None
             elif members is not None and not isinstance(members, list):
                 is_text = isinstance(members, str) and not _are_links([members])

@@ -129,7 +129,7 @@ MOST_BYTES, MOST_BYTES_S = 16 * MIB, 60.0
 
 
 class NoEvents(PodmError):
-    """A pod manager that offers no stream of events."""
+    """A pod manager offers no event stream, or no subscriptions."""
 
 
 class EventService(Resource):
@@ -253,8 +253,8 @@ class EventSubscription:
         Raises:
             NoEvents: the pod manager offers no subscriptions.
             SubscriptionLeft: the subscription could not be deleted.
-            PodmError, InputError: it does not answer, refuses, or dropped or changed the
-                subscription.
+            PodmError, InputError: the pod manager does not answer, refuses the subscription, or has
+                deleted or changed it.
         """
         with self._connection(self._timeout_s) as connection:
             found = (it for it in _event_services(connection) if any(it.subscriptions))
@@ -308,7 +308,7 @@ class EventSubscription:
         body = {"Destination": self._destination, "Protocol": "Redfish", "Context": self._context}
         answer = connection.post(collection, body | filters)
         json = None
-        with contextlib.suppress(InputError):  # only the status matters
+        with contextlib.suppress(InputError):  # only the status of the answer matters
             json = answer.json(collection) if answer.body else None
         if reason := refusal(Reply(answer.status, answer.headers, json)):
             raise PodmError(f"refuses to send events: {self._without_secret(reason)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Concerned hardware: the computer systems that a change affects, and their identifiers.
+"""The hardware that a change concerns: the affected computer systems and their identifiers.
 
 Other services may know the same hardware by its UUID, by the MAC addresses of its network
 interfaces, or by the address of its BMC.

@@ -62,12 +62,12 @@ def _segments(path: str) -> list[str]:
 Get = Callable[[str], Json | None]
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
-#: Objects that pod managers of one reading share, by the function that makes them.
+#: Objects that all pod managers of one reading share, by the function that makes each object.
 Shared = dict[Callable[[], Any], Any]
 
 ROOT = "/redfish/v1"
 MAX_PAGES = 100_000
-#: The most pages of one collection if only its links bound the requests.
+#: The most pages of one collection if no other bound applies.
 MAX_PAGES_UNBOUNDED = 1000
 _PORTS = {"https": ":443", "http": ":80"}
 

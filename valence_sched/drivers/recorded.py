@@ -112,13 +112,13 @@ def _read_head(source: BinaryIO) -> bytes:
 
 
 def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
-    """Return the files and folders in a folder, by name; note links that lead out of it."""
+    """Return the files and folders in a folder in the order of names; note links out of it."""
     found = []
     for path in _entries(folder, folder.resolve(), file, diagnostics):
         if path.is_dir() or path.is_file():
             found.append(path)
         else:
-            fault = InputError(file, path.name, "no regular file", "a file or folder", "left out")
+            fault = InputError(file, path.name, "a special file", "a file or folder", "left out")
             diagnostics.skip(fault)
     return found
 
@@ -139,7 +139,7 @@ def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Pa
             continue
         place = _relative_path(path, root)
         if not path.is_file():
-            diagnostics.skip(InputError(file, place, "no regular file", "a document"))
+            diagnostics.skip(InputError(file, place, "a special file", "a document"))
             continue
         size += path.stat().st_size
         found[place] = path
@@ -160,7 +160,9 @@ def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
             real = path.resolve() if path.is_symlink() else around[-1] / path.name
             if real in around:
                 found, place = "a link to its parent folder", _relative_path(path, root)
-                diagnostics.skip(InputError(file, place, found, "a tree", "not followed"))
+                diagnostics.skip(
+                    InputError(file, place, found, "a tree without loops", "not followed")
+                )
             else:
                 waiting.append((path, (*around, real)))
 
@@ -181,7 +183,9 @@ def _entries(folder: Path, root: Path, file: str, diagnostics: Diagnostics) -> I
             found = f"a dangling link ({error_text(error)})"
         if found:
             place = _relative_path(path, root)
-            diagnostics.skip(InputError(file, place, found, "links within it", "not followed"))
+            diagnostics.skip(
+                InputError(file, place, found, "links within the tree", "not followed")
+            )
         else:
             yield path
 
@@ -223,14 +227,14 @@ def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[s
 
 def tar_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
     """Return the documents of a tar by name in one forward pass; ValueError if damaged."""
-    import tarfile  # few sources are one
+    import tarfile  # few sources are tar archives
 
     members = _ArchiveMembers(file, diagnostics)
     forward: BinaryIO = _ForwardStream(stream, file)  # type: ignore[assignment]
     try:
         with tarfile.open(fileobj=forward, mode="r:") as archive:
             while (info := archive.next()) is not None:
-                archive.members.clear()  # type: ignore[attr-defined]  # it would grow and grow
+                archive.members.clear()  # type: ignore[attr-defined]  # otherwise the list would hold every member
                 name = members.admit(info.name, not (info.isreg() or info.isdir()))
                 member = archive.extractfile(info) if name and info.isreg() else None
                 if name and member:
@@ -252,7 +256,9 @@ class _ArchiveMembers:
         parts = name.split("/")
         if name.startswith("/") or ".." in parts or name[1:2] == ":":
             hint = "do not trust this archive"
-            raise InputError(self._file, "", f"a member named {name!r}", "names below it", hint)
+            raise InputError(
+                self._file, "", f"a member named {name!r}", "a path inside the archive", hint
+            )
         self._count += 1
         if self._count > bounds.MAX_MEMBERS:
             raise InputError(self._file, "", "more members", f"at most {bounds.MAX_MEMBERS}")
@@ -275,8 +281,8 @@ class _ArchiveMembers:
         data = b"".join(pieces)
         if len(data) > room:
             hint = "this may be an archive bomb: unpack it and name the part to read"
-            expected = f"at most {bounds.MAX_TREE_BYTES} bytes of documents"
-            raise InputError(self._file, "", "more than that", expected, hint)
+            expected = f"at most {bounds.MAX_TREE_BYTES}"
+            raise InputError(self._file, "", "more bytes of documents", expected, hint)
         if len(data) > most:
             self.fault(name, f"more than {most} bytes", "a smaller document")
             return
@@ -338,7 +344,7 @@ def records(
 ) -> Iterator[Record]:
     """Yield every pod manager of a source; InputError if the whole source is unreadable.
 
-    ``diagnostics`` gets faults and doubts; ``dialects`` are loaded only for a tree.
+    Faults and doubts are added to ``diagnostics``; ``dialects`` are loaded only for a tree.
     """
     reader = RecordReader(diagnostics, dialects)
     with input_errors("stdin" if source == "-" else source):
@@ -352,7 +358,7 @@ def records(
         path.stat()
         if not path.is_file():
             hint = "for a pipe, use - and redirect it to standard input"
-            raise InputError(source, "", "no regular file", "a file or a folder", hint)
+            raise InputError(source, "", "a special file", "a file or a folder", hint)
         with path.open("rb") as file:
             yield from reader.read_stream(file, source, stem(path))
 
@@ -383,7 +389,9 @@ class RecordReader:
             yield from json_inventory.text_records(stream, file, id_, noted, self._tree_record)
             return
         if nesting > MAX_NESTING:
-            raise InputError(file, "", "an archive in an archive", "a tree", "unpack it first")
+            raise InputError(
+                file, "", "archives nested too deep", "one in another", "unpack it first"
+            )
         members = zip_members if form == "zip" else tar_members
         with nullcontext() if stream is source else stream:
             files = members(stream, file, noted)
@@ -446,7 +454,7 @@ class RecordReader:
             raise InputError(file, "", "no inventory or Redfish tree", "at least one", hint)
 
     def _tree_record(self, documents: Documents, id_: str, file: str) -> Record:
-        from valence_sched.drivers.files import tree  # dialects: only for trees
+        from valence_sched.drivers.files import tree  # loads dialects: only for trees
 
         found = tree.tree_of(documents)
         podm = tree.podm_of(found, id_, file, self._diagnostics, self._dialects)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ironic: the bare metal nodes of a cloud, or of a standalone Ironic.
 
-An incomplete answer is an error: with missing nodes or ``driver_info``, hardware in use would seem
+An incomplete answer is an error: without some nodes or ``driver_info``, hardware in use would seem
 free.
 """
 
@@ -33,7 +33,7 @@ CHILDREN_MINOR = 83  # adds child nodes, which lists contain only on request
 PAGE_NODES = 500
 MOST_NODES = 100_000
 HIDDEN = "** Redacted"  # start of the placeholder of a value that the user may not read
-#: Ironic 39 fails on allocations in a list of nodes; so instances are listed instead.
+#: Ironic 39 fails on allocations in a list of nodes, so instances are listed instead.
 _LISTED = "uuid,name,driver_info,provision_state,instance_uuid,reservation"
 _SHOWN = f"{_LISTED},maintenance,allocation_uuid,instance_info"
 
@@ -60,7 +60,7 @@ class _PortsAnswer(msgspec.Struct):
 
 
 class Ironic:
-    """The Ironic at a URL; ``session`` logs in. Thread-safe."""
+    """The Ironic service at a URL; ``session`` logs in. Thread-safe."""
 
     def __init__(self, session: Session, url: str, timeout_s: float = 30.0) -> None:
         self._session, self._timeout_s = session, timeout_s
@@ -68,7 +68,7 @@ class Ironic:
         self._known_minor: int | None = None
 
     def is_ironic(self) -> bool:
-        """Return whether the service at the URL is an Ironic; else BaremetalUnavailable."""
+        """Return True if the service at the URL is an Ironic; else raise BaremetalUnavailable."""
         return LATEST_HEADER in self._send("/v1", {}, None).headers
 
     def nodes(self) -> list[BaremetalNode]:
@@ -86,7 +86,7 @@ class Ironic:
             found |= new
             if page.next is None:
                 return list(found.values())
-            # the address of the next page may be unreachable from here
+            # the link to the next page may be unreachable from this host
             query["marker"] = page.nodes[-1].uuid
         raise self._error(f"more than {MOST_NODES:,} nodes")
 
@@ -117,7 +117,7 @@ class Ironic:
         return self._known_minor
 
     def _check_sees_all(self) -> None:
-        """Raise if the user sees only the nodes of one project, which Ironic lists without a hint.
+        """Raise if the user sees only the nodes of one project; the list itself does not show this.
 
         Ironic refuses to list the nodes of another project to such a user.
         """
@@ -125,13 +125,13 @@ class Ironic:
         query = {name: uuid.uuid4().hex, "limit": 1, "fields": "uuid"}
         status, content = self._ask("/v1/nodes", query, self._minor)
         if status == 403:
-            raise self._error("HTTP 403: the user does not see the nodes of all projects")
+            raise self._error("HTTP 403: the user may not list the nodes of all projects")
         self._decode(status, content, _NodesAnswer)
 
     def _checked(self, node: BaremetalNode) -> BaremetalNode:
         values = (*node.driver_info.values(), node.reservation)
         if any(isinstance(one, str) and one.startswith(HIDDEN) for one in values):
-            lacking = "its driver_info or its lock, which the user may not read"
+            lacking = "driver_info or lock, which the user may not read"
             raise self._error(f"node {node.uuid} without {lacking}")
         return node
 
@@ -178,7 +178,7 @@ def ironic_at(
     verify: bool | str = True,
     timeout_s: float = 30.0,
 ) -> Ironic:
-    """Return the Ironic at a URL, without a login or with one of HTTP basic."""
+    """Return the Ironic at a URL, without a login or with HTTP basic authentication."""
     auth: Any = NoAuth(endpoint=url)
     if username is not None:
         auth = HTTPBasicAuth(endpoint=url, username=username, password=password)
@@ -186,7 +186,7 @@ def ironic_at(
 
 
 def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
-    """Return each Ironic in the catalogue of a cloud; else BaremetalUnavailable."""
+    """Return each Ironic in the catalogue of a cloud; BaremetalUnavailable without one."""
     session = login.session
     try:
         if hasattr(session.auth, "get_access"):
@@ -194,7 +194,7 @@ def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
             return [Ironic(session, url, timeout_s) for url in urls]
         url = login.endpoint or session.auth.get_endpoint(session, service_type=SERVICE_TYPE)
     except (ClientException, OSError, ValueError) as error:
-        raise _no_catalogue(f"it gives no token ({type(error).__name__})") from None
+        raise _no_catalogue(f"no token ({type(error).__name__})") from None
     # a login without a catalogue has the same endpoint for all services
     only = [Ironic(session, url, timeout_s)] if url else []
     return [one for one in only if one.is_ironic()]
@@ -203,7 +203,7 @@ def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
 def _catalogue_urls(login: CloudLogin) -> list[str]:
     access = login.session.auth.get_access(login.session)
     if not access.has_service_catalog():
-        raise _no_catalogue("its token has no scope, and so no catalogue")
+        raise _no_catalogue("the token has no scope and therefore no catalogue")
 
     def urls(interface: Any) -> list[str]:
         found = access.service_catalog.get_endpoints_data(
@@ -213,12 +213,12 @@ def _catalogue_urls(login: CloudLogin) -> list[str]:
 
     found = urls(login.interface)
     if not found and urls(None):
-        raise _no_catalogue(f"its catalogue has Ironic, but not for interface {login.interface}")
+        raise _no_catalogue(f"the catalogue has Ironic, but not for interface {login.interface}")
     return found
 
 
 def _no_catalogue(why: str) -> BaremetalUnavailable:
-    return _unavailable(f"the cloud does not name the URL of Ironic: {why}")
+    return _unavailable(f"the cloud has no URL of Ironic: {why}")
 
 
 def _unavailable(what: str) -> BaremetalUnavailable:

@@ -287,7 +287,7 @@ class Registry:
         if registration.name in [one.name for one in self.registrations()]:
             hint = "change it with podm set, or choose another name"
             raise errors.NameTaken(
-                f"a pod manager named {registration.name!r} is registered already: {hint}"
+                f"a pod manager named {registration.name!r} is already registered: {hint}"
             )
 
     def check(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PodmAccess: a store and the live pod managers that its claims are composed on."""
+"""PodmAccess: a store and the live pod managers on which its claims are composed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S
 from valence_sched.store.store import Store
 
-#: The number of waits, and of answers at their time limit, to compose a node, read it back and
+#: The most waits, and the most answers at their time limit, to compose a node, read it back and
 #: decompose it.
 MOST_WAITS, MOST_ANSWERS = 2, 8
 
@@ -56,8 +56,7 @@ class PodmAccess:
 
     ``members`` are the pod managers by name with their known identities; a service with another
     identity is not changed. ``timeout_s`` is the wait for an answer, ``patience_s`` the wait for an
-    effect after the answer. ``ttl_s`` is the minimum time until a claim that is being composed is
-    reaped.
+    effect after the answer. A claim that is being composed is not reaped before ``ttl_s``.
     """
 
     store: Store
@@ -73,7 +72,7 @@ class PodmAccess:
 
     @property
     def composer(self) -> NodeComposer:
-        """Return the composer; its claims are not reaped before all its waits can end."""
+        """Return the composer; its claims are not reaped before the end of all its waits."""
         waiting_s = MOST_WAITS * self.patience_s + MOST_ANSWERS * self.timeout_s + PATIENCE_S
         ttl_s = max(self.ttl_s, waiting_s)
         return NodeComposer(self.store, self.connect, ttl_s, self.progress, self.checkpoint)
@@ -96,7 +95,7 @@ class PodmAccess:
         """Yield the composer of one pod manager, whose changes the guard must allow.
 
         Raises:
-            PodmError: it is not registered, or cannot be reached.
+            PodmError: the pod manager is not registered, or cannot be reached.
             CredentialError: its password cannot be read.
         """
         target = self._target(name)
@@ -109,12 +108,12 @@ class PodmAccess:
             yield GuardedComposer(podm.composer, check)
 
     def read(self, name: str) -> FullPodm | None:
-        """Return the present pod manager, None without an answer of the same service."""
+        """Read a pod manager; return None unless the same service answers."""
         found = self.reading(name)
         return None if isinstance(found, str) else found
 
     def reading(self, name: str) -> FullPodm | str:
-        """Return the present pod manager, or the reason why it cannot be read."""
+        """Read a pod manager; return the text of the failure if it cannot be read."""
         try:
             target = self._target(name)
         except SchedulerError as error:
@@ -221,7 +220,7 @@ class PodmAccess:
         return found
 
     def disabled(self) -> set[str]:
-        """Return the pod managers that their operator, or their own report, has disabled."""
+        """Return the pod managers that are disabled by their operator or by their own report."""
         reports = self.store.reported_stats()
         switches = {name: reports.get(name, {}).get("enabled") for name in self.members}
         enabled = {name: one.enabled for name, one in self.members.items()}
@@ -261,11 +260,11 @@ class PodmAccess:
                 if claim is None:
                     yield NodeStatus(node=node, state="FOREIGN")
                     continue
-                reason = f"claim {claim.id} may be this node, and is still being composed"
+                reason = f"claim {claim.id}, which is still being composed, may have made this node"
                 yield NodeStatus(node=replace(node, claim=claim.id), state="UNKNOWN", reason=reason)
 
     def _unlisted_state(self, node: ComposedNode) -> tuple[str, str | None]:
-        """Return the state of a node that is missing in a reading, and the reason if unknown."""
+        """Return the state of a node that a reading lacks, and the reason if it is unknown."""
         subject, wanted = f"node {node.id} on {node.podm}", request_from_node(node)
         try:
             with awaiting(self.progress, subject, "reading"), self.connect(node.podm) as composer:
@@ -277,13 +276,13 @@ class PodmAccess:
         if result.state == "unknown":
             return (
                 "UNKNOWN",
-                "the pod manager does not list it, but does not confirm that it is gone",
+                "the pod manager does not list the node, but does not confirm its absence",
             )
         return "GONE", None
 
     def _target(self, name: str) -> ReadTarget:
         if name not in self.members:
-            raise PodmError(f"{name!r} is not registered here (podm create)")
+            raise PodmError(f"{name!r} is not registered (podm create)")
         return ReadTarget(self.members[name], self.password(self.members[name]))
 
 

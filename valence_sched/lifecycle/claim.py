@@ -38,14 +38,14 @@ from valence_sched.view.view import View
 from valence_sched.words.phrases import state_text
 
 MOST_ATTEMPTS = 32
-MOST_CHANGES = 5  # of pod managers while their offers are being claimed
-LONGEST_PAUSE_S = 0.5  # after a lost race against a claim of the same group
+MOST_CHANGES = 5  # changes of pod managers while their offers are being claimed
+LONGEST_PAUSE_S = 0.5  # pause after a lost race against a claim of the same group
 
 
 class ClaimOutcome(NamedTuple):
     """The claim of a request, None if no node fits, and the number of lost races.
 
-    ``decision`` is None if the claim was made earlier under the same key.
+    ``decision`` is None if the claim already existed under the same key.
     """
 
     claim: Claim | None
@@ -54,7 +54,7 @@ class ClaimOutcome(NamedTuple):
 
 
 class ClaimSource(Protocol):
-    """Decides and claims, either afresh or by a plan."""
+    """Decides and claims, by a new decision or by a plan."""
 
     def content(self, request: Request) -> str:
         """Return the content of an idempotency key."""
@@ -62,7 +62,7 @@ class ClaimSource(Protocol):
     def claim(
         self, request: Request, *, key: str | None, ttl_s: float, content: str | None
     ) -> ClaimOutcome:
-        """Hold the chosen candidates; errors as for a claimer."""
+        """Hold the chosen candidates; errors as for :meth:`Claimer.claim`."""
 
 
 class Claimer:
@@ -70,9 +70,10 @@ class Claimer:
 
     ``declared`` adds resources. ``among`` are the pod managers to decide on, by default all.
     ``statuses`` are the statuses of unread pod managers. Pod managers in ``known`` were just
-    stored, and are not read back. After a lost race, ``salt`` shuffles the order of equal blocks,
-    since claimers with the same order would keep losing to each other. A shared ``follower`` of the
-    store replaces all these. Pod managers that are ``unclaimable`` at the moment are not claimed.
+    stored, and are not read back. After a lost race, ``salt`` shuffles the order of equal blocks:
+    with the same order, claimers would lose to each other again and again. With a shared
+    ``follower`` of the store, these arguments are not used. ``unclaimable`` pod managers are not
+    claimed for now.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Claimer:
         return self._follower.decider()
 
     def select_destinations(self, request: Request) -> Decision:
-        """Decide on the present state without a claim; errors as for a decider."""
+        """Decide on the present state without a claim; errors as for :meth:`decider`."""
         return self.decider().select_destinations(request)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
@@ -147,8 +148,8 @@ class Claimer:
     ) -> ClaimOutcome:
         """Decide and hold the choice; after a lost race, decide again.
 
-        ``content`` is the content of the key, by default of the request. With ``dispatched`` the
-        decision is queued for the controller.
+        ``content`` is the content of the key, by default that of the request. With ``dispatched``
+        the decision is queued for the controller.
 
         Raises:
             ClaimLost: all races were lost; the message names the last conflict.
@@ -183,7 +184,7 @@ class Claimer:
                 self._shuffle_blocks(error.podm)
                 if error.group:
                     longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
-                    self._pause(longest_s * random.random())  # noqa: S311 - so that others win
+                    self._pause(longest_s * random.random())  # noqa: S311 - lets others claim first
         times = format_count(self._most_attempts, "time")
         text = f"lost the race {times} in a row, the last time: {lost}"
         raise ClaimLost(text, lost.podm, lost.claim)
@@ -203,10 +204,10 @@ class Claimer:
     ) -> Claim:
         """Hold exactly the candidates chosen for a request, in the order of its nodes.
 
-        ``content`` is the content of the key, by default of the request and the candidates.
-        ``partial`` is as for ``verify``. ``generation`` is the generation of
-        the group at the time of the offer, if members elsewhere count. The report of a
-        ``dispatched`` decision is queued for the controller.
+        ``content`` is the content of the key, by default that of the request and the candidates.
+        ``partial`` is as for ``verify``. ``generation`` is the generation of the group at the time
+        of the offer, if members in other zones count. The report of a ``dispatched`` decision is
+        queued for the controller.
 
         Raises:
             ClaimLost: a candidate is no longer available, the members of the group changed, or a
@@ -249,7 +250,7 @@ class Claimer:
         keys = re.compile(re.escape(key) + r"#\d+")
         for one in self._store.claims.list(owner=owner):
             if one.owner == owner and keys.fullmatch(one.key or ""):
-                text = f"key {key!r} belongs to composed nodes, such as of claim {one.id}"
+                text = f"key {key!r} belongs to composed nodes, for example of claim {one.id}"
                 hint = "choose another key, or run podm node list"
                 raise ClaimState(f"{text}, which is {state_text(one.state)}: {hint}")
 
@@ -269,7 +270,7 @@ class Claimer:
         return parts
 
     def _group_generation(self, request: Request) -> int | None:
-        """Return the group generation of a request with hard rules, before the members are read."""
+        """Return the group generation for hard rules; it must be read before the members."""
         group = request.group
         if group is None or not group.hard:
             return None
@@ -293,7 +294,7 @@ def _allocation(
     table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
     granted = [(table.stocks[number], amount) for number, amount in fit.grants]
     charges = Counter[str]()
-    # of shared hardware each node is charged its requested amount
+    # for shared hardware each node is charged its requested amount
     alone = [one for one in fit.blocks if table.slots[one] == 1 and not table.shared[one]]
     for block in alone if charged else ():
         charges.update(block_charges(kinds[table.kinds[block]].devices))

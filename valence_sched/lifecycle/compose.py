@@ -6,7 +6,7 @@
     HELD ── intent ──> COMPOSING ──> still free? ──> reserve ──> write once ──> read back
                                           │                                        │
               FAILED <── nothing is left ─┴────────────────────── composed ──> COMPOSED
-                                                  left: take back, and look again
+                                                  left: remove, read back again
 
 If a process dies, the claim stays COMPOSING. A reconciler then looks for the node by its name.
 """
@@ -47,8 +47,8 @@ class NodeComposer:
     """Composes claims of one node each.
 
     ``connect`` opens the composer of a pod manager by its id. A claim that is being composed for
-    longer than ``ttl_s`` is reconciled. ``progress`` gets the steps, ``checkpoint`` each point at
-    which a process may die.
+    longer than ``ttl_s`` is reconciled. ``progress`` receives the steps. ``checkpoint`` is called
+    at each point at which a process may die.
 
     Only the node and its blocks are read. A claim holds composed hardware until the next reading of
     the pod manager shows it; removed hardware is free immediately.
@@ -69,9 +69,9 @@ class NodeComposer:
             ClaimLost: another system now uses a block; the claim is given up.
             HardwareInUse, BaremetalUnavailable: the blocks may not be changed; the claim is given
                 up.
-            ComposeFailed: the pod manager refuses and has no remains; the claim is given up.
+            ComposeFailed: the pod manager refuses, and nothing is left; the claim is given up.
             StillComposing: the pod manager is still composing after all waits.
-            Unverified: the node could not be read back, taken back, or stored.
+            Unverified: the node could not be read back, removed, or stored.
         """
         part, allocation = next(node_allocations(claim))
         known = self.store.load_podms([part.podm]).get(part.podm)
@@ -104,7 +104,7 @@ class NodeComposer:
                 left = CompositionResult(state="left", node=node.uri, reason=str(error))
                 raise self._abandon(composer, claim, part.podm, wanted, left) from None
             except errors.SchedulerError as error:
-                text = f"{part.podm}: {node.uri} is composed, but that could not be recorded"
+                text = f"{part.podm}: {node.uri} is composed, but the result could not be stored"
                 text = f"{text}: {error}: claim {claim.id}: {RECONCILE_HINT}"
                 raise errors.Unverified(text) from error
         self.checkpoint("confirmed")
@@ -114,10 +114,10 @@ class NodeComposer:
         """Decompose a node and give up its claim.
 
         Raises:
-            PodmError: its pod manager cannot be reached; decomposing did not begin.
+            PodmError: the pod manager cannot be reached; decomposing did not begin.
             HardwareInUse, BaremetalUnavailable: the node may not be changed; decomposing did not
                 begin.
-            Unverified: parts of it remain, or the result could not be read back or stored.
+            Unverified: parts of the node remain, or the result could not be read or stored.
         """
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
         with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
@@ -148,7 +148,7 @@ class NodeComposer:
         try:
             self.store.nodes.forget(node.id)
         except errors.SchedulerError as error:
-            gone = f"{node.podm}: {node.uri} is decomposed, but that could not be recorded"
+            gone = f"{node.podm}: {node.uri} is decomposed, but the result could not be stored"
             raise errors.Unverified(f"{gone}: {error}: {RECONCILE_HINT}") from error
         self.checkpoint("forgotten")
         return result.freed
@@ -156,7 +156,7 @@ class NodeComposer:
     def _connect_and_check(
         self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: CompositionRequest
     ) -> GuardedComposer:
-        """Return the composer of a pod manager if every block is free, else give up the claim."""
+        """Return the composer of a pod manager; give up the claim unless every block is free."""
         try:
             composer = stack.enter_context(self.connect(podm))
             refusal = composer.refusal(wanted)
@@ -170,7 +170,7 @@ class NodeComposer:
         if conflicts:
             self._fail(claim, podm, f"no longer free: {conflicts[0]}")
             more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-            raise errors.ClaimLost(f"{podm}: {conflicts[0]}{more}, expected it free", podm)
+            raise errors.ClaimLost(f"{podm}: {conflicts[0]}{more}, expected a free block", podm)
         return composer
 
     def _reserve_and_compose(
@@ -190,7 +190,7 @@ class NodeComposer:
             result = composer.compose(wanted, note_state)
         except errors.ClaimLost as error:  # all writes are undone
             self._fail(claim, podm, f"no longer free: {error}")
-            raise errors.ClaimLost(f"{podm}: {error}, expected it free", podm) from None
+            raise errors.ClaimLost(f"{podm}: {error}, expected a free block", podm) from None
         except Exception as error:
             read_back = _result_or_unknown(lambda: composer.read_node(wanted))
             reason = "; ".join(filter(None, (_error_text(error), read_back.reason)))
@@ -226,21 +226,21 @@ class NodeComposer:
         if result.state != "absent":
             what = "; ".join(filter(None, dict.fromkeys(problems)))
             return errors.Unverified(f"{stays}: {what} ({RECONCILE_HINT})")
-        why = first or "it reported success, but composed no node"
+        why = first or "the service reported success, but composed no node"
         self._fail(claim, podm, why, refused=True)
         return errors.ComposeFailed(f"{podm}: {why}", podm)
 
     def _fail(self, claim: Claim, podm: str, why: str, *, refused: bool = False) -> None:
         """Give up a claim without a node; count a refusal of the pod manager.
 
-        Unverified if that could not be stored.
+        Unverified if the end of the claim could not be stored.
         """
         try:
             self.store.claims.fail(claim.id, errors.one_line(why, 200), podm if refused else None)
         except errors.ClaimState:
             return  # a reconciler came to the same result
         except errors.SchedulerError as error:
-            nothing = f"{podm}: no node was composed, but that could not be recorded"
+            nothing = f"{podm}: no node was composed, but the result could not be stored"
             text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
             raise errors.Unverified(text) from error
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision results: the report and the details of a decision, as detailed as requested."""
+"""Decision results: the report and the details of a decision at the requested level."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
 
 
 def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
-    """Return every verdict if no node fits or the inventory is small, else the chosen ones."""
+    """Return all verdicts if no node fits or the inventory is small, else those of the choice."""
     from valence_sched.core.explain.verdicts import Verdicts  # only on request
 
     if not decision.placed_nodes or len(decision.view.podms) <= MAX_LISTED_PODMS:

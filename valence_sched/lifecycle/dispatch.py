@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch: sends a decision to another system that composes, once or until accepted."""
+"""Dispatch: sends a decision to a system that composes, once or until it is accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from valence_sched.model.quantity import age_s
 if TYPE_CHECKING:
     from valence_sched.store.decisions import Dispatches
 
-LOOK_S = 1.0  # between checks for due decisions
+LOOK_S = 1.0  # seconds between checks for due decisions
 FIRST_PAUSE_S, MOST_DOUBLED = 1.0, 16
 
 
@@ -57,7 +57,7 @@ def dispatch(
 def bind_target(
     settings: DispatchSettings, key: bytes | None, password: str | None
 ) -> Callable[[Dispatch], Sequence[Receipt]]:
-    """Return a function that sends a waiting decision; errors as for a dispatch."""
+    """Return a function that sends a waiting decision; errors as for :func:`dispatch`."""
     name, url, dispatcher = _parse_target(settings.target, "dispatch: target")
     login = (settings.username, password) if settings.username and password else None
 
@@ -98,8 +98,8 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
         return receipts
     except SchedulerError:
         raise
-    except Exception as error:  # the message must not suggest that it was not sent
-        hint = "the decision may have been accepted: check there first"
+    except Exception as error:  # the decision may have been sent: the message must say so
+        hint = "the decision may have been accepted: check the other system first"
         text = f"dispatcher {name!r}: {type(error).__name__}: {error}: {hint}"
         raise PluginError(text) from error
 
@@ -107,10 +107,11 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
 class DispatchSender:
     """Posts the waiting decisions of a store to a controller, each until it is accepted.
 
-    ``post`` raises a SchedulerError unless the decision was certainly accepted. Then the decision
-    is posted again after a pause that doubles; only decisions of the same request wait for it. Each
+    ``post`` raises a SchedulerError unless the decision was certainly accepted. After an error the
+    decision is posted again, each time after twice the pause; only decisions of the same request
+    wait for it. Each
     process of a service may have a sender, but a decision is posted by one sender at a time.
-    ``log`` takes a line for each change, ``sleep`` waits.
+    ``log`` receives a line for each change, ``sleep`` waits.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class DispatchSender:
         self._log, self._sleep, self._problem = log, sleep, ""
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Post until ``ended``; raises the errors of the store."""
+        """Post until ``ended`` returns True; raises the errors of the store."""
         while not ended():
             if not self.step():
                 self._sleep(LOOK_S)

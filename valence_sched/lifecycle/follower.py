@@ -23,7 +23,7 @@ from valence_sched.store.store import Store
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
-#: From this number or share of changes on, a new view costs less than splicing.
+#: At this number or share of changes, a new view costs less than an update of the old view.
 MANY_CHANGES, MANY_PART = 64, 4
 
 
@@ -50,12 +50,12 @@ class Members(Protocol):
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
         """Process a snapshot; return the ids of pod managers that may have changed.
 
-        ``changed`` are the pod managers of the snapshot with more than new claims. The result may
-        include ids that the store lacks.
+        ``changed`` are the pod managers of the snapshot with changes other than new claims. The
+        result may include ids that the store lacks.
         """
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
-        """Return a pod manager for decisions, before claims, None if it is left out."""
+        """Return a pod manager for decisions without its claims, None if it is left out."""
 
     def order(self, ids: Collection[str]) -> list[str]:
         """Return ids in the order of the view."""
@@ -64,7 +64,7 @@ class Members(Protocol):
         """Record that a pod manager is invalid and left out, or raise the error."""
 
     def check(self, count: int) -> None:
-        """Raise an error if the ``count`` pod managers do not allow decisions."""
+        """Raise an error if decisions on the ``count`` pod managers are not allowed."""
 
 
 class Follower:
@@ -94,10 +94,10 @@ class Follower:
         self._decider: Decider | None = None
 
     def decider(self) -> Decider:
-        """Return the decider on the present state; errors as for a store and the members."""
+        """Return the decider on the present state; errors of the store and of ``members``."""
         since = self._position
         snapshot = self._store.snapshot(since, self._known)
-        if not since.is_before(snapshot.position):  # a state that was restored from a backup
+        if not since.is_before(snapshot.position):  # the state was restored from a backup
             since = LogPosition()
             snapshot = self._store.snapshot(since)
         # after an interruption the next call reads everything again
@@ -121,9 +121,9 @@ class Follower:
         return decider
 
     def decider_without(self, ids: Collection[str]) -> Decider:
-        """Return a decider without some pod managers, which does not follow changes.
+        """Return a decider without the pod managers ``ids``; it does not follow changes.
 
-        Their nodes still count for groups.
+        The nodes of these pod managers still count for groups.
         """
         builder = ViewBuilder()
         for podm_id in self._viewed:
@@ -147,7 +147,7 @@ class Follower:
         return self._position
 
     def base(self, podm_id: str) -> LeanPodm:
-        """Return a pod manager of the decider, before claims."""
+        """Return a pod manager of the decider without its claims."""
         return self._bases[podm_id]
 
     def generation(self, podm_id: str) -> int:
@@ -204,13 +204,13 @@ class Follower:
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
     def _updated_decider(self, changed: set[str], *, is_ordered: bool) -> Decider:
-        """Return the decider with the changes spliced in, or a new one if that costs less.
+        """Return the decider after an update by the changes, or a new one if that costs less.
 
         Unless ``is_ordered``, the order of pod managers may have changed, for example by a new
         registration.
         """
         viewed = self._viewed
-        # also for an invalid one outside the view, which may be valid now
+        # also if it was invalid and is not in the view: it may be valid now
         left = any((one in viewed) != (one in self._remainders) for one in changed)
         many = len(changed) > max(MANY_CHANGES, len(viewed) // MANY_PART)
         if self._decider is None or left or many:
@@ -222,7 +222,7 @@ class Follower:
             try:
                 key = self._orders.get(podm_id, str)
                 self._decider.replace(self._remainders[podm_id].podm, key=key)
-            except InputError:  # a new decider informs the members
+            except InputError:  # a new decider reports the error to the members
                 return self._new_decider()
         return self._decider
 
@@ -245,7 +245,7 @@ class Follower:
 
 
 class FixedMembers:
-    """Members that the caller has read: ``among`` (None: all), prepared by ``prepare``."""
+    """Members that the caller has read: ``among``, or all for None; ``prepare`` prepares them."""
 
     skipped: Sequence[str] = ()
 

@@ -2,7 +2,7 @@
 """Hardware guard: refuses to change hardware that another system uses.
 
 Every effect on a node passes :meth:`GuardedComposer.may_change`, the only source of a composer that
-changes a pod manager. Hardware is not changed while Ironic has a server on it, or works on it.
+changes a pod manager. Hardware is not changed while Ironic has an instance on it or works on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Check = Callable[[Callable[[], ConcernedParts]], None]
 
 
 class GuardedComposer:
-    """A composer that reads freely, and changes only after its check."""
+    """A composer that reads without a check, and changes hardware only after ``check``."""
 
     def __init__(self, composer: Composer, check: Check = lambda _concerned: None) -> None:
         self._composer, self._check = composer, check
@@ -72,7 +72,7 @@ class GuardedComposer:
         return self._composer
 
     def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:
-        """Return the parts of a node: its URI, which may have changed, and its blocks."""
+        """Return the parts of a node: its present URI and its blocks."""
         if node is None:
             return ConcernedParts(None, request.blocks)
         found = self.read_node(request, node or None)
@@ -108,7 +108,8 @@ class HardwareGuard:
         """Check that hardware of the pod manager at a URL may be changed; read it if needed.
 
         Raises:
-            HardwareInUse, BaremetalUnavailable: an Ironic uses it, or may use it.
+            HardwareInUse: an Ironic uses the hardware.
+            BaremetalUnavailable: an Ironic may use it, or does not answer.
         """
         known = [(one, nodes) for one, nodes in self.listed() if nodes]
         if not known:
@@ -170,7 +171,7 @@ class HardwareMatch:
         self._bmcs = frozenset().union(*map(names, hardware.bmc_hosts)) - self._podm
 
     def holds(self, node: BaremetalNode) -> bool | None:
-        """Return whether a node is the hardware, None if its host cannot be resolved."""
+        """Return whether a node is this hardware, None if its host cannot be resolved."""
         info = node.driver_info
         address, uri = BmcAddress.of(info.get("redfish_address")), _system_of(node)
         known_as = {uuid_identity(text) for text in (node.uuid, (uri or "").rpartition("/")[2])}
@@ -193,9 +194,9 @@ class HardwareMatch:
         return is_ours and not blocks.isdisjoint(self.hardware.blocks_of(uri))
 
     def _is_at(self, address: BmcAddress, uri: str | None) -> bool | None:
-        """Return whether a system of a Redfish service is the hardware.
+        """Return whether a system of a Redfish service is this hardware.
 
-        A service without a system URI has only one system, by its configuration.
+        An Ironic node without a system URI means the only system of its service.
         """
         folded = uri and fold_uri(uri)
         is_one = folded in self._systems if folded else bool(self._systems)

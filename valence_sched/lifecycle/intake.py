@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 
-BATCH_SIZE = 500  # pod managers in memory before they are stored
+BATCH_SIZE = 500  # pod managers read before they are stored together
 
 
 class StoredPodms(NamedTuple):
@@ -68,7 +68,7 @@ class Intake:
         return DeclaredResources(resources) if resources else None
 
     def view(self, texts: dict[str, bytes] | None = None) -> View:
-        """Read and return the pod managers; errors and ``texts`` as for a loader."""
+        """Read and return the pod managers; errors and ``texts`` as for the loader."""
         self._begin_reading()
         return self.loader.view(self.selection, texts)
 
@@ -79,7 +79,7 @@ class Intake:
         )
 
     def claimer(self, store: Store) -> Claimer:
-        """Store the readings, and return a claimer on them; errors as for a view."""
+        """Store the readings, and return a claimer on them; errors as for :meth:`view`."""
         from valence_sched.lifecycle.claim import Claimer  # imports SQL: only for claims
 
         with collector_paused():
@@ -123,7 +123,7 @@ class Intake:
                 if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
                     continue
                 stored.read_at[podm.id] = podm.read_at
-                # the state has their own reports and earlier readings
+                # the state already has reported and stored pod managers
                 if podm.id not in self.sources.reported_ids and not selection.live.stored:
                     batch.append(podm)
                 if len(batch) == BATCH_SIZE:
@@ -135,7 +135,7 @@ class Intake:
         return stored
 
     def refuse_outage(self, requests: Sequence[Request], known: Collection[str]) -> None:
-        """Raise InventoryIncomplete if none of the ``known`` pod managers could be read.
+        """Raise InventoryIncomplete if no ``known`` pod manager could be read.
 
         If every request names pod managers, only these count.
         """
@@ -149,7 +149,7 @@ class Intake:
         if len(lines) == 1:
             raise InventoryIncomplete(f"no pod manager could be read: {lines[0]}")
         raise InventoryIncomplete(
-            f"none of {len(known):,} pod managers could be read: check that they run and that "
+            f"0 of {len(known):,} pod managers could be read: check that they run and that "
             "their URLs are right (podm check)"
         )
 

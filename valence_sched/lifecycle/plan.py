@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planner: makes plans of decisions, claims exactly their blocks later, or diffs them."""
+"""Planner: makes plans of decisions, compares them with the present, and claims their blocks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ MOST_NAMED = 3  # changes in one line
 class PlanClaimer:
     """Claims a plan once; ``statuses`` are the statuses of unread pod managers.
 
-    Another claimer verifies and holds it. Nodes of the plan are never replaced; ``claim_lost`` is
-    set if a lost race would have required that.
+    ``claimer`` verifies and holds the plan. Nodes of the plan are never replaced; ``claim_lost`` is
+    set if a lost race would have required a replacement.
     """
 
     store: Store
@@ -45,11 +45,11 @@ class PlanClaimer:
     _done: bool = False
 
     def earlier_claim(self, key: str | None) -> Claim | None:
-        """Return the claim of this plan under a key, if any; NameTaken if it is another plan's."""
+        """Return the claim of this plan under a key, if any; NameTaken for another plan."""
         if key is None:
             return None
         owner, content = self.plan.decision.request.owner, self.plan.digest
-        self.store.claims.find_by_key(owner, f"{key}#1", content)  # of a plan of several nodes
+        self.store.claims.find_by_key(owner, f"{key}#1", content)  # for a plan of several nodes
         return self.store.claims.find_by_key(owner, key, content)
 
     def content(self, request: Request) -> str:
@@ -60,9 +60,9 @@ class PlanClaimer:
         self, request: Request, *, owner: str | None = None, key: str | None = None,
         ttl_s: float = TTL_S, content: str | None = None, dispatched: bool = False,
     ) -> ClaimOutcome:  # fmt: skip
-        """Hold the plan; ``dispatched`` as for a claimer.
+        """Hold the plan; ``dispatched`` as for :meth:`Claimer.claim`.
 
-        ClaimLost if a part has changed or is in use, NameTaken for a key of another plan.
+        ClaimLost if a part has changed or is in use, NameTaken if the key is of another plan.
         """
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
@@ -80,7 +80,7 @@ class PlanClaimer:
         for basis in self.plan.podms:
             if basis.recorded and basis.podm.identity is None:
                 text = "the plan was made on a recording that does not identify the service of"
-                hint = "make it on a new capture (podm capture), or live"
+                hint = "plan on a new capture (podm capture), or live"
                 text = f"{text} pod manager {basis.podm.id!r} (no identity): {hint}"
                 raise ClaimLost(text, basis.podm.id)
         for conflict in self._usage_conflicts(owner):
@@ -128,7 +128,7 @@ class PlanClaimer:
                     whose = f" of {claim.owner}" if claim.owner else ""
                     user, node = f"claim {claim.id}{whose}", nodes.get(claim.id)
                     user = f"node {node} ({user})" if node else user
-                    if claim.state != "SETTLED":  # the sentence says that it is in use
+                    if claim.state != "SETTLED":  # the text already says that it is in use
                         user = f"{user}, which is {claim.state}"
                 others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
                 yield f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}"
@@ -176,7 +176,7 @@ class Planner:
         self._selection, self._live = intake.selection, intake.selection.live
 
     def plan(self, report: Report, texts: Mapping[str, bytes]) -> Plan:
-        """Return the plan of a decision; ``texts`` are the pod managers that it was made on."""
+        """Return the plan of a decision; ``texts`` are its pod managers as JSON."""
         chosen = {placement.chosen.podm for placement in report.placements}
         decided_at = self._sources.now().isoformat(timespec="seconds")
         podms = self._podms_as_read(texts, chosen)
@@ -212,8 +212,8 @@ class Planner:
     def refresh(self, plan: Plan) -> PlanRefresh:
         """Repeat the decision of a plan on present readings; also return the differences.
 
-        Uses the policy of the plan unless policy files are given. Errors as for a view and a
-        decision.
+        Uses the policy of the plan unless policy files are given. Errors as for reading and
+        deciding.
         """
         texts: dict[str, bytes] = {}
         live = replace(self._live, subtract_claims=True)

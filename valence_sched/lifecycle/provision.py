@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Provisioner: claims and composes all nodes of a request, or removes them again.
 
-If a pod manager refuses a node, the next best pod manager is tried.
-
-If fewer nodes than required are composed, they are decomposed again.
+If a pod manager refuses a node, the next best pod manager is tried. If fewer nodes than required
+are composed, they are decomposed again.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from valence_sched.store.tables import key_of
 from valence_sched.words.phrases import state_text
 
 MOST_ATTEMPTS = 5
-GRACE_S = 5.0  # after an interruption, for nodes that are being composed
+GRACE_S = 5.0  # seconds after an interruption for nodes that are being composed
 
 _NodeResult = tuple[ComposedNode | errors.SchedulerError, list[str]]
 _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
@@ -41,7 +40,7 @@ _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
 
 @dataclass
 class _Progress:
-    """The nodes and problems of the claims of a request so far."""
+    """The nodes and problems of the claims of one request until now."""
 
     nodes: list[ComposedNode] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -70,10 +69,10 @@ class _Progress:
 
 @dataclass(frozen=True)
 class Provisioner:
-    """Composes the nodes of requests, which a source claims, and of held claims.
+    """Composes the nodes of requests that a source claims, and the nodes of held claims.
 
-    ``read`` reads a pod manager and returns None without an answer. ``refusals`` returns the pod
-    managers that can never compose a request, with the reasons; they are excluded. ``prepare``
+    ``read`` reads a pod manager and returns None if it does not answer. ``refusals`` returns the
+    pod managers that can never compose a request, with reasons; they are excluded. ``prepare``
     raises before the claim if the hardware in use is unknown. ``disabled`` returns the pod managers
     that must not get nodes now. ``parallel`` is the number of nodes that a pod manager composes at
     a time.
@@ -102,8 +101,8 @@ class Provisioner:
 
         Raises:
             ClaimLost: all races were lost; nothing is held.
-            ClaimState: the key belongs to nodes that are being composed; a pod manager of the
-                claim was disabled, and the claim stays held.
+            ClaimState: the key belongs to nodes that are being composed, or a pod manager of the
+                claim was disabled. In the latter case the claim stays held.
             NameTaken: the key belongs to another request.
             BaremetalUnavailable: Ironic does not answer.
         """
@@ -137,8 +136,9 @@ class Provisioner:
         """Compose all nodes of a claim or none, without a second choice.
 
         Raises:
-            ClaimState, UnknownName: the claim is not held; a pod manager of it was disabled, and
-                the claim stays held; the claim is unknown.
+            ClaimState: the claim is not held, or one of its pod managers was disabled. In the
+                latter case the claim stays held.
+            UnknownName: the claim is unknown.
             BaremetalUnavailable: Ironic does not answer.
         """
         self.store.claims.expire()
@@ -158,7 +158,7 @@ class Provisioner:
     def _compose_all(
         self, progress: _Progress, claim: Claim, required: int, find_another: _FindAnother
     ) -> None:
-        """Compose the nodes of a claim side by side, and decompose them if they are too few.
+        """Compose the nodes of a claim in parallel, and decompose them if there are too few.
 
         ``find_another`` claims a replacement for a failed node, given the pod managers to avoid and
         a key.
@@ -182,7 +182,7 @@ class Provisioner:
             self._remove_nodes(progress)
 
     def _collect(self, progress: _Progress, claim: Claim, future: Future[_NodeResult]) -> None:
-        """Record the result of one claim; unexpected errors also count as unverified."""
+        """Record the result of one claim; an unexpected error counts as unverified."""
         try:
             node, notes = future.result()
         except Exception as error:
@@ -215,7 +215,7 @@ class Provisioner:
         for one in others:
             if one.key != key or (one.nodes == 1 and one.state != "HELD"):
                 text = f"key {key!r} belongs to claim {one.id}, which is {one.state}"
-                hint = "wait for it, or run podm claim reap once its time is over"
+                hint = "wait for it, or run podm claim reap after it expires"
                 raise errors.ClaimState(f"{text}: {hint}")
         return [node for node in self.store.nodes.list() if node.claim in ours]
 
@@ -236,7 +236,7 @@ class Provisioner:
                 problem = error
                 with contextlib.suppress(
                     errors.SchedulerError
-                ):  # the refusal stands even if the reading failed
+                ):  # after a failed reading the refusal remains the reason
                     if (reading := self.read(part.podm)) is not None:
                         self.store.remember(reading)
             except errors.SchedulerError as error:  # unverified or not started
@@ -275,7 +275,7 @@ class Provisioner:
             except errors.Unverified as error:
                 progress.unverified.append(error)
             except errors.SchedulerError as error:
-                stays = f"{node.podm}: {node.uri} stays, although too few nodes were composed"
+                stays = f"{node.podm}: {node.uri} remains, although too few nodes were composed"
                 text = errors.one_line(f"{stays}: {error} (podm node delete)")
                 progress.unverified.append(errors.Unverified(text))
         progress.nodes = []

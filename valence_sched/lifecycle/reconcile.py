@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciler: matches claims and nodes of the store with each pod manager.
 
-If a process died while composing a claim, the pod manager has the node, no node, or parts to
-remove. Unreadable claims and nodes stay as they are.
+If a process died while it composed a claim, the pod manager may have the node, no node, or parts
+to remove. Unreadable claims and nodes stay unchanged.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
 from valence_sched.store.store import Store
 
-#: The action on a claim or a node, and its exit code, which is 0 unless refused.
+#: The action on a claim or a node, and its exit code: 0 unless the action was refused.
 Done = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Reconciles a store; ``connect`` and ``read`` as for a composer. A dry run changes nothing."""
+    """Reconciles a store; a dry run changes nothing.
+
+    ``connect`` opens the composer of a pod manager, ``read`` reads a pod manager.
+    """
 
     store: Store
     connect: Connector
@@ -77,14 +80,14 @@ class Reconciler:
                 return _left(part.podm, error)
             if result.works:
                 return errors.one_line(
-                    f"left as it is: {part.podm} is still composing: {result.reason}", 200
+                    f"unchanged: {part.podm} is still composing: {result.reason}", 200
                 ), 0
             if result.state == "composed":
                 nodes.append(composed_node(claim, part, allocation, result))
             elif result.state == "left" and result.node is None and not result.amounts:
                 remains.append(result.reason)  # the status of its blocks includes it
             elif result.state != "absent":
-                return errors.one_line(f"left as it is: {result.reason}", 200), 0
+                return errors.one_line(f"unchanged: {result.reason}", 200), 0
         if nodes:
             try:
                 if not self.dry_run:
@@ -105,7 +108,7 @@ class Reconciler:
             except errors.SchedulerError as error:
                 return _left(node.podm, error)
             if result.state != "absent":
-                return errors.one_line(f"left as it is: {lost}; {result.reason}", 200), 0
+                return errors.one_line(f"unchanged: {lost}; {result.reason}", 200), 0
         self.store.claims.fail(claim.id, errors.one_line(str(lost), 200))
         return errors.one_line(f"decomposed, and freed its holds: {lost}", 200), 0
 
@@ -136,13 +139,13 @@ class Reconciler:
             return result
         began = any(event.kind == "reserving" for event in self.store.events(claim.id))
         if began and (result.state == "composed" or result.node is None):
-            # before that, and once the node is in use, a reservation belongs to another system
+            # a reservation before that, or of a node in use, belongs to another system
             with contextlib.suppress(errors.HardwareInUse):
                 composer.may_change(wanted, result.node).unreserve(wanted)
         return result
 
     def _reconcile_nodes(self) -> Iterator[Action]:
-        """Yield gone nodes, and nodes that were composed here but are not in the store."""
+        """Yield the actions on gone nodes, and on nodes of ours that the store lacks."""
         known: dict[str, list[ComposedNode]] = {}
         for node in self.store.nodes.list():
             known.setdefault(node.podm, []).append(node)
@@ -169,7 +172,7 @@ class Reconciler:
             yield from filter(None, actions)
 
     def _forget_missing(self, node: ComposedNode) -> Action:
-        """Forget a node that is gone, after confirming that."""
+        """Delete the record of a node after its pod manager confirms that the node is gone."""
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = request_from_node(node)
@@ -179,9 +182,9 @@ class Reconciler:
         except errors.SchedulerError as error:
             return _node_action(node.id, node.podm, _left(node.podm, error))
         if result.node is not None or result.state == "unknown" or result.amounts:
-            done = f"left as it is: the reading does not show it, {result.reason or 'it is there'}"
+            done = f"unchanged: missing in the reading, {result.reason or 'but it exists'}"
         else:
-            done = "forgotten, and its claim released: it no longer exists"
+            done = "record deleted, and its claim released: the node no longer exists"
             if not self.dry_run:
                 self.store.nodes.forget(node.id)
         return _node_action(node.id, node.podm, (errors.one_line(done, 200), 0))
@@ -189,12 +192,12 @@ class Reconciler:
     def _remove_orphan(self, podm: str, node: Node, names: Mapping[str, Claim]) -> Action | None:
         """Decompose a node that was composed after its claim was given up.
 
-        Without a known claim, the node belongs to another system with the same node names.
+        A node without a known claim belongs to another system that uses the same names.
         """
         name = own_name(node.name, node.uri)
         claim = names.get(name)
         if claim is None:
-            done = "left as it is: no claim is known for it (podm node list --live)"
+            done = "unchanged: it belongs to no known claim (podm node list --live)"
             return _node_action(node.uri, podm, (done, 0))
         if claim.state not in FINAL_STATES:
             return None
@@ -206,14 +209,14 @@ class Reconciler:
             return _node_action(node.uri, podm, _left(podm, error))
         done = f"decomposed: its claim {claim.id} is {claim.state}"
         if result.state != "absent":
-            done = errors.one_line(f"left as it is: {result.reason}", 200)
+            done = errors.one_line(f"unchanged: {result.reason}", 200)
         return _node_action(node.uri, podm, (done, 0))
 
 
 def _left(podm: str, error: errors.SchedulerError) -> Done:
     if isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
-        return errors.one_line(f"left as it is: {error}", 400), error.exit_code
-    return errors.one_line(f"left as it is: {podm}: {error}", 200), 0
+        return errors.one_line(f"unchanged: {error}", 400), error.exit_code
+    return errors.one_line(f"unchanged: {podm}: {error}", 200), 0
 
 
 def _node_action(id_: str, podm: str, done: Done) -> Action:

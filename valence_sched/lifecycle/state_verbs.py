@@ -34,8 +34,8 @@ T = TypeVar("T")
 class StateVerbs:
     """Implements verbs of a scheduler on the state of ``live``; ``effects`` records changes.
 
-    ``changing_store`` opens the store for changes that affect decisions. After them
-    ``forget_snapshot`` makes the next decision read again.
+    ``changing_store`` opens the store for changes that affect decisions. ``forget_snapshot`` then
+    makes the next decision read again.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class StateVerbs:
             return read(store)
 
     def change(self, kind: str, id_: str, done: str) -> AbstractContextManager[None]:
-        """Record a change within a context; ``done`` is a participle."""
+        """Record a change within a context; ``done`` is a word such as ``deleted``."""
         return self._effects.change(kind, id_, f"may be {done}", f"is {done}")
 
     def decision(self, decision_id: str) -> Report | Reports:

@@ -28,12 +28,12 @@ from valence_sched.model.registration import Registration
 from valence_sched.store.snapshot import StoreSnapshot
 from valence_sched.store.store import Store
 
-#: Seconds before the time of an old reading is looked up again.
+#: Seconds until the time of an old reading is looked up again.
 ASK_AGAIN_S = 1.0
 
 
 class StoredInventory:
-    """Members of a follower: the pod managers of a selection, as from a live reading.
+    """Members of a follower: the stored pod managers of a selection.
 
     Each update sets the attributes and diagnostics of ``sources`` to the present state.
     """
@@ -48,7 +48,7 @@ class StoredInventory:
     ) -> None:
         self._store, self._sources, self._loader = store, sources, loader
         self._selection, self._live, self._declared = selection, selection.live, declared
-        # read by the first update, which covers everything
+        # the first update reads everything
         self._members: StoredMembers
         self._names: frozenset[str]
         self._live_ids: set[str]
@@ -130,7 +130,7 @@ class StoredInventory:
         Raises:
             NoPodm: no pod manager is selected.
             InventoryStale: a reading is older than the selection allows.
-            InventoryIncomplete: with ``strict``, one is not read.
+            InventoryIncomplete: with ``strict``, a pod manager is not read.
         """
         self._note_sources()
         if not self._ranks:
@@ -143,7 +143,7 @@ class StoredInventory:
         self._loader.check(count, self._selection)
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
-        """Return overviews with the times of the last readings, also of unchanged ones."""
+        """Return overviews with the times of the last readings, also if those changed nothing."""
         every = list(overviews)
         names = (one.podm.id for one in every if one.podm.id not in self._refused)
         times = self._store.read_times(names)
@@ -188,7 +188,7 @@ class StoredInventory:
                 ages.note(name, read_at, self._sources.now())
 
     def _update_statuses(self, followed: Followed) -> set[str]:
-        """Update the liveness of pod managers that only report; return those that changed."""
+        """Update the liveness of pod managers that only report; return the changed pod managers."""
         before = self._statuses
         self._sources.read_ids = self._read_ids
         names = [name for name in self._members.reporting if name in followed]
@@ -223,7 +223,7 @@ def _differing(known: Mapping[str, object], before: Mapping[str, object]) -> set
 
 
 class StoredDeciders:
-    """The follower of a store for decisions and claims of a selection; for one thread."""
+    """Deciders and claimers of a selection on a followed store; for one thread."""
 
     def __init__(self, intake: Intake, store: Store) -> None:
         self.store, self._intake = store, intake
@@ -238,11 +238,11 @@ class StoredDeciders:
 
     @functools.cached_property
     def _follower(self) -> Follower:
-        """Return the follower, made at the first decision, since mere changes need no follower."""
+        """Return the follower, which is made at the first decision: changes do not need it."""
         return Follower(self.store, self._intake.make_decider(), self._inventory)
 
     def decider(self) -> Decider:
-        """Return the decider on the present state of the store; errors as of its inventory."""
+        """Return the decider on the present state; errors as for ``StoredInventory.check``."""
         with collector_paused() if self._is_new else contextlib.nullcontext():
             decider = self._follower.decider()
         self._is_new = False
@@ -265,5 +265,5 @@ class StoredDeciders:
         return 0 if self._is_new else self._follower.position.changes
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
-        """Return overviews with the times at which the pod managers were read last."""
+        """Return overviews with the times of the last readings of the pod managers."""
         return self._inventory.with_read_times(overviews)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fan-out: hints to all processes of a site that the state changed, through RabbitMQ.
+"""Fan-out: tells all processes of a site, through RabbitMQ, that the state changed.
 
 A lost, duplicate, late or forged hint changes no answer, since answers depend only on the state.
 Sending never waits for the broker, and an unreachable broker causes no failure. Reports of pod
-managers reach the processes that store them the same way.
+managers are sent the same way to the processes that store them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 #: The most names of one hint; a hint about more pod managers has no names.
 MOST_NAMES = 1000
 MAX_NAME = 1024
-#: Seconds to wait for the end.
+#: Seconds to wait for the end of sending and listening.
 END_S = 3.0
 #: Groups of options that the library reads but does not list.
 _UNLISTED = ("oslo_messaging_metrics", "oslo_messaging_tracing")
@@ -76,7 +76,10 @@ class HintFanout:
             thread.start()
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Hint that these pod managers or other data changed; waiting hints are merged."""
+        """Send a hint that these pod managers changed, or other data if no names are given.
+
+        Waiting hints are merged.
+        """
         with self._change:
             self._names.update(names)
             self._wanted = True
@@ -90,7 +93,7 @@ class HintFanout:
             raise ServiceError(f"the broker does not accept the report: {_text(error)}") from None
 
     def close(self) -> None:
-        """Send waiting hints if the broker accepts them, and end."""
+        """Send waiting hints if the broker accepts them, then stop."""
         with self._change:
             self._ended = True
             self._change.notify()
@@ -134,7 +137,7 @@ class HintFanout:
                 failed = True
 
     def _take(self, names: object, sender: object) -> None:
-        """Pass on the valid part of a hint, since any client of the broker may send messages."""
+        """Pass on the valid part of a hint: any client of the broker may send messages."""
         if sender == self._id:
             return
         given = names if isinstance(names, list) and len(names) <= MOST_NAMES else []
@@ -166,7 +169,7 @@ class _Endpoint:
 
 
 def _transport(url: str, settings: MessagingSettings) -> Any:
-    """Return the transport to the broker, configured only here."""
+    """Return the transport to the broker, configured only by ``settings``."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
         if parts.scheme == "rabbit" and parts.hostname:
@@ -195,10 +198,10 @@ def _options(settings: MessagingSettings) -> Any:
     }
     if settings.tls:
         usual = default_authorities(os.environ)
-        if usual is None or not os.path.isfile(usual):  # the library accepts no folder
+        if usual is None or not os.path.isfile(usual):  # the library does not accept a folder
             usual = ssl.get_default_verify_paths().cafile
         authorities = settings.cacert or usual
-        if authorities is None:  # without it the library does not verify
+        if authorities is None:  # without authorities the library does not verify
             raise UsageError("messaging: tls needs a cacert: the system has no authorities")
         values |= {"ssl": True, "ssl_ca_file": authorities}
     for key, value in values.items():

@@ -297,10 +297,10 @@ VERBS = {route.verb: route for route in (
     Route("zone", "zones_zone", "GET", "/v1/zones/{name}", "Show a zone directly below.", None, zone_registry.ZoneOverview, "zones:get", "admin"),
     Route("change_zone", "zones_change_zone", "PATCH", "/v1/zones/{name}", "Change the registration of a zone directly below.", zone_registry.ZoneChange, zone_registry.ZoneOverview, "zones:update", "admin"),
     Route("delete_zones", "zones_delete_zone", "DELETE", "/v1/zones/{name}", "Unregister a zone directly below; the zone itself is not changed.", None, None, "zones:delete", "admin", 204),
-    Route("blocks", "podms_blocks", "GET", "/v1/blocks", "List the blocks that the query describes.", None, tuple[hardware.BlockOverview, ...], "blocks:list", query=hardware.BlockFilter, reading=True),
+    Route("blocks", "podms_blocks", "GET", "/v1/blocks", "List the blocks that match the query.", None, tuple[hardware.BlockOverview, ...], "blocks:list", query=hardware.BlockFilter, reading=True),
     Route("block", "podms_block", "GET", "/v1/blocks/{name}", "Show a block.", None, hardware.BlockOverview, "blocks:get", query=("podm",), reading=True),
     Route("pools", "podms_pools", "GET", "/v1/pools", "List the pools of all pod managers, or of one.", None, tuple[hardware.PoolOverview, ...], "pools:list", query=("podm",), reading=True),
-    Route("device_counts", "podms_device_counts", "GET", "/v1/devices", "Count the devices of the blocks that the query describes.", None, tuple[hardware.DeviceCount, ...], "devices:list", query=hardware.BlockFilter, reading=True),
+    Route("device_counts", "podms_device_counts", "GET", "/v1/devices", "Count the devices of the blocks that match the query.", None, tuple[hardware.DeviceCount, ...], "devices:list", query=hardware.BlockFilter, reading=True),
 )}
 # fmt: on
 

@@ -205,7 +205,7 @@ class SweepJournal:
             raise self._unwritable(error) from None
         if not stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode):  # it may have no end
             self._stream.close()
-            raise InputError(file, "", "no regular file", "a file of JSON Lines to add runs to")
+            raise InputError(file, "", "a special file", "a file of JSON Lines to add runs to")
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

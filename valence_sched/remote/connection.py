@@ -41,9 +41,9 @@ Query = Mapping[str, Any]
 
 
 def new_session(url: str, verify: bool | str = True) -> requests.Session:
-    """Return a session to a URL, which takes only the proxy from the environment, no login.
+    """Return a session to a URL; from the environment it uses the proxy, but no login.
 
-    ``verify`` as for a connection.
+    ``verify`` as for :class:`ServiceConnection`.
     """
     session = requests.Session()
     session.proxies, session.trust_env = get_environ_proxies(url), False
@@ -58,8 +58,8 @@ class ServiceConnection:
     every request has a token; after a refused token ``renew`` is called, and the request is sent
     again once. ``verify`` is False for any certificate, a file of trusted authorities, or True for
     the default authorities. ``certificate`` is presented to the service. The service may be silent
-    for ``timeout_s``. ``route`` returns the ids of the zones above. Errors about the URL name its
-    environment ``variable``. Thread-safe.
+    for ``timeout_s``. ``route`` returns the ids of the zones above. If the URL comes from an
+    environment ``variable``, errors name it. Thread-safe.
 
     Raises:
         UsageError: the URL is invalid, or holds a password.
@@ -124,7 +124,7 @@ class ServiceConnection:
             headers[ROUTE_HEADER] = ",".join(route)
         if (left_s := DEADLINE.get()) is not None:
             headers[DEADLINE_HEADER] = f"{max(left_s, LEAST_TIMEOUT_S):.3f}"
-        # maps keep their order: the first failing attribute of a request is the reason
+        # the order of maps is kept: the reason names the first failing attribute of a request
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"
         bounds = _Bounds(most_bytes, deadline_s or self._timeout_s, deadline_s is not None)
@@ -169,7 +169,7 @@ class ServiceConnection:
                 raise ServiceError(f"{self.url}: {_reason(error)}") from None
 
     def decode(self, content: bytes, kind: type[T]) -> T:
-        """Return an answer as a noun; ServiceError for an invalid one."""
+        """Return a decoded answer; ServiceError if it is invalid."""
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -193,7 +193,7 @@ def _check_url(url: str) -> None:
         parts = urlsplit(url)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         has_login = bool(parts.username or parts.password)
-    except ValueError:  # of a port or an IPv6 address
+    except ValueError:  # an invalid port or IPv6 address
         is_one, has_login = False, "@" in url
     if has_login:
         raise UsageError("the URL of the service contains a password: set it in the environment")
@@ -202,7 +202,7 @@ def _check_url(url: str) -> None:
 
 
 class _Bounds:
-    """The limits of one answer: bytes, and the total time or only the silent time."""
+    """The limits of one answer: its bytes, and the total time or the time without data."""
 
     def __init__(self, most_bytes: int, timeout_s: float, is_total: bool) -> None:
         self._most_bytes, self._timeout_s = most_bytes, timeout_s
@@ -218,14 +218,14 @@ class _Bounds:
         """Return the body of an answer.
 
         Raises:
-            ServiceError: it is larger.
-            requests.Timeout: time is over.
+            ServiceError: it is too large.
+            requests.Timeout: it is too late.
         """
         pieces, size = [], 0
         while piece := answer.raw.read1(PIECE_BYTES, decode_content=True):
             size += len(piece)
             if size > self._most_bytes:
-                raise ServiceError(f"{where}: an answer of more than {self._most_bytes:,} bytes")
+                raise ServiceError(f"{where}: the answer has more than {self._most_bytes:,} bytes")
             if self._until is not None and time.monotonic() > self._until:
                 raise requests.Timeout
             pieces.append(piece)
@@ -233,7 +233,7 @@ class _Bounds:
 
 
 def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, str]]:
-    """Return the path and the query of an object in a collection, or of a part of it.
+    """Return the path and the query of an object in a collection, or of a part of the object.
 
     A name that a path cannot contain, for example with a slash, is in the query.
     """
@@ -259,7 +259,7 @@ def _tls_reason(error: requests.exceptions.SSLError) -> str:
     cause = wrapped.args[0] if wrapped is not None and wrapped.args else None
     what = "its certificate is not trusted" if tls.is_about_certificate(cause) else "no TLS"
     if not isinstance(cause, ssl.SSLError):
-        return f"{what}: {type(error).__name__}: check that it speaks https there"
+        return f"{what}: {type(error).__name__}: check that the service uses https at this port"
     hint = tls.failure_hint(cause, cacert=AUTHORITIES, cert=f"{CERTIFICATE} and {KEY}")
     return f"{what}: {tls.plain_text(cause)}: {hint}"
 
@@ -278,12 +278,13 @@ def connection(
 ) -> ServiceConnection | None:
     """Return the connection to a service at ``url``, else at the URL of the environment.
 
-    None without a URL. ``token``, ``verify`` and ``certificate`` as for a connection. Files from
-    the environment override them, and a user from the environment replaces the token.
+    None without a URL. ``token``, ``verify`` and ``certificate`` are as for
+    :class:`ServiceConnection`. Files from the environment override ``verify`` and ``certificate``,
+    and a user from the environment replaces the token.
 
     Raises:
-        UsageError: the URL is invalid; a user without a password or the reverse; a file of the
-            authorities, the certificate or the key cannot be read.
+        UsageError: the URL is invalid, user or password is missing, or a file of the authorities,
+            the certificate or the key cannot be read.
     """
     address = url or environ.get(URL)
     if not address:
@@ -316,5 +317,5 @@ def _file(environ: Mapping[str, str], name: str) -> str | None:
     file = environ.get(name) or None
     if file is not None and "-----BEGIN" not in file and not os.access(file, os.R_OK):
         hint = f"name {_FILES[name]}"
-        raise UsageError(f"{name}: {file}: no file that can be read: {hint}")
+        raise UsageError(f"{name}: {file} is not a readable file: {hint}")
     return file

@@ -28,7 +28,7 @@ from valence_sched.remote.connection import ServiceConnection, path_of
 P = ParamSpec("P")
 R = TypeVar("R")
 
-POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses between checks of an operation; the last pause repeats
+POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses between checks of an operation; the last one repeats
 #: Body fields whose names differ from the argument of the verb.
 FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "report": "decision"}
 
@@ -36,8 +36,8 @@ FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "rep
 class RemoteScheduler(Scheduler):
     """Calls a service for every verb, by the table of verbs; raises the errors of the service.
 
-    A request for a mere decision gets an id from its content, as in a local scheduler, so that the
-    service repeats the decision.
+    A request for a decision without a claim gets an id from its content, as in a local scheduler,
+    so that a repeated request gets the same decision.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RemoteScheduler(Scheduler):
         return self._listed(answer, headers) if route.lists else answer
 
     def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> zone.ZonedList[R]:
-        """Return a list; ServiceError if its header with missing zones is invalid."""
+        """Return a list; ServiceError if the header with its missing zones is invalid."""
         try:
             silent = zone.parse_silent_header(headers.get(zone.SILENT_HEADER, ""))
         except ValueError as error:
@@ -93,7 +93,7 @@ class RemoteScheduler(Scheduler):
         """Wait for the end of an operation, and return its result.
 
         Raises:
-            Unverified: the service no longer works on it.
+            Unverified: the service no longer works on the operation.
         """
         for pause_s in itertools.chain(POLL_S, itertools.repeat(POLL_S[-1])):
             if operation.state != "running":
@@ -104,7 +104,7 @@ class RemoteScheduler(Scheduler):
         if operation.problem is not None:
             raise problem.error_of(operation.problem)
         if operation.state != "done":
-            hint = "check the claims and nodes, and reconcile them"
+            hint = "check and reconcile the claims and nodes"
             text = f"operation {operation.id} was interrupted with its process"
             raise errors.Unverified(f"{text}: {hint}")
         return self._connection.decode(bytes(operation.result), kind)
@@ -173,7 +173,7 @@ class RemoteScheduler(Scheduler):
         return result.claim
 
     def check_plan(self, plan: Plan) -> None:
-        return  # its service does so with each verb
+        return  # the service checks the plan with each verb
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
         if owner is None:
@@ -202,10 +202,10 @@ def _identified(argument: Any) -> Any:
 
 
 def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.Struct:
-    """Return the body with these arguments as fields; a body as argument is returned as is.
+    """Return the body with these arguments as fields, or the argument that already is a body.
 
     Raises:
-        RequestError: they do not form a valid body, such as a mix without requests.
+        RequestError: the body would be invalid, for example a mix without requests.
     """
     (first, *_) = arguments.values()
     if isinstance(first, kind):

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claim rows: inserts, finds and updates claims, each step within one transaction.
 
-A plain claim has nothing to count: it needs only the decided generation of its pod manager and free
-blocks. PostgreSQL and MariaDB check and hold a plain claim with one statement, so that the rows
-that other claims wait for are locked for one round trip, or two with the commit. If the check
-fails, or amounts, shared blocks or limits of the owner must be counted, the statement writes
-nothing or fails. Then the statements of :mod:`valence_sched.store.claims` find the reason or hold
-the claim.
+A plain claim has no amounts or limits to check: it needs only free blocks and the decided
+generation of its pod manager. PostgreSQL and MariaDB check and hold a plain claim with one
+statement, so that its locks last one round trip, or two with the commit. The statement writes
+nothing or fails if the check fails, or if amounts, shared blocks or limits of the owner must be
+counted. Then the statements of :mod:`valence_sched.store.claims` find the reason or hold the claim.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ _claim = functools.partial(claim_of, Claim, decode_parts)
 
 
 def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
-    """Raise NameTaken if the claim of a key has other content, ClaimLost if not held yet."""
+    """Raise NameTaken if the claim of a key has other content, ClaimLost if it is not held yet."""
     if claim.content != content:
         other = f"claim {claim.id} of another request"
         raise NameTaken(f"key {key!r} belongs to {other}: choose another key")
@@ -75,7 +74,7 @@ def consumer_key(owner: str | None, key: str | None) -> str | None:
 
 
 def insert(connection: sa.Connection, claim: Claim) -> None:
-    """Insert a claim, which may be expired after its end; its row is also its first event."""
+    """Insert a claim, whose row is also its first event."""
     times = {"created_at": claim.created_at, "expires_at": claim.expires_at}
     connection.execute(_INSERT, {**columns(claim), **times, "sweep_at": claim.expires_at})
 
@@ -103,7 +102,7 @@ def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim 
 def newest(
     connection: sa.Connection, most: int, skip: int, *where: sa.ColumnElement[bool]
 ) -> tuple[list[Claim], int]:
-    """Return claims, the newest first, after ``skip`` newer ones, and the total number."""
+    """Return ``most`` claims, the newest first, without the first ``skip``, and the total."""
     order = (_table.c.created_at.desc(), _table.c.id)
     query = _SELECT.where(*where).order_by(*order).limit(most).offset(skip)
     count = sa.select(sa.func.count()).select_from(_table).where(*where)
@@ -111,7 +110,7 @@ def newest(
 
 
 def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
-    """Return whether the document of a claim has a part on a pod manager, by its start."""
+    """Return the condition that the document of a claim has a part on a pod manager."""
     text = sa.literal(b'{"podm":%s,"generation":' % to_json(podm), sa.LargeBinary)
     if connection.dialect.name == "postgresql":
         return sa.func.position(text.op("IN")(_table.c.document)) > 0
@@ -123,7 +122,7 @@ def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
 
 
 def get(connection: sa.Connection, claim_id: str) -> Claim:
-    """Return a claim; UnknownName if missing, else errors as for finding one."""
+    """Return a claim; UnknownName if missing, else errors as for :func:`find_one`."""
     claim = find_one(connection, _table.c.id == claim_id)
     if claim is None:
         others = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
@@ -144,7 +143,7 @@ def change_state(
 
 
 def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimState:
-    """Return the error of a claim whose state forbids a change; time may have made it EXPIRED."""
+    """Return the error of a claim whose state forbids a change; it may be EXPIRED by now."""
     claim = get(connection, claim_id)
     is_over = connection.scalar(
         sa.select(_table.c.sweep_at <= now()).where(_table.c.id == claim_id)
@@ -169,7 +168,7 @@ def end(
     after: State,
     note: str | None,
 ) -> bool:
-    """End a claim; afterwards its holds may be freed, and its key is free."""
+    """End a claim: its key becomes free, and its holds can be freed."""
     values = {"note": note, "consumer_key": None, "sweep_at": 0.0}
     return change_state(connection, claim_id, before, after, **values)
 
@@ -188,9 +187,9 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
 
 
 def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: int | None) -> Claim:
-    """Make a prepared claim a held one; its single row decides for all parts.
+    """Change a prepared claim to HELD; its single row decides for all parts.
 
-    Afterwards its nodes count as members of its group. ``generation`` as for a claim.
+    Its nodes then count as members of its group. ``generation`` is as for ``Claims.create``.
     """
     claim = get(connection, claim_id)
     if claim.state == "HELD":  # the answer to an earlier commit was lost
@@ -214,8 +213,9 @@ def find_by_key(
     """Return the claim of an owner's key, if any.
 
     Raises:
-        ExpiredConflict, NameTaken: that claim has expired; it has other content.
-        ClaimLost: it is being prepared.
+        ExpiredConflict: the claim has expired.
+        NameTaken: the claim has other content.
+        ClaimLost: the claim is being prepared.
     """
     of = _table.c
     claim = find_one(connection, of.consumer_key == consumer_key(owner, key))
@@ -230,7 +230,7 @@ def find_by_key(
 def events(connection: sa.Connection, claim: str | None = None, last: int = 1000) -> list[Event]:
     """Return the ``last`` events of one claim or of all, the oldest first.
 
-    The row of a claim has its creation.
+    The creation of a claim is read from its row.
     """
     of, claims = tables.events.c, _table.c
     later = sa.select(of.at, of.kind, of.claim_id.label("claim"), of.podm, of.words)
@@ -247,7 +247,7 @@ def events(connection: sa.Connection, claim: str | None = None, last: int = 1000
 
     history = [*readable(connection, _table, reversed(firsts), creation)]
     history += [Event(**row) for row in reversed(rows)]
-    if claim is None:  # the creation of a claim always comes first
+    if claim is None:  # the creation of a claim is its first event
         history.sort(key=lambda event: event.at)
     return history[-last:]
 
@@ -325,10 +325,10 @@ def insert_whole(
 ) -> Claim | None:
     """Hold a plain part with a new claim; return it with its times, None if nothing is written.
 
-    After an IntegrityError the caller rolls back. InvalidDocument is raised as for each document.
+    After an IntegrityError the caller rolls back. InvalidDocument as for any stored document.
     """
     podm, own_key, row = key_of(part.podm), owner_key(claim.owner), columns(claim)
-    _PARTS.check(row["document"])  # the driver does not
+    _PARTS.check(row["document"])  # a raw statement skips this check
     row |= {"podm": podm, "generation": part.generation, "shard": tables.shard_of(podm)}
     row |= {"owner_key": own_key, "ttl_s": float(ttl_s)}
     owners = [] if claim.owner is None else [own_key, owner_key(None)]
@@ -380,7 +380,7 @@ def delete_charges(connection: sa.Connection, claim_ids: Sequence[str]) -> None:
 
 
 def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> None:
-    """Write the nodes that a claim became."""
+    """Write the nodes that were composed from a claim."""
     at = float(connection.scalar(sa.select(now())) or 0.0)
     for one in nodes:
         document = to_json(replace(one, created_at=one.created_at or at))
@@ -389,7 +389,7 @@ def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> Non
 
 
 def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> bool:
-    """Return whether exactly these nodes were written before."""
+    """Return whether the store already has these nodes, unchanged."""
     query = sa.select(_nodes.c.id, _nodes.c.document)
     rows = connection.execute(query.where(_nodes.c.id.in_([one.id for one in nodes])))
     uris = dict(readable(connection, _nodes, rows, lambda id_, text: (id_, decode_node(text).uri)))
@@ -399,8 +399,8 @@ def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> boo
 def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> set[str]:
     """Settle the claims whose composed nodes appear in the readings of pod managers, by key.
 
-    Runs within the transaction that has locked their rows. Returns the keys of the pod managers
-    with fewer holds.
+    The caller has locked their rows in its transaction. Returns the keys of the pod managers with
+    fewer holds.
     """
     settled, parts = set(), tables.claim_parts.c
     for (key, claim), nodes in sorted(composed_claims(connection, podms).items()):

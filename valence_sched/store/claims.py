@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of the store, each atomic over its parts, and the nodes composed from them.
 
-A claim may be split by node, or moved to the blocks that its nodes actually use. No block becomes
-free in between: rows change their claim within one transaction.
+A claim may be split by node, or moved to the blocks that its nodes actually use. One transaction
+gives the rows to another claim, so that no block is free in between.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     """Release a held claim and return claims of one node each in its place.
 
-    They have its owner, group, content and end, and its key with ``#`` and the node's number.
+    They have the owner, group, content and end of the claim. Their keys are its key with ``#`` and
+    the number of the node.
     """
     claim = claim_rows.get(connection, claim_id)
     singles = []
@@ -66,7 +67,7 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     claim_rows.delete_charges(connection, [claim_id])
     for one in singles:
         claim_rows.insert(connection, one)
-        quotas.charge(connection, one, len(singles))  # together they are still one claim
+        quotas.charge(connection, one, len(singles))  # together they count as one claim
         _reassign_rows(connection, claim_id, one.id, one.parts[0])
     for table in (_amounts, _parts):
         connection.execute(sa.delete(table).where(table.c.claim_id == claim_id))
@@ -93,12 +94,12 @@ def _is_held_block(claim_id: str, key: str, uri: str) -> sa.ColumnElement[bool]:
 
 
 def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[ComposedNode]) -> None:
-    """Hold the blocks of the nodes if they differ from the planned blocks; errors as ``hold``."""
+    """Hold the blocks of the nodes instead of the planned blocks; errors as for ``hold``."""
     parts = []
     for part in claim.parts:
         local = [node for node in nodes if node.podm == part.podm]
         shares = []
-        for share in part.shares:  # the node of its number, or the only one
+        for share in part.shares:  # the node with the number of the share, or the only node
             numbered = [node for node in local if node.id.endswith(f"-{share.node}")]
             (node,) = local if len(local) == 1 else numbered
             shares.append(replace(share, blocks=node.blocks))
@@ -110,7 +111,7 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
         update = sa.update(_claims).where(_claims.c.id == claim.id)
         connection.execute(update.values(document=to_json(tuple(parts))))
         blocks = format_count(sum(len(part.blocks) for part in parts), "block")
-        text = f"made of {blocks}, not those planned"
+        text = f"composed from {blocks}, not from the planned blocks"
         claim_rows.add_event(connection, "swapped", claim.id, words=text)
 
 
@@ -131,7 +132,7 @@ MOST_EXPIRY_ROUNDS = 20
 
 
 class ReapResult(NamedTuple):
-    """A claim and the action of :meth:`Claims.reap` on it, done or planned."""
+    """A claim and the action of :meth:`Claims.reap` on it; a dry run only plans the action."""
 
     claim: Claim
     outcome: str
@@ -140,7 +141,7 @@ class ReapResult(NamedTuple):
 class Claims:
     """The claims of a store; ``ids`` makes new ids, ``effects`` records state changes.
 
-    A record of an effect on a pod manager waits for an unreachable database.
+    Writing an effect on a pod manager waits for an unreachable database.
     """
 
     def __init__(
@@ -165,12 +166,12 @@ class Claims:
         ttl_s: float = TTL_S,
         dispatched: Report | None = None,
     ) -> Claim:
-        """Hold all parts for ``ttl_s`` seconds, or none; return the claim.
+        """Hold all parts for ``ttl_s`` seconds, or no part; return the claim.
 
         The same ``key`` of the same owner returns the same claim until it ends. ``content``
-        identifies the request. ``generation`` is that of the group at the decision, under hard
-        rules of the group. The report of a ``dispatched`` decision is queued for the controller
-        once the claim is held.
+        identifies the request. Under hard rules of the group, ``generation`` is its generation at
+        the decision. The report of a ``dispatched`` decision is queued for the controller once the
+        claim is held.
 
         Raises:
             ClaimLost: a pod manager or the group changed since the decision, or another claim holds
@@ -196,7 +197,7 @@ class Claims:
             created = self._begin(claim, first, begun_ttl_s, generation, report)
             if others and created.id == claim.id:
                 created = self._add_parts(claim.id, others, ttl_s, generation, dispatched)
-        if created.id != claim.id:  # an earlier one
+        if created.id != claim.id:  # an earlier claim of the key
             self._effects.forget("claim", claim.id)
         return created
 
@@ -256,7 +257,8 @@ class Claims:
         """End a claim, decodable or not, and free its holds; an ended claim stays as it is.
 
         Raises:
-            ClaimState, InUse: it is being composed; a node was composed from it.
+            ClaimState: the claim is being composed.
+            InUse: a node was composed from the claim.
         """
 
         def work(connection: sa.Connection) -> bool:
@@ -272,10 +274,10 @@ class Claims:
         self._end(self._database, claim_id, work, FINAL_STATES, "releasing a claim")
 
     def fail(self, claim_id: str, note: str, refused_by: str | None = None) -> None:
-        """End a claim without remains on its pod manager; count a refusal of the pod manager."""
+        """End a claim with nothing left on its pod manager; count a refusal of the pod manager."""
 
         def work(connection: sa.Connection) -> bool:
-            if refused_by is not None:  # before the claim: every transaction locks in this order
+            if refused_by is not None:  # locked before the claim, as in every transaction
                 podms.lock_row(connection, key_of(refused_by))
             ended = claim_rows.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
             if ended and refused_by is not None:
@@ -308,12 +310,13 @@ class Claims:
         self._patient.write(lambda c: claim_rows.add_event(c, "reserving", claim_id), doing)
 
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
-        """Record the nodes of a claim, which then holds their blocks; repeatable.
+        """Record the nodes of a claim, which then holds their blocks; idempotent.
 
         The claim settles immediately if a reading already shows the nodes.
 
         Raises:
-            ClaimState, ClaimLost: it was not being composed; another claim holds a block of a node.
+            ClaimState: the claim was not being composed.
+            ClaimLost: another claim holds a block of a node.
         """
 
         def work(connection: sa.Connection) -> Claim:
@@ -324,7 +327,7 @@ class Claims:
                 reassign_blocks(connection, claim, nodes)
             never = {"expires_at": None, "sweep_at": None}
             if not change_state(connection, claim_id, ["COMPOSING"], "COMPOSED", **never):
-                raise state_error(connection, claim_id, "it was not being composed")
+                raise state_error(connection, claim_id, "the claim was not being composed")
             claim_rows.write_nodes(connection, nodes)
             return claim
 
@@ -346,7 +349,7 @@ class Claims:
         return claims
 
     def list_stuck(self) -> Sequence[Claim]:
-        """Return claims that are still being composed after their time."""
+        """Return claims that are still being composed after their expiry."""
         stuck = _claims.c.state == "COMPOSING", _claims.c.expires_at <= statement_time()
         return self._read(lambda c: claim_rows.find(c, *stuck), "reading claims")
 
@@ -357,7 +360,7 @@ class Claims:
     def reap(self, *, dry_run: bool = False) -> Sequence[ReapResult]:
         """End expired claims; return each with the done or planned action.
 
-        A claim that was being composed is only listed, since its pod manager decides about it.
+        A claim that was being composed is only listed: its pod manager knows the outcome.
         """
         over = _claims.c.sweep_at <= statement_time()
         expired = self._read(lambda c: claim_rows.find(c, over), "reading claims")
@@ -373,7 +376,7 @@ class Claims:
         podm: str | None = None,
         owner: str | None = None,
     ) -> Sequence[Claim]:
-        """Return claims in these states, the oldest first, of all or one pod manager or owner."""
+        """Return claims, the oldest first, by state, and by pod manager and owner if given."""
         of = _claims.c
         where = (of.state.in_(states), sa.true() if owner is None else of.owner == owner)
         claims = self._read(lambda c: claim_rows.find(c, *where), "reading claims")
@@ -388,9 +391,9 @@ class Claims:
         podm: str | None = None,
         owner: str | None = None,
     ) -> tuple[Sequence[Claim], int]:
-        """Return ``most`` claims, the newest first, after ``skip`` newer ones, and their total.
+        """Return ``most`` claims, the newest first, without the first ``skip``, and the total.
 
-        Arguments as for listing claims. Only documents of these claims are read.
+        The other arguments are as for :meth:`list`. Only documents of these claims are read.
         """
 
         def work(connection: sa.Connection) -> tuple[Sequence[Claim], int]:
@@ -418,8 +421,12 @@ class Claims:
                 other = claim_rows.find_by_key(connection, claim.owner, claim.key, claim.content)
                 if other is not None:
                     return other
-            quotas.check(connection, claim)  # before the pod manager: all lock in this order
-            if claim.group is not None and claim.state == "HELD":  # else once all parts are held
+            quotas.check(
+                connection, claim
+            )  # locked before the pod manager, as in every transaction
+            if (
+                claim.group is not None and claim.state == "HELD"
+            ):  # otherwise when all parts are held
                 holds.lock_group(connection, claim.group, generation, claim.key)
                 holds.advance_group(connection, claim.group)
             locked = lock(connection, part)
@@ -463,7 +470,7 @@ class Claims:
             if claim.state not in states:
                 hint = "the state does not allow this"
                 if claim.state == "COMPOSING":
-                    hint = "its node may exist: reap the claim once its time is over"
+                    hint = "its node may exist: reap the claim after it expires"
                 elif claim.state not in ACTIVE_STATES:
                     hint = "it has ended already"
                 state = state_text(claim.state)
@@ -497,9 +504,9 @@ class Nodes:
     def newest(
         self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
     ) -> tuple[Sequence[ComposedNode], int]:
-        """Return ``most`` nodes after ``skip`` nodes of newer claims, and the total number.
+        """Return ``most`` nodes, those of the newest claims first, and the total number.
 
-        If given, only of a pod manager or owner.
+        The first ``skip`` nodes are left out. ``podm`` and ``owner`` select nodes.
         """
         claims = tables.claims
         both = tables.nodes.outerjoin(claims, claims.c.id == _node.claim_id)
@@ -532,7 +539,7 @@ class Nodes:
 
     def forget(self, node_id: str) -> None:
         """Delete the record of a node that is gone; the last node releases its claim."""
-        patient = self._database.patient()  # its pod manager no longer has the node
+        patient = self._database.patient()  # the pod manager has already deleted the node
         claim_id = patient.write(lambda c: _forget(c, node_id), "forgetting a node")
         if claim_id:
             expiry.free_claim(patient, claim_id)

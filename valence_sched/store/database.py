@@ -40,8 +40,8 @@ class StoreUrl:
         try:
             url = make_url(text)
         except (sa.exc.ArgumentError, ValueError):
-            hint = "write it as sqlite:///FILE, postgresql://HOST/NAME or mysql://HOST/NAME"
-            raise StoreError(f"the store's URL cannot be read: {hint}") from None
+            hint = "use sqlite:///FILE, postgresql://HOST/NAME or mysql://HOST/NAME"
+            raise StoreError(f"the URL of the store is invalid: {hint}") from None
         self.engine = url.get_backend_name()
         if self.engine not in DRIVERS:
             text = f"unknown database {self.engine!r}: use sqlite, postgresql or mysql"
@@ -50,7 +50,9 @@ class StoreUrl:
         if importlib.util.find_spec(module) is None:
             raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")
         if self.engine == "sqlite" and (path := text.partition(":///")[2]):
-            url = url.set(database=unquote(path.partition("?")[0]))  # not by every SQLAlchemy
+            url = url.set(
+                database=unquote(path.partition("?")[0])
+            )  # some versions of SQLAlchemy do not do this
         self.url: URL = url if "+" in url.drivername else url.set(drivername=driver)
 
     @property
@@ -81,16 +83,16 @@ RETRYABLE_MYSQL_NUMBERS = {1205, 1213, 1020, 1637}
 # Too many connections; read-only, as during a failover.
 PASSING_SQLSTATES = {"53300", "25006"}
 PASSING_MYSQL_NUMBERS = {1040, 1203, 1290, 1836}
-# Errors that only other settings resolve. PostgreSQL has no SQLSTATE before the login.
+# Errors that need other settings. PostgreSQL has no SQLSTATE before the login.
 REFUSED_MYSQL_NUMBERS = {1044, 1045, 1049}
 REFUSED_LOGIN = re.compile(r"does not exist|authentication failed|pg_hba\.conf")
 RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
 
 HINTS = {
-    "full": "free space, then run it again: the change was not written",
-    "readonly": "grant this user write access, or name another store",
-    "corrupt": "damaged, or no valence-sched store: restore a copy, or name another store",
-    "disk": "free space if the disk is full, or name a store on another disk",
+    "full": "free space, then retry: the change was not written",
+    "readonly": "grant this user write access or name another store",
+    "corrupt": "damaged, or not a valence-sched store: restore a backup or name another store",
+    "disk": "free space, or name a store on another disk",
     "unreachable": "check that the database runs, and its host, port and login",
 }
 SQLITE_KINDS = {8: "readonly", 10: "disk", 11: "corrupt", 13: "full", 14: "unreachable"}
@@ -117,7 +119,7 @@ def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether no writable connection was available for now."""
     _, sqlstate, mysql = _codes(error)
     passing = sqlstate in PASSING_SQLSTATES or mysql in PASSING_MYSQL_NUMBERS
-    all_wait = isinstance(error, sa.exc.TimeoutError)  # all connections of this process
+    all_wait = isinstance(error, sa.exc.TimeoutError)  # all connections of this process are in use
     return all_wait or passing or _kind(error) == "unreachable"
 
 
@@ -133,7 +135,7 @@ class RowRefused(StoreError):
 
 
 def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
-    """Return an error of one line: the store, the message of the engine, the remedy."""
+    """Return an error of one line: the store, the message of the engine, and a hint."""
     cause, hint = getattr(error, "orig", None) or error, HINTS.get(_kind(error), "")
     # the first line; PyMySQL puts a number before the message
     words = next((arg for arg in reversed(cause.args) if isinstance(arg, str)), "")
@@ -170,7 +172,7 @@ Work = Callable[[sa.Connection], T]
 MOST_ATTEMPTS = 40
 LONGEST_PAUSE_S = 0.5
 BUSY_TIMEOUT_MS = 20_000
-PATIENCE_S = 60.0  # for an unreachable database after a pod manager was changed
+PATIENCE_S = 60.0  # how long to wait for the database after a pod manager was changed
 
 
 class WorkCounts:
@@ -186,7 +188,7 @@ class WorkCounts:
 
 
 class Database:
-    """Connections to one store; ``sleep`` makes a pause, ``jitter`` (0..1) draws its length.
+    """Connections to one store; ``sleep`` makes pauses, ``jitter`` (0..1) varies their length.
 
     ``patience_s`` is the time that a transaction waits for an unreachable database.
     """
@@ -236,7 +238,7 @@ class Database:
                 with contextlib.closing(connection.cursor()) as cursor:
                     cursor.execute(text)
                     (row,) = cursor.fetchall()
-            except BaseException as found:  # also within an answer, whose rest must not be read
+            except BaseException as found:  # an interrupted answer must not be read further
                 error: Any = found
                 driver = None if connection is None else connection.dbapi_connection
                 is_known = isinstance(error, dialect.loaded_dbapi.Error)
@@ -255,7 +257,7 @@ class Database:
                 self._row_connections.append(connection)
             elif self.address.engine == "sqlite":
                 connection.close()
-            else:  # transactions need another mode
+            else:  # transactions need a connection in another mode
                 _drop(connection)
             return tuple(row)
 
@@ -268,8 +270,8 @@ class Database:
 
         ``work`` runs again as a whole after a conflict of transactions or a lost connection. It
         must recognise the writes of an earlier run, since the answer to a successful commit can be
-        lost. On PostgreSQL and MariaDB, ``single`` runs once before: one statement that returns
-        None if it wrote nothing.
+        lost. On PostgreSQL and MariaDB, ``single`` is tried once before ``work``: one statement
+        that returns None if it wrote nothing.
         """
         for watch in self.watches:
             watch(self)
@@ -287,7 +289,7 @@ class Database:
         return self.retry(run, doing, write=True)
 
     def _engine_of_single(self) -> sa.Engine | None:
-        """Return the engine for single statements, None if it is not known to support them."""
+        """Return the engine for single statements, None if it may not support them."""
         is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
         return self.writer if is_mariadb else self._alone
 
@@ -297,11 +299,11 @@ class Database:
             raw: Any = connection.connection.dbapi_connection
             try:
                 raw.execute(statement, values)
-            except Exception as error:  # the driver's own
+            except Exception as error:  # an error of the driver, not of SQLAlchemy
                 raise sa.exc.OperationalError(None, None, error) from None
 
     def patient(self, patience_s: float = PATIENCE_S) -> Database:
-        """Return this database with the same connections, but waiting while it is unreachable."""
+        """Return this database, with the same connections, that waits while it is unreachable."""
         patient = copy.copy(self)
         patient.patience_s = patience_s
         return patient
@@ -323,7 +325,7 @@ class Database:
         driver: Any = connection.dbapi_connection
         try:
             if self.address.engine == "postgresql":
-                driver.autocommit = True  # does not need a server
+                driver.autocommit = True  # set without a round trip
             elif self.address.engine == "mysql":
                 driver.autocommit(True)
         except BaseException:
@@ -341,7 +343,7 @@ class Database:
     ) -> T:
         """Return the result of ``work``, which runs again after transient failures.
 
-        StoreError for other failures, and when attempts or patience are exhausted.
+        StoreError for other failures, and after the last attempt or ``patience_s``.
         """
         until, lost = self._clock() + self.patience_s, False
         for attempt in itertools.count(1):
@@ -359,15 +361,16 @@ class Database:
                     raise problem from None
                 lost |= write and cut
                 self.counts.retries += 1
-                # increasing, and different from other processes
+                # pauses increase, and differ between processes
                 self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._jitter())
         raise AssertionError("unreachable")
 
 
 def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
-    """Return the connections of writers, which see rows as of their lock, or of readers.
+    """Return an engine for writers or for readers.
 
-    A reader needs one snapshot. The isolation level is set once per connection.
+    A writer sees each row at the time of its lock, a reader one snapshot. The isolation level is
+    set once per connection.
     """
     url = address.url if address.file is None else address.url.set(database=str(address.file))
     # every transaction has ended when its connection returns: no rollback is needed

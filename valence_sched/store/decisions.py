@@ -28,7 +28,7 @@ _queue = _dispatches.c
 _UNREAD = ("id", "request_key", "due_at")  # the first column, the id, names a row
 _COLUMNS = (_queue.id, *(one for one in _queue if one.name not in _UNREAD))
 _WAITS = _queue.due_at.is_not(None)
-PAGE = 20  # due ones to examine: some may be undecodable or taken
+PAGE = 20  # due dispatches to examine: some may be undecodable or taken
 
 
 def queue_dispatch(
@@ -68,14 +68,14 @@ class Dispatches:
         return None
 
     def finish(self, one: Dispatch, receipts: Sequence[Receipt]) -> None:
-        """Record that the controller accepted a decision; repeatable."""
+        """Record that the controller accepted a decision; idempotent."""
         values: dict[str, Any] = {"sent_at": now(), "due_at": None, "error": None}
         answers = (filter(None, (f"HTTP {each.status}", each.reference)) for each in receipts)
         text = "; ".join(map(" ".join, answers))
         self._change(one, {**values, "receipts": to_json(tuple(receipts))}, event=text)
 
     def delay(self, one: Dispatch, error: str, pause_s: float) -> None:
-        """Record why a decision was not accepted, and when to post it again."""
+        """Record the error of a decision that was not accepted, and the time to post it again."""
         self._change(one, {"due_at": now() + pause_s, "error": error[:1000]})
 
     def drop(self, id_: str) -> None:
@@ -104,7 +104,7 @@ class Dispatches:
     def _change(
         self, one: Dispatch, values: Mapping[str, Any], *where: Any, event: str | None = None
     ) -> bool:
-        """Change a waiting decision, with an ``event`` of its claim; return whether it waits."""
+        """Change a waiting decision, with an ``event`` of its claim; return whether it waited."""
         update = sa.update(_dispatches).where(_queue.number == one.number, _WAITS, *where)
 
         def work(connection: sa.Connection) -> bool:
@@ -148,7 +148,7 @@ class StoredDecisions:
     ) -> None:
         """Store a decision as a document, unless the id exists.
 
-        The report of a ``dispatched`` one is queued for the controller.
+        The report of a ``dispatched`` decision is queued for the controller.
         """
         owner = summary.owner if summary else None
         row: dict[str, Any] = {"id": id_, "document": document}
@@ -165,7 +165,7 @@ class StoredDecisions:
         self._database.write(work, "storing a decision")
 
     def get(self, id_: str) -> Report | Reports:
-        """Return a stored decision; UnknownName without one, Undecodable for a damaged one."""
+        """Return a stored decision; UnknownName if it is missing, Undecodable if it is damaged."""
 
         def work(connection: sa.Connection) -> Report | Reports:
             columns = _of.id, _of.document, _of.summary
@@ -182,7 +182,7 @@ class StoredDecisions:
     def newest(
         self, most: int, *, skip: int = 0, owner: str | None = None
     ) -> Sequence[DecisionSummary]:
-        """Return summaries of the newest decisions of an owner, for None of all owners."""
+        """Return summaries of the newest decisions of one owner, or of all owners for None."""
         query = sa.select(_of.id, _of.decided_at, _of.summary)
         if owner is not None:
             query = query.where(_of.owner_key == key_of(owner))

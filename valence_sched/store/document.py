@@ -36,7 +36,7 @@ class Quarantine:
             LOG.warning(_LEFT_OUT, table, label, one_line(str(error), 200))
 
     def keep(self, table: str, labels: Iterable[str]) -> None:
-        """Replace the rows of a table by these, after every row of it was decoded."""
+        """Keep only these rows of a table, after all its rows were decoded."""
         with self._lock:
             self._rows[table] = self._rows.get(table, set()).intersection(labels)
 
@@ -80,7 +80,7 @@ def readable(
 
 
 def decoded(connection: sa.Connection, column: sa.Column[Any], label: str, data: Any) -> Any:
-    """Return a document, None if it is empty or undecodable, which is noted."""
+    """Return a document, None if it is empty or undecodable; note an undecodable document."""
     kind: Any = column.type
     rows = ((label, data),) if data else ()
     return next(readable(connection, column.table, rows, lambda _, text: kind.decode(text)), None)
@@ -94,7 +94,7 @@ def one_readable(
     make: Callable[..., T],
     owner: str | None = None,
 ) -> T:
-    """Return the result of ``make`` for a row; Undecodable, with its first column, on failure."""
+    """Return the result of ``make`` for a row; on failure Undecodable, with its first column."""
     for found in readable(connection, table, (row,), make):
         return found
     raise Undecodable(kind, str(row[0]), owner)

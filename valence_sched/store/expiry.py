@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expiry: ends claims whose time is over, frees their holds, and purges old records.
+"""Expiry: ends expired claims, frees their holds, and purges old records.
 
 A claim ends by a change of its state. Any process then drops its rows one pod manager after
-another, so that no transaction spans two pod managers. Time is the database's.
+another, so that no transaction spans two pod managers. The clock of the database applies.
 
-A server has one clock for all schedulers. A store in a file uses the clock of the machine, which
-may be set while claims are held. Each boot has a row with the difference between clock and uptime.
-If that difference changes, the clock jumped, and every end moves by the same amount. After a
-reboot, time continues from the last recorded time.
+A database server has one clock for all schedulers. A store in a file uses the clock of the machine,
+which may be set while claims are held. Each boot has a row with the difference between clock and
+uptime. If that difference changes, the clock jumped, and the expiry of every claim moves by the
+same amount. After a reboot, time continues from the last recorded time.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class PurgeCounts(NamedTuple):
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
     """Delete older ended claims, events, decisions, accepted dispatches and records.
 
-    Claims over several zones count as claims. Records of operations and answers stay for
-    ``RECORD_S`` at least. A claim with a node or a hold stays. Each transaction deletes at most
-    ``CHUNK`` claims, so that other processes do not wait long.
+    Claims over several zones are included. Records of operations and answers stay for at least
+    ``RECORD_S``. A claim with a node or a hold stays. Each transaction deletes at most ``CHUNK``
+    claims, so that other processes do not wait long.
     """
     if dry_run:
         return database.read(lambda c: _count(c, older_than_s), "counting old records")
@@ -105,7 +105,7 @@ def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> 
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
-    """Return the condition of claims to delete; a claim ended at its last event."""
+    """Return the condition of claims to delete; their last event is the time of their end."""
     before = statement_time() - older_than_s
     of = _claims.c.id
     return sa.and_(
@@ -118,7 +118,7 @@ def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
 
 
 def _old_rows(older_than_s: float) -> dict[sa.Table, sa.ColumnElement[bool]]:
-    """Return the conditions of events without claims, decisions and zone claims to delete."""
+    """Return the conditions of rows to delete: decisions, zone claims, and orphaned events."""
     before, zone_claim = statement_time() - older_than_s, tables.zone_claims.c
     has_claim = sa.exists().where(_claims.c.id == _events.c.claim_id)
     has_ended = zone_claim.state.in_(FINAL_STATES)
@@ -188,7 +188,7 @@ def read_boot() -> Boot | None:
 class ClockWatch:
     """Compares the clock of the machine with its uptime before transactions of an embedded store.
 
-    The cheap ``ahead`` decides when to compare. ``remark`` takes a line about moved ends.
+    The cheap ``ahead`` decides when to compare. ``remark`` receives a line about moved expiries.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class ClockWatch:
         self._compared: float | None = None
 
     def __call__(self, database: Database) -> None:
-        """Move the ends of claims if the clock was set since the last comparison."""
+        """Move the expiry of claims if the clock was set since the last comparison."""
         ahead, doing = self._ahead(), "comparing clocks"
         if self._compared is not None and abs(ahead - self._compared) <= TOLERANCE_S / 2:
             return
@@ -223,7 +223,7 @@ class ClockWatch:
         return jump if abs(jump) > TOLERANCE_S else 0.0
 
     def follow(self, connection: sa.Connection) -> str:
-        """Move the ends of claims by the jump of the clock; return a line about moved ends."""
+        """Move the expiry of claims by the jump of the clock; return a line about it."""
         boot, jump = self._boot(), self.jump_s(connection)
         if boot is None or jump == 0.0:
             return ""
@@ -255,4 +255,4 @@ def _move_ends(connection: sa.Connection, jump_s: float) -> str:
         return ""
     way, count = "ahead" if jump_s > 0 else "back", format_count(moved.rowcount, "claim")
     text = f"the clock of this machine was set {way} by {abs(jump_s):,.0f} s"
-    return f"{text}: the ends of {count} moved with it"
+    return f"{text}: the expiry of {count} moved with it"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds: blocks, amounts and groups that claims hold under locks, and their conflicts.
+"""Holds: takes the blocks and amounts of claims under locks, and names conflicting claims.
 
 The members of a group may be on any pod manager, so the generation of a pod manager does not cover
 them. A decision under hard rules reads the generation of the group before the members. The
 transaction that adds members locks the row of the group, compares the generation, and advances it.
 Of two concurrent claims, the second one is decided again. A claim over several zones adds its
-members zone by zone; while it is prepared, other claims of the group are not written here.
+members zone by zone; until it is held, this zone refuses other claims of the group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def lock_group(
     is the id of the zone claim that contains this part, if any.
 
     Raises:
-        ClaimLost: members were added since the decision, or another zone claim is adding some.
+        ClaimLost: members were added since the decision, or another zone claim is adding members.
     """
     query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
     current: int | None = connection.scalar(query.with_for_update())
@@ -58,7 +58,7 @@ def lock_group(
 
 
 def advance_group(connection: sa.Connection, name: str) -> None:
-    """Advance the generation of a locked group after members were added or given up."""
+    """Advance the generation of a locked group after members were added or removed."""
     update = sa.update(_generations).where(_of_group.group_key == key_of(name))
     connection.execute(update.values(generation=_of_group.generation + 1, moved_at=now()))
 
@@ -70,7 +70,7 @@ def purge_groups(connection: sa.Connection, older_than_s: float) -> None:
 
 
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
-SLACK = 1e-6  # of an amount, for sums of floats
+SLACK = 1e-6  # tolerance for sums of amounts, which are floats
 _KEY = sa.bindparam("key", type_=sa.String)
 _WANTED = sa.bindparam("wanted", type_=sa.String, expanding=True)
 _INSERT_BLOCKS, _INSERT_AMOUNTS = sa.insert(_blocks), sa.insert(_amounts)
@@ -96,7 +96,7 @@ class ConflictingClaim(NamedTuple):
 def _conflicting_claims(
     connection: sa.Connection, claim_id: str, ids: list[str] | sa.Select[tuple[str]]
 ) -> list[ConflictingClaim]:
-    """Return the claims of these ids, the latest first; ExpiredConflict if one has expired.
+    """Return the claims with these ids, the latest first; ExpiredConflict if one has expired.
 
     Claims of other owners are anonymous.
     """
@@ -148,9 +148,9 @@ class LockedPodm(NamedTuple):
 def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = False) -> LockedPodm:
     """Lock a pod manager; ClaimLost if it is gone or, without ``any_generation``, changed.
 
-    After the lock, claims of one pod manager run one after another. A transaction that waited for
-    the lock may not see the rows of the previous one: then the primary key of the blocks refuses
-    its rows, and it runs again.
+    The lock serialises the claims of one pod manager. A transaction that waited for the lock may
+    not see the rows of the previous one: then the primary key of the blocks refuses its rows, and
+    it runs again.
     """
     wanted = sorted({key_of(uri) for uri in part.blocks})
     rows = connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
@@ -182,11 +182,11 @@ def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
     for table in (_blocks, _amounts, tables.claim_parts):
         of_claim = table.c.claim_id == claim_id, table.c.podm_key == key
         deleted = connection.execute(sa.delete(table).where(*of_claim))
-    return bool(deleted.rowcount)  # of the part, the last of them
+    return bool(deleted.rowcount)  # the last statement deletes the part
 
 
 def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: LockedPodm) -> None:
-    """Hold the blocks of a part on a locked pod manager; raises as :func:`hold`."""
+    """Hold the blocks of a part on a locked pod manager; errors as for :func:`hold`."""
     key, rows = key_of(part.podm), []
     wanted = sorted((key_of(uri), uri, nodes) for uri, nodes in part.blocks.items())
     for block, uri, nodes in wanted:
@@ -223,9 +223,9 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, part: ClaimPart) -> 
             of_stock = _amounts.c.podm_key == key, _amounts.c.stock_key == stock
             holders = sa.select(_amounts.c.claim_id).where(*of_stock)
             conflicts = _conflicting_claims(connection, claim_id, holders)
-            text = f"stock {uri} of pod manager {part.podm!r} has {max(left, 0.0):g} left"
+            text = f"stock {uri} of pod manager {part.podm!r} has {max(left, 0.0):g} free"
             latest = f" (latest claim: {conflicts[0]})" if conflicts else ""
-            text = f"{text}, chosen {amount:g}{latest}"
+            text = f"{text}, but the decision needs {amount:g}{latest}"
             raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri}
         rows.append({**row, "amount": amount})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities of the store: one name per service, one service per name, and their use."""
+"""Identities of services in the store: one name per service, and one service per name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from valence_sched.store.document import readable
 from valence_sched.store.tables import chunks, key_of
 
 _podms, _registry = tables.podms, tables.registry
-MAX_LISTED_USES = 3  # names of claims, and of nodes, in a message
+MAX_LISTED_USES = 3  # ids of claims, and of nodes, in a message
 Conflicts = dict[str, IdentityConflict]
 
 
@@ -57,7 +57,7 @@ def registration_columns(registration: Registration) -> dict[str, Any]:
 
 
 def known_identities(connection: sa.Connection) -> dict[str, str]:
-    """Return the identities of pod managers by name; registered identities override read ones."""
+    """Return the identities of pod managers by name, the registered ones before those read."""
     columns = ((of.name, of.identity) for of in (_podms.c, _registry.c))
     queries = (sa.select(*both).where(both[1].is_not(None)) for both in columns)
     return {name: known for query in queries for name, known in connection.execute(query)}
@@ -66,8 +66,8 @@ def known_identities(connection: sa.Connection) -> dict[str, str]:
 def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
     """Return by key the readings of another service or name, which must not be stored.
 
-    An old name of a service that is neither registered nor in use is dropped: its file has renamed
-    it.
+    An old name of a service is dropped if it is neither registered nor in use: the pod manager was
+    renamed in its file.
     """
     found = _changed_services(connection, moves)
     names: dict[str, str] = {}
@@ -114,7 +114,7 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
-    """Return by identity key another name that keeps the identity; other names lose it.
+    """Return by identity key another name with the identity, and drop unused other names.
 
     ``keys`` are the new pod managers by identity.
     """
@@ -168,7 +168,7 @@ def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
 
 
 def uses(connection: sa.Connection, key: str) -> list[str]:
-    """Return the numbers of claims and nodes of a pod manager as text, without zeros."""
+    """Return the counts of claims and nodes of a pod manager as text, without zero counts."""
     claims, nodes, found = tables.claim_parts.c, tables.nodes.c, []
     for noun, id_, of in (("claim", claims.claim_id, claims), ("node", nodes.id, nodes)):
         ids = connection.scalars(sa.select(id_).where(of.podm_key == key).order_by(id_)).all()
@@ -178,6 +178,6 @@ def uses(connection: sa.Connection, key: str) -> list[str]:
 
 
 def listed(ids: Sequence[str]) -> str:
-    """Return the first IDs and the number of the others as text."""
+    """Return the first ids and the number of the others as text."""
     more = f" and {len(ids) - MAX_LISTED_USES:,} more" if ids[MAX_LISTED_USES:] else ""
     return ", ".join(ids[:MAX_LISTED_USES]) + more

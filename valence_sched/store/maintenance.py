@@ -26,13 +26,13 @@ from valence_sched.store.decisions import Dispatches
 from valence_sched.store.service_state import record_kind
 from valence_sched.store.tables import UNDECODABLE, Document, NonNegative, resolved
 
-PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # per query: small rows, large documents
+PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # rows per query if rows are small, if documents are large
 LARGE = (tables.podms, tables.decisions, tables.dispatches, tables.records)
-#: The columns that name a row if its key has a digest.
+#: The columns that name a row whose key is a digest.
 LABELS = {"stocks": ("uri",), "dispatches": ("id",), "quotas": ("owner", "resource")}
 LABELS |= dict.fromkeys(("podms", "registry", "zones"), ("name",))
 LABELS |= dict.fromkeys(("claimed_amounts", "claimed_blocks"), ("claim_id", "uri"))
-STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one step of a scrub, and of the pause between steps
+STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # rows of one step of a scrub, and seconds between steps
 
 
 class UndecodableRow(NamedTuple):
@@ -120,7 +120,7 @@ class Scrub:
         self._due_at = -float("inf")
 
     def step(self, most: int = STEP_ROWS) -> Mapping[str, int]:
-        """Decode the next rows, at most every ``STEP_PAUSE_S``; return undecodable ones by table.
+        """Decode the next rows, at most every ``STEP_PAUSE_S``; count undecodable rows by table.
 
         A small store is decoded in one step.
         """
@@ -153,14 +153,14 @@ class Scrub:
 
 Change = Callable[[sa.Connection, UndecodableRow], object]
 NO_PARTS, EMPTY_REPORT = b"[]", b"{}"
-NOTE = "its parts could not be decoded: store repair took them out"
-#: Tables without deletable rows: the schema, the counts and the identity.
+NOTE = "store repair removed its undecodable parts"
+#: Tables whose rows cannot be deleted: the schema, the counts and the identity.
 SINGULAR = (tables.version, tables.shards, tables.zone_identity)
 HELD = (tables.claimed_blocks, tables.claimed_amounts, tables.claim_parts)
 
 
 class Repair(NamedTuple):
-    """An undecodable row, and its repair; without a ``change`` it stays."""
+    """An undecodable row, and its repair; without a ``change`` the row stays."""
 
     row: UndecodableRow
     words: str
@@ -179,20 +179,20 @@ def repair_of(row: UndecodableRow) -> Repair:
         words, change = f"the {row.column} is cleared", _clear
     elif table is tables.claims and row.column == "document":
         state, change = row.values["state"], _clear_claim
-        words = "its parts are cleared: it has ended"
+        words = "ended: its parts are cleared"
         if state in ("PREPARED", "HELD"):
             words = "ended, and its holds are freed"
         elif state in ACTIVE_STATES:
-            words = "its parts are cleared; it holds its blocks until it is released"
+            words = "its parts are cleared; it holds its blocks until released"
     elif table is tables.nodes:
-        words = f"forgotten; claim {row.values['claim_id']} holds its blocks until it is released"
+        words = f"deleted; claim {row.values['claim_id']} holds its blocks until released"
     elif table in SINGULAR:
-        words, change = "left as it is: restore a backup", None
+        words, change = "not repaired: restore a backup", None
     return Repair(row, words, change)
 
 
 def repair(database: Database, repairs: Sequence[Repair], file: Path) -> None:
-    """Write the rows to a new file as JSON Lines, then repair each row unless it has changed."""
+    """Write the rows to a new file as JSON Lines, then repair the rows that are unchanged."""
     with _file_errors(file), open(_new_file(file), "wb") as stream:
         for row in (one.row for one in repairs):
             values = {name: _plain(value) for name, value in row.values.items()}
@@ -265,9 +265,9 @@ def _delete_claim(connection: sa.Connection, row: UndecodableRow) -> None:
 
 
 _CHANGES: Mapping[str, tuple[str, Change]] = {
-    "podms": ("forgotten until it is read again", _forget_podm),
-    "registry": ("unregistered: podm create registers it again", _delete),
-    "zones": ("no longer a child: scheduler zone add adds it again", _delete),
+    "podms": ("deleted until the next reading", _forget_podm),
+    "registry": ("unregistered: register it again with podm create", _delete),
+    "zones": ("deleted: add the zone again with scheduler zone add", _delete),
     "zone_claims": ("ended; its parts in other zones expire", _end_zone_claim),
     "claims": ("deleted with its holds", _delete_claim),
 }
@@ -283,7 +283,7 @@ def _file_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise StoreError(f"{path}: {reason}: name another file") from None
+        raise StoreError(f"{path}: {reason} (name another file)") from None
 
 
 def _plain(value: Any) -> Any:
@@ -321,7 +321,7 @@ class Maintenance:
         self._database = Database(StoreUrl(url))
         file = self._database.address.file
         if file is not None and not file.exists():
-            raise StoreError(f"{file}: no store found: name another one (--state)")
+            raise StoreError(f"{file}: no store found (name another store with --state)")
 
     def __enter__(self) -> Self:
         return self
@@ -347,19 +347,19 @@ class Maintenance:
         return self._database.read(schema.stored_revision, "looking")
 
     def check(self, *, deep: bool = False) -> StoreCheck:
-        """Check the store; decodes the first rows of each table, with ``deep`` all of them.
+        """Check the store; decode the first rows of each table, with ``deep`` all rows.
 
         SQLite reads all pages of the file.
         """
         revision = self.revision
         latest, problems = tables.REVISION, list(self._damages())
-        found = f"its schema is version {revision}, this program"
+        found = f"its schema has version {revision}, this program"
         if revision is None:
-            problems.append("it has no tables: store upgrade makes them")
+            problems.append("no tables: create them with store upgrade")
         elif revision < latest:
-            problems.append(f"{found} has {latest}: store upgrade brings it up to date")
+            problems.append(f"{found} has {latest}: run store upgrade")
         elif revision > latest:
-            problems.append(f"{found} knows up to {latest}: use a newer valence-sched")
+            problems.append(f"{found} supports up to {latest}: use a newer valence-sched")
         rows = self._database.read(_row_counts, "counting rows")
         unread = sum(rows.values())
         for page in self._pages(deep=deep):
@@ -370,8 +370,8 @@ class Maintenance:
     def repairs(self) -> list[Repair]:
         """Return the necessary repairs without applying them; StoreError for another schema."""
         if (revision := self.revision) != tables.REVISION:
-            version = f"version {revision or 'none'} of {tables.REVISION}"
-            hint = "upgrade it first, or use its own program"
+            version = f"schema version {revision or 'none'}, expected {tables.REVISION}"
+            hint = "run store upgrade, or use the valence-sched of that version"
             raise StoreError(f"{self.address}: {version}: {hint}")
         return [repair_of(row) for page in self._pages(deep=True) for row in page.undecodable]
 
@@ -397,12 +397,13 @@ class Maintenance:
         """Write a complete copy of a store to a file; the store may be in use.
 
         Raises:
-            StoreError: it is not in a file, or the copy cannot be written; no partial copy remains.
+            StoreError: the store is not a file, or the copy cannot be written. No partial copy
+                remains.
         """
         engine = self._database.address.engine
         if self._database.address.file is None:
-            hint = f"with its own tool, in one transaction: {TOOLS.get(engine, 'its own tool')}"
-            raise StoreError(f"{self.address}: a database is backed up {hint}")
+            hint = f"use {TOOLS.get(engine, 'the tool of the database')}"
+            raise StoreError(f"{self.address}: only a file can be backed up here: {hint}")
         with _file_errors(path):
             os.close(_new_file(path))
         copy = functools.partial(self._database.run_raw, "VACUUM INTO ?", str(path))
@@ -419,7 +420,7 @@ class Maintenance:
         def work(connection: sa.Connection) -> list[str]:
             found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
             rows = connection.exec_driver_sql("PRAGMA foreign_key_check").all()[:10]
-            lost = [f"{row[0]}: a row names one of {row[2]} that is not there" for row in rows]
+            lost = [f"{row[0]}: a row refers to a missing row of {row[2]}" for row in rows]
             return [f"damaged: {text}" for text in found if text != "ok"] + lost
 
         return self._database.read(work, "checking")

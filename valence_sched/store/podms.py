@@ -54,7 +54,7 @@ _outline_decoder = msgspec.json.Decoder(_Outline)
 
 
 class PodmRow(NamedTuple):
-    """The row of a pod manager without its document; ``reported`` are the decoded ``stats``."""
+    """The row of a pod manager without its document; ``reported`` has the decoded ``stats``."""
 
     generation: int
     digest: str
@@ -69,7 +69,7 @@ class PodmRow(NamedTuple):
     def sound(self) -> PodmRow:
         """Return the row without values of wrong types, which the next reading rewrites.
 
-        A damaged generation is replaced by a generation that the pod manager never had.
+        A damaged generation is replaced by a new generation, which was never used.
         """
         is_number = isinstance(self.generation, int)
         read_at = self.read_at if isinstance(self.read_at, str) else None
@@ -116,7 +116,7 @@ class StoredPodm(NamedTuple):
 
     def _decoded(self, decoder: msgspec.json.Decoder[P]) -> P:
         if not (isinstance(self.generation, int) and isinstance(self.read_at, str | None)):
-            raise TypeError("its generation or read_at is of another type")
+            raise TypeError("its generation or read_at has a wrong type")
         podm = decoder.decode(self.document)
         return replace(podm, generation=self.generation, read_at=self.read_at)
 
@@ -124,7 +124,7 @@ class StoredPodm(NamedTuple):
 class PodmUpdate(NamedTuple):
     """A pod manager to store over its row, which is None for a new one.
 
-    If ``is_read`` is False, it was not read, and an earlier read failure stays.
+    If ``is_read`` is False, the update is no reading, and an earlier read failure stays.
     """
 
     key: str
@@ -217,9 +217,9 @@ def remember(
 ) -> dict[str, StoredPodm | IdentityConflict]:
     """Store read pod managers by key; return their stored form.
 
-    A generation moves only with the content. A reading that began before the stored one, or that is
-    of another service, is ignored. After a reading shows composed nodes, only the reading counts
-    them.
+    A generation changes only with the content. A reading that began before the stored reading, or
+    that is of another service, is ignored. Composed nodes are counted from the reading once they
+    appear in it.
     """
     every, stored = _compare(connection, rows_of(connection, readings, lock=True), readings)
     moves = (update.identity_move for update in every)
@@ -267,10 +267,10 @@ def _compare(
 
 
 def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
-    """Write pod managers with locked rows, and settle the claims that they show."""
+    """Write pod managers with locked rows, and settle the claims whose nodes they show."""
     changed = {update.key: update for update in updates if update.content_changed}
     new, rewritten, reread, learnt = [], [], [], {}
-    reporting = set()  # start or stop reporting by themselves
+    reporting = set()  # pod managers that start or stop to report
     for update in updates:
         key, podm, is_new = update.key, update.reading.podm, update.row is None
         if key in changed and is_new:
@@ -316,7 +316,7 @@ def note_composed(connection: sa.Connection, name: str) -> None:
 
 
 def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collection[str]) -> None:
-    """Remove a node from the stored reading, and free its place on each of these blocks."""
+    """Remove a node from the stored reading, and mark ``freed`` blocks as no longer used."""
     row = lock_row(connection, key)
     found = documents(connection, [key]).get(key)
     if row is None or found is None:
@@ -347,13 +347,13 @@ def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[
 def decodable(
     connection: sa.Connection, found: Mapping[str, StoredPodm], decode: Callable[[StoredPodm], T]
 ) -> dict[str, T]:
-    """Return decoded pod managers without undecodable ones."""
+    """Return the decoded pod managers; undecodable ones are left out."""
     rows = ((stored.name, key, stored) for key, stored in found.items())
     return dict(readable(connection, _table, rows, lambda _, key, stored: (key, decode(stored))))
 
 
 def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, StoredPodm]:
-    """Return pod managers that are not gone, by key: these, or all."""
+    """Return pod managers that are not gone, by key: those of ``keys``, or all."""
     of = _table.c
     columns = of.podm_key, of.name, of.generation, of.read_at, of.document
     query = sa.select(*columns).where(~of.gone)
@@ -413,7 +413,8 @@ def _write_stocks_and_shares(connection: sa.Connection, podms: Mapping[str, Full
 def _is_older(read_at: str | None, row: PodmRow) -> bool:
     """Return whether a reading began before the stored one; False if a time is unparsable.
 
-    A stored time in the future, from a wrong clock, is ignored: it would block all readings.
+    A stored time in the future comes from a wrong clock. It is ignored, since it would block all
+    readings.
     """
     if read_at is None or row.read_at is None:
         return False
@@ -433,8 +434,7 @@ def lock_and_load(connection: sa.Connection, name: str) -> tuple[PodmRow | None,
 def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
     """Store the report of a pod manager about itself; return its generation.
 
-    The report overrides later readings. The age of a pod manager that is never read is that of its
-    report.
+    The report overrides later readings. A pod manager that is never read has the age of its report.
     """
     row = lock_row(connection, key_of(name))
     at = connection.scalar(sa.select(now())) or 0.0
@@ -442,7 +442,7 @@ def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
 
 
 def count_failure(connection: sa.Connection, name: str) -> None:
-    """Count a compose that a pod manager refused in its fact ``failures``.
+    """Add 1 to the fact ``failures`` of a pod manager, after it refused to compose.
 
     The count does not renew the report of the pod manager.
     """
@@ -454,7 +454,7 @@ def count_failure(connection: sa.Connection, name: str) -> None:
 
 
 def _store_failures(connection: sa.Connection, name: str, row: PodmRow, count: float) -> None:
-    """Store the count where the pod manager reports it: in ``facts``, or as a separate key."""
+    """Store the count as the pod manager reports it: in ``facts``, or as a separate key."""
     in_facts = FAILURES in (row.reported.stats.get("facts") or {})
     stats: Stats = {"facts": {FAILURES: count}} if in_facts else {FAILURES: count}
     _store_report(connection, name, row, stats, row.reported.at)
@@ -500,7 +500,10 @@ def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]
 
 
 def forget_report(connection: sa.Connection, name: str) -> None:
-    """Remove a report, and a pod manager never read; UnknownName, or InUse as to unregister."""
+    """Remove a report, and a pod manager that was never read.
+
+    UnknownName without a report, InUse with claims or nodes.
+    """
     key = key_of(name)
     row = lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
@@ -515,7 +518,7 @@ def forget_report(connection: sa.Connection, name: str) -> None:
 
 
 def check_unused(connection: sa.Connection, name: str) -> None:
-    """Raise InUse if the store has claims or nodes of a pod manager with a locked row."""
+    """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
     if parts := uses(connection, key_of(name)):
         hint = "run podm claim release and podm node delete first"
         raise InUse(f"pod manager {name!r} still has {' and '.join(parts)}: {hint}")
@@ -524,8 +527,8 @@ def check_unused(connection: sa.Connection, name: str) -> None:
 def record_failures(connection: sa.Connection, readings: FailedReadings) -> list[str]:
     """Store read failures of pod managers by name; return the names with a change.
 
-    A repeated failure keeps the time of its start. A pod manager that was never read is stored from
-    its failed reading, without blocks.
+    A repeated failure keeps the time of the first one. A pod manager that was never read is stored
+    without blocks.
     """
     by_key = {key_of(name): (name, *reading) for name, reading in readings.items()}
     known_rows = rows_of(connection, by_key, lock=True)

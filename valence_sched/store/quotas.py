@@ -24,7 +24,7 @@ _Limit = tuple[str, str | None, str, float]  # key and owner, resource and amoun
 
 
 class Quotas:
-    """The quotas of a store; owner None means all owners without own limits."""
+    """The quotas of a store; owner None stands for all owners without limits of their own."""
 
     def __init__(self, database: Database) -> None:
         self._read, self._write = database.read, database.write
@@ -38,9 +38,9 @@ class Quotas:
     ) -> Quota:
         """Change limits of an owner by resource, where None removes a limit; return the quota.
 
-        With ``keep`` its other limits stay. On PostgreSQL and SQLite, each claim is either made
-        before, and counts, or is checked against the new limits. On MariaDB a concurrent claim may
-        escape the check, but counts afterwards.
+        With ``keep`` its other limits stay. On PostgreSQL and SQLite, a claim either exists before
+        the change and counts, or is checked against the new limits. On MariaDB a concurrent claim
+        may escape the check, but counts afterwards.
         """
 
         def work(connection: sa.Connection) -> Quota:
@@ -75,11 +75,11 @@ class Quotas:
 
 
 def check(connection: sa.Connection, claim: Claim) -> None:
-    """Lock the quota of the owner of a claim, if it has any, until the transaction ends.
+    """Lock the quota of the owner of a claim, if there is one, until the transaction ends.
 
     Raises:
         QuotaExceeded: the claim exceeds the quota.
-        ExpiredConflict: the same, while expired claims still count.
+        ExpiredConflict: the claim exceeds the quota while expired claims still count.
     """
     if claim.owner is None:
         return
@@ -109,7 +109,7 @@ def check(connection: sa.Connection, claim: Claim) -> None:
 
 
 def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
-    """Count an inserted claim, one of ``parts_of``, against the quota of its owner."""
+    """Charge an inserted claim, one of ``parts_of`` claims of a split, to its owner's quota."""
     if claim.owner is None:
         return
     charges = claim_charges(claim.parts)
@@ -120,7 +120,7 @@ def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
 
 
 def _quota(connection: sa.Connection, owner: str | None) -> Quota:
-    """Return a quota without the use of unlimited accelerators."""
+    """Return a quota with its use; accelerators without a limit are left out."""
     limits, used = _limits(connection, owner), {} if owner is None else _used(connection, owner)
     hidden = {name for name in used if name.startswith("accelerators:")} - limits.keys()
     shown = {name: amount for name, amount in used.items() if name not in hidden}
@@ -128,7 +128,7 @@ def _quota(connection: sa.Connection, owner: str | None) -> Quota:
 
 
 def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
-    """Return the limits of an owner: its own limit of each resource, else the default."""
+    """Return the limits of an owner: for each resource its own limit, else the default."""
     of, key = _quotas.c, owner_key(owner)
     query = sa.select(of.owner_key, of.owner, of.resource, of.most)
     found = _limit_rows(connection, query.where(of.owner_key.in_((key, owner_key(None)))))

@@ -28,26 +28,28 @@ def registrations(connection: sa.Connection) -> list[Registration]:
 
 
 def register(connection: sa.Connection, registration: Registration) -> None:
-    """Register a pod manager; NameTaken or IdentityConflict if name or service exist."""
+    """Register a pod manager; NameTaken or IdentityConflict if the name or the service exists."""
     name = registration.name
     if connection.scalar(_document(name)) is not None:
-        hint = "change the registered one, or choose another name"
-        raise NameTaken(f"a pod manager named {name!r} is registered already: {hint}")
+        hint = "change its registration, or choose another name"
+        raise NameTaken(f"a pod manager named {name!r} is already registered: {hint}")
     identities.check_free(connection, registration)
     tables.log_registry_change(connection)
     row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
     try:
         connection.execute(sa.insert(_table), row)
     except sa.exc.IntegrityError:  # another process was faster
-        text = f"lost the race to register pod manager {name!r} or its service: change that one"
+        text = (
+            f"pod manager {name!r} or its service is already registered: change that registration"
+        )
         raise NameTaken(text) from None
 
 
 def change(connection: sa.Connection, registration: Registration) -> None:
-    """Replace the registration of the same name; UnknownName, or errors as to register.
+    """Replace the registration of the same name; UnknownName, or errors as for :func:`register`.
 
-    Without identity the next reading sets it. Unset properties also leave the stored reading, and
-    changed maxima of blocks apply to it, until the next reading.
+    A missing identity is set by the next reading. Unset properties and changed maxima of blocks
+    also apply to the stored reading.
     """
     name, key = registration.name, key_of(registration.name)
     tables.log_registry_change(connection)
@@ -70,13 +72,13 @@ def change(connection: sa.Connection, registration: Registration) -> None:
 
 
 def unregister(connection: sa.Connection, name: str) -> None:
-    """Remove a registration and the reading; UnknownName, or InUse with claims or nodes.
+    """Remove a registration and the reading; UnknownName, or InUse if it has claims or nodes.
 
     A pod manager from a file or a catalogue has a reading without a registration.
     """
     key = key_of(name)
     is_registered = connection.scalar(_document(name).with_for_update()) is not None
-    row = podms.lock_row(connection, key)  # a claim locks this row, too
+    row = podms.lock_row(connection, key)  # claims lock this row as well
     if not is_registered and (row is None or row.gone or row.reported.alone):
         raise _unknown(connection, name)
     podms.check_unused(connection, name)

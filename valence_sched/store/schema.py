@@ -26,7 +26,7 @@ LOCK_TIMEOUT_S = 60
 def prepare(database: Database, revision: str = REVISION, migrations: Path = MIGRATIONS) -> None:
     """Create or upgrade file, journal mode and tables; safe for concurrent processes.
 
-    ``revision`` is the latest of ``migrations``. StoreError if the store cannot be opened, is of a
+    ``revision`` is the latest of ``migrations``. StoreError if the store cannot be opened, has a
     newer version or belongs to another program.
     """
     if database.address.file is not None:
@@ -36,7 +36,7 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
         database.read(lambda connection: _refuse_foreign(connection, database), "opening")
         _refuse_newer(stored, revision, database)
     if database.address.file is not None:
-        # readers and a writer work side by side; the mode is stored in the file
+        # lets readers and a writer work concurrently; the mode is stored in the file
         enable_wal = functools.partial(database.run_raw, "PRAGMA journal_mode = WAL")
         database.retry(enable_wal, "opening", most=50)
     if stored == revision:
@@ -56,7 +56,7 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
 
 
 def _create(connection: sa.Connection, revision: str) -> None:
-    # MySQL commits each table: an interrupted process may have left some
+    # MySQL commits each table: an interrupted process may have created some
     found = set(sa.inspect(connection).get_table_names())
     missing = [one for one in tables.METADATA.sorted_tables if one.name not in found]
     tables.METADATA.create_all(connection, missing, checkfirst=False)
@@ -69,7 +69,7 @@ def _create(connection: sa.Connection, revision: str) -> None:
 
 @contextlib.contextmanager
 def _schema_lock(connection: sa.Connection) -> Iterator[None]:
-    """Lock the schema; a transaction of SQLite needs no other lock."""
+    """Lock the schema; on SQLite the transaction is the lock."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_NUMBER)))
         yield
@@ -97,7 +97,7 @@ def stored_revision(connection: sa.Connection) -> str | None:
 def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
     """Raise StoreError if only another program has tables.
 
-    A server's database may have other tables besides ours, but no other schema version.
+    The database of a server may have other tables, but not those of another alembic program.
     """
     found = set(sa.inspect(connection).get_table_names())
     version = {tables.version.name}
@@ -112,8 +112,8 @@ def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
 
 def _refuse_newer(stored: str | None, revision: str, database: Database) -> None:
     if stored is not None and stored > revision:
-        known = f"this program knows up to {revision}: use a newer valence-sched"
-        raise StoreError(f"{database.address}: its schema is version {stored}, {known}")
+        known = f"this program supports up to {revision}: use a newer valence-sched"
+        raise StoreError(f"{database.address}: its schema has version {stored}, {known}")
 
 
 def _make_file(file: Path) -> None:
@@ -136,10 +136,10 @@ def _make_file(file: Path) -> None:
 
 
 def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) -> str | None:
-    """Downgrade to an earlier revision; return the revision before.
+    """Downgrade to an earlier revision; return the previous revision.
 
     Raises:
-        StoreError: the revision is not an earlier one, or a process uses the store.
+        StoreError: the revision is not earlier, or a process uses the store.
     """
 
     def work(connection: sa.Connection) -> str | None:
@@ -154,7 +154,7 @@ def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) 
             if sa.inspect(connection).has_table(leases.name):
                 held = sa.select(leases.c.holder).where(leases.c.expires_at > tables.now())
                 if (holder := connection.scalar(held)) is not None:
-                    hint = "stop every service first, and wait a minute if one was killed"
+                    hint = "stop all services first; after a kill, wait a minute"
                     raise StoreError(f"{database.address}: in use by {holder}: {hint}")
             if stored != revision:
                 _migrate(connection, migrations, "downgrade", revision)

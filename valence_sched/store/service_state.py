@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Service state: leases, audit and records that all processes of a service share.
 
-A lease gives a job to one process at a time, as long as that process renews it. Time is the
-database's. If a holder dies, its lease ends, and another process takes it. The audit has the user,
-the object and the outcome of the latest changes.
+A lease gives a job to one process at a time, as long as that process renews it. The clock of the
+database applies. If a holder dies, its lease ends, and another process takes it. The audit has the
+user, the object and the outcome of the latest changes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def process_name() -> str:
 
 
 class Leases:
-    """The leases of a store, each by its name; StoreError where the store cannot be used."""
+    """The leases of a store by name; StoreError if the store cannot be used."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
-        """Take a lease for ``ttl_s`` if it is free or the holder's; return whether it was."""
+        """Take or renew a lease for ``ttl_s``; return False if it has another holder."""
 
         def work(connection: sa.Connection) -> bool:
             of, end = _leases.c, now() + ttl_s
@@ -56,7 +56,7 @@ class Leases:
         return self._database.write(work, "taking a lease")
 
     def renew(self, name: str, holder: str, ttl_s: float) -> bool:
-        """Let a lease end ``ttl_s`` from now; return False if the holder has lost it."""
+        """Set the end of a lease to ``ttl_s`` from now; return False if the holder has lost it."""
         of = _leases.c
         own = of.name == name, of.holder == holder, of.expires_at > now()
         update = sa.update(_leases).where(*own).values(expires_at=now() + ttl_s)
@@ -73,14 +73,14 @@ class Leases:
         return self._database.read(lambda c: c.scalar(query), "reading leases")
 
 
-TRIM = 100  # lines between two deletions of old lines
+TRIM = 100  # new lines between two deletions of old lines
 _audit = tables.audit.c
-#: The texts of a line, with the length of each column.
+#: The text columns of a line, with their lengths.
 _TEXTS = {one.name: one.type.length for one in _audit if isinstance(one.type, sa.String)}
 
 
 class Audit:
-    """The audit lines of a store, the oldest of which are deleted."""
+    """The audit lines of a store; the oldest lines are deleted."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -115,7 +115,7 @@ class Audit:
 
 
 _records = tables.records.c
-_END = b"\0"  # of a word
+_END = b"\0"  # the end of a word
 #: The types of the records of a service by prefix of their ids; other records are raw bytes.
 _KINDS = {
     "operation": Document("model.verbs.Operation"),
@@ -153,7 +153,7 @@ class Records:
         return self._database.write(work, "storing a record")
 
     def add_word(self, id_: str, word: bytes) -> None:
-        """Add a word without NUL to a record that is a set of words, made if missing."""
+        """Add a word without NUL to a record of words, which is created if missing."""
 
         def work(connection: sa.Connection) -> None:
             known = _locked(connection, id_)
@@ -180,7 +180,7 @@ class Records:
         return self._database.write(work, "taking a record")
 
     def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
-        """Replace an existing record; waits this long for an unreachable database."""
+        """Replace an existing record; wait up to ``patience_s`` for an unreachable database."""
         _check(id_, document)
         values = {"at": now(), "document": document}
         statement = sa.update(tables.records).where(_records.id == id_).values(values)
@@ -188,7 +188,7 @@ class Records:
         database.write(lambda c: c.execute(statement), "storing a record")
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
-        """Return a record and its age in seconds, if any; Undecodable for a damaged one."""
+        """Return a record and its age in seconds, None if missing; Undecodable if damaged."""
         return self._database.read(lambda c: _record(c, id_), "reading a record")
 
 

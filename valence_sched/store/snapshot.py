@@ -39,7 +39,7 @@ _TOTALS = sa.select(
 
 
 def log_counts(connection: sa.Connection) -> dict[int, int]:
-    """Return the count of each shard of the change log, and of claims to be freed as -1.
+    """Return the count of each shard of the change log; -1 has the number of claims to be freed.
 
     Equal counts mean equal decisions.
     """
@@ -47,10 +47,10 @@ def log_counts(connection: sa.Connection) -> dict[int, int]:
 
 
 class LogTotals(NamedTuple):
-    """The counts of the change log in one row: their sum, a weighted one, and claims to be freed.
+    """The change log in one row: the sum of counts, a weighted sum, and claims to be freed.
 
-    Counts only grow, so equal sums mean equal counts. The weights detect a restored state with as
-    many changes since.
+    Counts only grow, so equal sums mean equal counts. The weighted sum detects a restored state
+    with the same number of changes since.
     """
 
     sum: int
@@ -60,7 +60,7 @@ class LogTotals(NamedTuple):
 
 def log_totals(database: Database) -> LogTotals:
     """Return the totals of the change log, much faster than its counts."""
-    return LogTotals(*map(int, database.read_row(_TOTALS, "looking")))
+    return LogTotals(*map(int, database.read_row(_TOTALS, "reading the change log")))
 
 
 def registry_count(connection: sa.Connection) -> int:
@@ -98,7 +98,7 @@ class PodmChange:
 
     ``usage`` is the usage by all claims. If ``incremental``, it is only the usage by new claims,
     and nothing else changed. ``failure`` is the present read failure. ``report`` is None without a
-    report. An undecodable pod manager counts as gone. ``read_at`` also moves without a change.
+    report. An undecodable pod manager counts as gone. ``read_at`` may differ without a change.
     """
 
     id: str
@@ -115,8 +115,8 @@ class PodmChange:
 class StoreSnapshot:
     """The changes since a position, and the position after them.
 
-    ``expired_claims`` counts the claims whose time is over but whose holds are still in
-    ``changes``. ``registry_changed`` tells whether registrations changed.
+    ``expired_claims`` counts the expired claims whose holds are still in ``changes``.
+    ``registry_changed`` tells whether registrations changed.
     """
 
     changes: tuple[PodmChange, ...]
@@ -129,7 +129,7 @@ class StoreSnapshot:
 class _ChangedRow:
     """The row of a changed pod manager; if only ``claims`` are new, other columns are not read.
 
-    Without ``claims`` everything may be new.
+    If ``claims`` is None, anything may have changed.
     """
 
     key: str
@@ -213,8 +213,8 @@ def _newly_claimed(
 ) -> list[_ChangedRow]:
     """Return pod managers with new claims and no other change.
 
-    A claim on several pod managers counts as another change: its blocks may be known since the
-    preparation, while its nodes count only since the hold.
+    A claim on several pod managers counts as another change: its blocks may be known from the
+    preparation, while its nodes count only once it is held.
     """
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     others = tables.claim_parts.alias().c
@@ -235,9 +235,9 @@ def _newly_claimed(
 def _changed_podms(
     connection: sa.Connection, rows: Sequence[_ChangedRow], known: Mapping[str, LeanPodm]
 ) -> tuple[dict[str, LeanPodm], int]:
-    """Return decodable pod managers; reuse known ones of the same generation.
+    """Return decodable pod managers, and the number of documents read.
 
-    Also returns the number of read documents.
+    Known pod managers of the same generation are reused.
     """
     found = {}
     for row in rows:
@@ -261,7 +261,7 @@ def usages(
     claims: Sequence[str] | None = None,
     everything: bool = False,
 ) -> dict[str, Usage]:
-    """Return the usage of pod managers, by key, by all live claims or only by these.
+    """Return, by key, the usage of pod managers by all live claims, or only by ``claims``.
 
     With ``everything``, one query without keys reads the usage of many pod managers.
     """
@@ -312,7 +312,7 @@ _IS_COUNTED = sa.or_(tables.claims.c.owner.is_not(None), tables.claims.c.group_n
 
 
 def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
-    """Yield the counted nodes of held claims that are not composed yet."""
+    """Yield the nodes of held claims that count but are not composed yet."""
     parts, claims = tables.claim_parts, tables.claims.c
     query = (
         sa.select(claims.id, parts.c.podm_key, claims.owner, claims.group_name, claims.document)

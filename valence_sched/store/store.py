@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from valence_sched.store.maintenance import Scrub
     from valence_sched.store.zones import ZoneClaimRows, Zones
 
-Refusal = StoreError | IdentityConflict  # generation of an unstored reading
-BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
+Refusal = StoreError | IdentityConflict  # the error of a reading that was not stored
+BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until its end
 P = ParamSpec("P")
 T = TypeVar("T")
 _Work = Callable[Concatenate[Connection, P], T]
@@ -67,13 +67,13 @@ def _writing(work: _Work[P, T], doing: str) -> Callable[Concatenate[Store, P], T
 class Store:
     """A store, open from the start; a context manager that closes its connections.
 
-    ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) draws their length. Time that
-    processes must agree on, such as the end of a claim, is the database's. ``effects`` records the
-    states of claims; ``remark`` takes a line when ``watch`` finds a jump of the machine's clock.
-    Undecodable rows are noted in the ``quarantine``.
+    ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) varies their length. Times that
+    processes share, such as the expiry of a claim, use the clock of the database. ``effects``
+    records the states of claims; ``remark`` receives a line when ``watch`` finds a jump of the
+    clock of the machine. Undecodable rows are noted in the ``quarantine``.
 
     Raises:
-        StoreError: it cannot be opened, is not a store, or is of a newer version.
+        StoreError: it cannot be opened, is not a store, or has a newer version.
     """
 
     def __init__(
@@ -157,9 +157,9 @@ class Store:
     events = _reading(claim_rows.events, "reading events")
 
     def remember(self, podm: FullPodm) -> int:
-        """Store a reading; return the generation, which moves with the content.
+        """Store a reading; return the generation, which changes with the content.
 
-        A reading older than the stored one changes nothing. IdentityConflict if the name belongs to
+        A reading older than the stored reading is ignored. IdentityConflict if the name belongs to
         another service, or the service has another name.
         """
         key = key_of(podm.id)
@@ -169,18 +169,18 @@ class Store:
         return stored.generation
 
     def note_removal(self, name: str, node: str, freed: Collection[str]) -> None:
-        """Remove a node, by its URI, from the stored reading, and free these blocks."""
+        """Remove a node, by its URI, from the stored reading, and free the ``freed`` blocks."""
         self._write(lambda c: podms.note_removal(c, key_of(name), node, freed), "storing a removal")
 
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store readings; return the stored pod managers by id.
 
-        One transaction finds the unchanged ones of each ``CHUNK``; the others are stored as by
+        One transaction finds the unchanged readings of each ``CHUNK``; the others are stored as by
         :meth:`remember`, ``BATCH_SIZE`` per transaction. Of two readings of one pod manager, the
-        last counts. With the result :meth:`snapshot` need not read these documents.
+        last counts. Given the result as ``known``, :meth:`snapshot` does not read these documents.
 
         Raises:
-            StoreError, IdentityConflict: one of them cannot be stored; all others are stored.
+            StoreError, IdentityConflict: a reading cannot be stored; all others are stored.
         """
         known: dict[str, LeanPodm] = {}
         errors: list[Refusal] = []
@@ -198,7 +198,7 @@ class Store:
         return known
 
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | Refusal]:
-        """Store readings as :meth:`remember_all`; return each pod manager, or its error, in order.
+        """Store readings as :meth:`remember_all`; return each pod manager or its error, in order.
 
         The report of a pod manager overrides its reading. StoreError if the store cannot be used.
         """
@@ -277,7 +277,7 @@ class Store:
 
         Frees expired claims first, then reads one consistent snapshot. Pod managers in ``known``,
         by id, with the stored generation are not read again. If the totals of the change log have
-        not moved since the position, nothing else is read.
+        not changed since the position, nothing else is read.
         """
         position = since or LogPosition()
         totals = self.log_totals()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables: columns, documents, keys, clock functions and the change log, alike on every engine.
+"""Tables: columns, documents, keys, clock functions and the change log, for all engines.
 
 A document is checked before it is written. The change log counts the changes of each shard in the
 last statements of a transaction. A concurrent transaction with a pod manager of the same shard
@@ -33,7 +33,7 @@ from valence_sched.model.stats import ReportedStats
 
 #: The errors of decoding a wrong value; msgspec's errors are ValueErrors.
 UNDECODABLE = (ValueError, TypeError, RecursionError, InputError)
-BINARY_BYTES = 2**32 - 1  # MySQL chooses its column type by the size
+BINARY_BYTES = 2**32 - 1  # MySQL chooses the column type by this size
 NAME = "stored document"
 
 
@@ -57,7 +57,7 @@ class Document(sa.TypeDecorator[bytes]):
         super().__init__(BINARY_BYTES)
 
     def decode(self, data: bytes) -> Any:
-        """Return a decoded document; raises an error in :data:`UNDECODABLE` for another kind."""
+        """Return a decoded document; an error in :data:`UNDECODABLE` for another kind."""
         return _decoder(self.kind)(data)
 
     def check(self, data: bytes) -> None:
@@ -68,7 +68,7 @@ class Document(sa.TypeDecorator[bytes]):
             except InputError:
                 raise
             except UNDECODABLE:
-                decode(data, resolved(self.kind), NAME)  # names the value, unlike msgspec
+                decode(data, resolved(self.kind), NAME)  # unlike msgspec, its error names the value
                 raise
         except InputError as error:
             found = error.document_path, error.found, error.expected, error.hint
@@ -115,13 +115,13 @@ def decode_decision(data: bytes) -> Report | Reports:
     return parse_report(data, NAME)[0]
 
 
-CHUNK = 500  # of values in one statement
+CHUNK = 500  # values in one statement
 METADATA = sa.MetaData()
 _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
 KEY = sa.String(32)
 TEXT = sa.String(1024)
-DOCUMENT = sa.LargeBinary(BINARY_BYTES)  # of any kind, where a migration makes a column
-KIND = "kind"  # key in a column's ``info``: the type of its values if its SQL type allows more
+DOCUMENT = sa.LargeBinary(BINARY_BYTES)  # a document of any kind, for migrations
+KIND = "kind"  # key in the ``info`` of a column: the type of its values
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -132,7 +132,7 @@ def table(name: str, *columns: SchemaItem) -> sa.Table:
 
 @sa.event.listens_for(METADATA, "before_create")
 def _choose_innodb(metadata: sa.MetaData, connection: sa.Connection, **_options: Any) -> None:
-    """Set the options of MySQL only on MySQL: a table with them always loads that dialect."""
+    """Set the MySQL options of tables only on MySQL, since they always load that dialect."""
     for each in metadata.tables.values():
         each.dialect_kwargs.update(table_options(connection.dialect.name))
 
@@ -159,7 +159,7 @@ def chunks(values: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
 
 
 class statement_time(FunctionElement[float]):  # noqa: N801
-    """Seconds since 1970 at the start of the statement: constant, so that indexes work."""
+    """Seconds since 1970 at the start of the statement: a constant, so indexes are used."""
 
     type = sa.Double()
     inherit_cache = True
@@ -186,7 +186,7 @@ _compile(statement_time, _at_start, "postgresql")
 _compile(statement_time, "(unix_timestamp(now(6)) + 0e0)", "mysql", "mariadb")
 
 
-REVISION = "0013"  # the latest of migrations/versions; a constant avoids importing alembic
+REVISION = "0013"  # the latest of migrations/versions, without an import of alembic
 SHARDS = 64
 Shard = Annotated[int, Meta(ge=0, lt=SHARDS)]
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
@@ -206,9 +206,9 @@ registry = table(
     sa.Index("registry_identity", "identity_key", unique=True),
 )
 
-#: The last readings of pod managers. ``generation`` moves with the content. ``moved`` and
-#: ``read_moved`` are the counts of the shard when anything but a new claim changed, and when the
-#: content did. A ``gone`` pod manager keeps its row, so that its generation never repeats and other
+#: The last readings of pod managers. ``generation`` changes with the content. ``moved`` is the
+#: count of the shard at the last change other than a new claim, ``read_moved`` at the last change
+#: of content. A ``gone`` pod manager keeps its row, so that its generation never repeats and other
 #: processes notice. Pod managers that are not gone have distinct identities, so a claim by the key
 #: of a pod manager is also a claim by its identity. ``failure`` is a ``ReadFailure`` while the pod
 #: manager cannot be read.
@@ -256,8 +256,8 @@ shares = table(
     sa.Column("slots", sa.Integer, nullable=False),
 )
 
-#: Claims, including ended claims; ``document`` has their parts. After ``sweep_at`` a claim may be
-#: expired or freed; None means never by time alone. ``consumer_key`` identifies owner and
+#: Claims, including ended claims; ``document`` has their parts. After ``sweep_at`` a claim can be
+#: expired or freed; None means that it has no expiry. ``consumer_key`` identifies owner and
 #: idempotency key, None once the claim has ended.
 claims = table(
     "claims",
@@ -288,7 +288,7 @@ claim_parts = table(
     sa.Index("claim_parts_moved", "shard", "moved"),
 )
 
-#: Blocks held, a row for each node that uses one; no two claims can have the same primary key.
+#: Held blocks, a row for each node that uses a block; no two claims can have the same primary key.
 claimed_blocks = table(
     "claimed_blocks",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -299,7 +299,7 @@ claimed_blocks = table(
     sa.Index("claimed_blocks_claim", "claim_id", "podm_key"),
 )
 
-#: Amounts of stocks held, the sum over the nodes of a claim.
+#: Held amounts of stocks, the sum over the nodes of a claim.
 claimed_amounts = table(
     "claimed_amounts",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -337,8 +337,8 @@ leases = table(
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 
-#: Decisions, as JSON documents; ``summary`` is a ``DecisionSummary``, of a decision that is stored
-#: with one. ``owner_key`` identifies the owner of the request.
+#: Decisions, as JSON documents; ``summary`` is a ``DecisionSummary`` if the decision was stored
+#: with a summary. ``owner_key`` identifies the owner of the request.
 decisions = table(
     "decisions",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -350,7 +350,7 @@ decisions = table(
     sa.Index("decisions_owner", "owner_key", "decided_at"),
 )
 
-#: Records of a service: operations that go on, and answers by idempotency key.
+#: Records of a service: running operations, and answers by idempotency key.
 records = table(
     "records",
     sa.Column("id", sa.String(64), primary_key=True),
@@ -358,8 +358,7 @@ records = table(
     sa.Column("document", DOCUMENT, nullable=False),
 )
 
-#: The limits of the claims of owners, by resource; without an owner: each owner without its own
-#: limit.
+#: The limits of the claims of owners, by resource. A row without an owner has the default limit.
 quotas = table(
     "quotas",
     sa.Column("owner_key", KEY, primary_key=True),
@@ -368,8 +367,7 @@ quotas = table(
     sa.Column("most", NonNegative, nullable=False),
 )
 
-#: A row for each owner with limits, which its claims lock, so that concurrent claims see each
-#: other.
+#: A row for each owner with limits. Its claims lock the row, so that concurrent claims are counted.
 quota_locks = table("quota_locks", sa.Column("owner_key", KEY, primary_key=True))
 
 #: The charges of a claim against the quota of its owner, by resource, until the claim ends.
@@ -382,8 +380,8 @@ quota_charges = table(
     sa.Index("quota_charges_owner", "owner_key"),
 )
 
-#: Claims over the zones directly below, including ended claims; ``document`` has their parts, each
-#: a zone and its claim there. ``consumer_key`` as of a claim.
+#: Claims over the zones directly below, including ended claims; ``document`` has their parts: each
+#: has a zone and the claim in it. ``consumer_key`` is as in claims.
 zone_claims = table(
     "zone_claims",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -453,8 +451,8 @@ events = table(
     sa.Index("events_claim", "claim_id"),
 )
 
-#: The zones directly below; ``document`` is a ``ZoneRegistration`` and ``digest`` the digest of it,
-#: ``report`` is a ``ZoneReport``. Only the state of a child has its own children.
+#: The zones directly below; ``document`` is a ``ZoneRegistration`` with its ``digest``, ``report``
+#: is a ``ZoneReport``. The zones below a child are only in the state of that child.
 zones = table(
     "zones",
     sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
@@ -476,7 +474,7 @@ zone_identity = table(
 
 
 def owner_key(owner: str | None) -> str:
-    """Return the key of an owner, or for None the key of all owners without own limits."""
+    """Return the key of an owner; None stands for all owners without limits of their own."""
     return key_of(owner or "")
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zones of the store: the zones directly below, their reports, and claims over them.
 
-A zone claim tells the part of a claim in each zone directly below. The holds of a zone, and the
-zones below it, are in its own state.
+A zone claim lists the parts of a claim in the zones directly below. The state of each such zone has
+its own holds and the zones below it.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class ZoneClaimRows:
         """Store the zones to ask; return the claim, and whether it is new.
 
         The same ``key`` of the same owner returns the same claim until it ends. During its
-        preparation, other claims of its ``group`` cannot begin or be held here. ``generation`` is
-        that of the group at the decision, under hard rules of the group.
+        preparation, other claims of its ``group`` cannot begin or be held here. Under hard rules
+        of the group, ``generation`` is its generation at the decision.
 
         Raises:
             NameTaken: the key belongs to a claim with other content.
-            ClaimLost: that claim is being prepared; the group changed since the decision, or
-                another claim of it is being prepared.
+            ClaimLost: the claim of the key is being prepared, the group changed since the decision,
+                or another claim of the group is being prepared.
         """
         id_, digest = self._ids(), key_of(content)
         claim = ZoneClaim(id=id_, state="PREPARED", owner=owner, group=group, key=key)
@@ -80,8 +80,8 @@ class ZoneClaimRows:
             own = _find_one(connection, _of.id == id_)
             if own is not None:
                 return own, True  # only the answer to the commit was lost
-            if key is not None:  # ends a claim of it whose time is over
-                # parts of a prepared claim may remain
+            if key is not None:  # end an expired claim of the key first
+                # a prepared claim may have parts left
                 state = sa.case((_of.state == "PREPARED", "RELEASING"), else_="EXPIRED")
                 over = sa.update(_table).where(_is_of_key(owner, key), _IS_OVER)
                 connection.execute(over.values(state=state, consumer_key=None))
@@ -97,7 +97,7 @@ class ZoneClaimRows:
         return self._database.write(work, "claiming")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None:
-        """Return the live claim of a key, if any; errors as to begin a claim."""
+        """Return the live claim of a key, if any; errors as for :meth:`begin`."""
         digest = key_of(content)
         return self._database.read(lambda c: _find_by_key(c, owner, key, digest), "reading")
 
@@ -114,10 +114,10 @@ class ZoneClaimRows:
     ) -> ZoneClaim | None:
         """Move a claim from one of the states ``before`` to another state; else return None.
 
-        After its time, a held or prepared claim can only be released or ended. The claim then lasts
-        ``ttl_s``, or forever without it. A released or ended claim frees its key. The generation of
-        its group moves when it is held, or was prepared and is given up. The report of a
-        ``dispatched`` decision is queued for the controller.
+        An expired held or prepared claim can only be released or ended. In its new state the claim
+        expires after ``ttl_s``, or never if that is None. A released or ended claim frees its key.
+        When a prepared claim is held or given up, the generation of its group advances. The report
+        of a ``dispatched`` decision is queued for the controller.
         """
         ends = after in ENDED_STATES or after == "RELEASING"
 
@@ -151,11 +151,11 @@ class ZoneClaimRows:
         return self._database.read(lambda c: _find(c, *where), "reading claims")
 
     def generation(self, group: str) -> int:
-        """Return the generation of a group: to be read before the members of the group are."""
+        """Return the generation of a group; read it before the members of the group."""
         return self._database.read(lambda c: group_generation(c, group), "reading a group")
 
     def known(self, request: Request, answering: Container[str]) -> GroupState:
-        """Return the group members claimed through zones that are not ``answering``."""
+        """Return the group members that were claimed in zones that are not ``answering``."""
         group, owner = request.group, request.owner
         name = group.name if group is not None else None
         live = _of.state.in_(LIVE_STATES), _of.group_name == name
@@ -176,7 +176,7 @@ class ZoneClaimRows:
         return self._database.read(lambda c: _find(c, *due), "reading claims")
 
     def expire(self) -> None:
-        """End held claims whose time is over; does nothing in a read-only store."""
+        """End expired held claims; do nothing in a read-only store."""
         over = sa.and_(_of.state == "HELD", _of.expires_at <= now())
 
         end = sa.update(_table).where(over).values(state="EXPIRED", consumer_key=None)
@@ -209,7 +209,7 @@ def _is_of_key(owner: str | None, key: str) -> sa.ColumnElement[bool]:
 def _find_by_key(
     connection: sa.Connection, owner: str | None, key: str, digest: str
 ) -> ZoneClaim | None:
-    """Return the live claim of a key if its time is not over."""
+    """Return the live claim of a key if it has not expired."""
     claim = _find_one(connection, _is_of_key(owner, key), sa.not_(_IS_OVER))
     if claim is not None:
         claim_rows.check_same(claim, key, digest)
@@ -236,7 +236,7 @@ class Zones:
     def changes(self) -> int:
         """Return the number of changes of the child zones, which is cheaper than their list.
 
-        A poll with only a new time does not count.
+        A poll that changes only the time is not counted.
         """
         return int(self._read_row(_CHANGES, "looking")[0])
 
@@ -258,7 +258,7 @@ class Zones:
             known = sa.select(_children.c.id).where(_children.c.zone_key == key_of(name))
             if connection.scalar(known) is not None:
                 hint = "change that zone, or choose another name"
-                raise NameTaken(f"a zone named {name!r} is a child already: {hint}")
+                raise NameTaken(f"a zone named {name!r} is already a child: {hint}")
             # if another process inserts it first, this runs again
             report = to_json(ZoneReport())
             row = {"zone_key": key_of(name), "name": name, "report": report, **_row(registration)}
@@ -288,7 +288,7 @@ class Zones:
         self._write(work, "changing a zone")
 
     def delete(self, zone: ZoneOverview) -> None:
-        """Delete a child zone, or do nothing; InUse if live claims have a part in it."""
+        """Delete a child zone if it exists; InUse if live claims have a part in it."""
         name = zone.registration.name
 
         def work(connection: sa.Connection) -> None:
@@ -306,7 +306,7 @@ class Zones:
     def record(self, polled: Sequence[PolledZone]) -> None:
         """Store the reports of polled child zones, except zones changed or deleted meanwhile.
 
-        The change log moves if more than the time of the poll is new.
+        The change log counts a change of more than the time of the poll.
         """
         of = _children.c
 
@@ -369,5 +369,5 @@ def _row(registration: ZoneRegistration) -> dict[str, Any]:
 
 
 def _access_of(one: ZoneRegistration) -> tuple[object, ...]:
-    """Return the fields that decide which service answers."""
+    """Return the fields that determine the service that answers."""
     return one.url, one.username, one.password, one.keystone, one.cacert, one.cert, one.key

@@ -437,7 +437,7 @@ class ZoneClaims:
             return []
         if row.state == "COMPOSING":
             text = f"claim {row.id} is COMPOSING: its nodes may exist"
-            raise errors.ClaimState(f"{text}: reap the claim once its time is over")
+            raise errors.ClaimState(f"{text}: reap the claim after it expires")
         before: tuple[nouns.ZoneClaimState, ...] = ("PREPARED", "HELD", "RELEASING")
         if row.state != "COMPOSED" and not self.rows.change(
             row.id, before, "RELEASING", ttl_s=0.0, note=row.note

@@ -106,9 +106,9 @@ class ZoneClaimRecovery:
         try:
             found = self._composed(row)
         except errors.SchedulerError as error:
-            return f"would be left as it is: {error}"
+            return f"would stay unchanged: {error}"
         if found.goes_on:
-            return f"would be left as it is: {found.goes_on}"
+            return f"would stay unchanged: {found.goes_on}"
         return (
             f"would be composed: {found.text}" if found.nodes else "would be ended in these zones"
         )
@@ -118,11 +118,11 @@ class ZoneClaimRecovery:
             if row.state == "COMPOSING":
                 return self._find_composed(row)
             if not self.rows.change(row.id, _UNHELD, "RELEASING", ttl_s=0.0, note=row.note):
-                return "left as it is: another process changes it"
+                return "unchanged: another process changes it"
             for zone, error in self.below.release(row).items():
-                return f"left as it is: {paths.line_below(zone, str(error))}"
+                return f"unchanged: {paths.line_below(zone, str(error))}"
         except errors.SchedulerError as error:
-            return f"left as it is: {error}"
+            return f"unchanged: {error}"
         note = row.note or "not composed in time"
         self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
         return f"freed its holds: {note}"
@@ -131,7 +131,7 @@ class ZoneClaimRecovery:
         """End a claim with interrupted composition, as the states of its parts require."""
         found = self._composed(row)
         if found.goes_on:
-            return f"left as it is: {found.goes_on}"
+            return f"unchanged: {found.goes_on}"
         for zone, claim in found.held:
             for error in self.below.part(zone).release([claim]):
                 raise error
@@ -298,7 +298,7 @@ class ZoneNodes:
             return None
         if claim.state != "COMPOSED":
             text = f"key {claim.key!r} belongs to claim {claim.id}, which is {claim.state}"
-            hint = "wait for it, or run podm claim reap once its time is over"
+            hint = "wait for it, or run podm claim reap after it expires"
             raise errors.ClaimState(f"{text}: {hint}")
         row = self.claims.rows.get(claim.id)
         nodes = self.claims.claim_record(claim.id).nodes

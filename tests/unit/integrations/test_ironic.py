@@ -104,8 +104,8 @@ class TestBadAnswers(IronicCase):
             ((200, {"nodes": {}}), "no document of Ironic"),
             ((200, {"nodes": [{"name": "n"}]}), "no document of Ironic"),
             ((200, {"nodes": [{"uuid": "u", "driver_info": "x"}]}), "no document of Ironic"),
-            ((200, hidden), "node u without its driver_info or its lock"),
-            ((200, locked), "node u without its driver_info or its lock"),
+            ((200, hidden), "node u without driver_info or lock"),
+            ((200, locked), "node u without driver_info or lock"),
             ((200, page), "an empty page of nodes that links another page"),
         ):
             with self.subTest(answer):
@@ -123,7 +123,7 @@ class TestBadAnswers(IronicCase):
     def test_a_user_who_sees_the_nodes_of_one_project_is_told_from_one_who_sees_all(self):
         fake = self.ironic(*NODES)
         fake.sees_all = False
-        self.refused(ironic_at(fake.url).nodes, "does not see the nodes of all projects")
+        self.refused(ironic_at(fake.url).nodes, "may not list the nodes of all projects")
 
     def test_one_that_does_not_listen_and_one_that_is_slow(self):
         self.refused(ironic_at("http://127.0.0.1:9").nodes, "no answer .ConnectFailure")
@@ -197,9 +197,9 @@ class TestCatalogue(IronicCase):
     def test_what_is_no_catalogue_is_an_error(self):
         other = Login(("baremetal", "admin", "R", "http://r"))
         self.refused(lambda: self.urls(other), "has Ironic, but not for interface public")
-        self.refused(lambda: self.urls(Login(scoped=False)), "its token has no scope")
+        self.refused(lambda: self.urls(Login(scoped=False)), "the token has no scope")
         for error in (exceptions.Unauthorized("geheim"), exceptions.ConnectFailure("geheim")):
-            told = self.refused(lambda it=error: self.urls(Login(error=it)), "it gives no token")
+            told = self.refused(lambda it=error: self.urls(Login(error=it)), "no token")
             self.assertNotIn("geheim", told)
 
     def test_the_one_endpoint_of_a_login_without_a_catalogue_tells_itself_what_it_is(self):

@@ -121,7 +121,7 @@ class TestClaimed(ClaimerCase):
         local = claimer(self.one)
         asked = self.request(count=2)
         singles = self.one.claims.split(local.claim(asked, key="a.b").claim.id)
-        line = f"key 'a.b' belongs to composed nodes, such as of claim {singles[0].id}"
+        line = f"key 'a.b' belongs to composed nodes, for example of claim {singles[0].id}"
         with self.assertRaises(ClaimState) as caught:
             local.claim(asked, key="a.b")
         self.assertEqual(

@@ -232,15 +232,15 @@ class TestNotBegun(ComposeCase):
                                 (("c0: found Composed", "c1"), ", and 1 more"),
                                 (("c0: found Composed", "c1", "c2"), ", and 2 more")):  # fmt: skip
             self.setUp()
-            line = f"p: c0: found Composed{more}, expected it free"
+            line = f"p: c0: found Composed{more}, expected a free block"
             note = "no longer free: c0: found Composed"
             points = ["held", "intent", "checked"]
             self.check(ClaimLost, Watched(conflicts=conflicts), line, note, points)
 
     def test_another_was_faster_to_reserve(self):
         self.check(ClaimLost, Watched(reserve=ClaimLost("c0: found reserved")),
-                   "p: c0: found reserved, expected it free", "no longer free: c0: found reserved",
-                   ["held", "intent", "checked"])  # fmt: skip
+                   "p: c0: found reserved, expected a free block",
+                   "no longer free: c0: found reserved", ["held", "intent", "checked"])  # fmt: skip
 
     def test_long_reasons_are_cut_in_the_note(self):
         self.error(ComposeFailed, Watched(refusal=LONG))
@@ -258,7 +258,7 @@ class TestNotBegun(ComposeCase):
             with self.subTest(why, point=point):
                 self.setUp()
                 error = self.error(Unverified, scripted, checkpoint=self.break_at(point))
-                start = "p: no node was composed, but that could not be recorded: "
+                start = "p: no node was composed, but the result could not be stored: "
                 self.assertTrue(str(error).startswith(f"{start}{self.store.address}: "), error)
                 end = f": claim {self.claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
                 self.assertTrue(str(error).endswith(end), error)
@@ -326,7 +326,9 @@ class TestFull(StoreCase):
             object.__setattr__(here.composer, "checkpoint", mark)
             (error,) = here.provisioner.provision(request()).unverified
             self.assertNotIn("\n", str(error))
-            there = f"^{PODM}: /redfish/v1/Systems/.* is composed, but that could not be recorded: "
+            there = (
+                f"^{PODM}: /redfish/v1/Systems/.* is composed, but the result could not be stored: "
+            )
             self.assertRegex(str(error), f"{there}.*disk is full .free space.*podm claim reap")
             self.execute(sa.delete(tables.nodes))
             self.assertEqual(["COMPOSING"], [one.state for one in here.store.claims.list()])
@@ -402,7 +404,7 @@ COMPOSING = (
     Case(f"malformed:GET:{SYSTEMS}", node=False, line="JSON|document"),
     Case("empty-create", node=False, line="found Unused|composed no node"),
     Case("lie:" + POST, node=False, line="HTTP 200: "),
-    Case("task-exception", node=False, line="HTTP 500: |its task ended in Exception"),
+    Case("task-exception", node=False, line="HTTP 500: |the task ended in state Exception"),
     Case("status:500:" + POST, node=False, line="HTTP 500: "),
     Case("status:503:" + POST, node=False, line="HTTP 503: "),
     Case("status:409:" + POST, node=False, line="HTTP 409: "),
@@ -488,7 +490,7 @@ class TestOthers(unittest.TestCase):
             source = here.provisioner.claim_source
             another = partial(here.provisioner._claim_another, source, request(), "", 60)
             node, notes = here.provisioner._compose_node(claim, another)
-            self.assertRegex(notes[0], "found Composed.*, expected it free")
+            self.assertRegex(notes[0], "found Composed.*, expected a free block")
             after = here.podms[part.podm].requests
             if node.podm != part.podm:
                 self.assertEqual(writes, len([it for it in after if it.method != "GET"]))
@@ -530,7 +532,7 @@ REMOVING = {
     f"drop-reply:{DELETE}": None,
     f"status:503:{DELETE}": "still exists: HTTP 503",
     f"lie:{DELETE}": "still exists: HTTP 200",
-    "ghost": "still exists: its deletion was reported",
+    "ghost": "still exists: the service reported its deletion",
     "if-match": None,
     "stale-tags": None,
     f"status:412:{DELETE}:1": None,

@@ -137,7 +137,8 @@ class TestDispatch(unittest.TestCase):
         with self.assertRaises(PluginError) as caught:
             self.dispatch(answer=ValueError("bad\nthing"))
         self.assertRegex(str(caught.exception), "^dispatcher 'note': ValueError: bad.*thing: the "
-                         "decision may have been accepted: check there first$")  # fmt: skip
+                         "decision may have been accepted: check the other "
+                         "system first$")  # fmt: skip
         self.assertNotIn("\n", str(caught.exception))
         self.assertIsInstance(caught.exception.__cause__, ValueError)
         for answer in ((self.RECEIPT, "ok"), 7):

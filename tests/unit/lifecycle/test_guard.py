@@ -409,7 +409,7 @@ class TestProvision(ProvisionCase):
         self.assertEqual((), done.nodes)
         (stays,) = done.unverified
         node = self.one.nodes.list()[0].id
-        text = f"stays, although too few nodes were composed: node {node}: p"
+        text = f"remains, although too few nodes were composed: node {node}: p"
         self.assertIn(text, stays.message)
 
 
@@ -439,7 +439,7 @@ class TestReap(ReapCase):
                     shown = {"uri": URI, "name": name, "blocks": ["c0"]}
                     self.readings["p"] = podm(nodes=[shown])
                     composer = Refused(kind(told))
-                    self.assertEqual((f"left as it is: {told}", exit_code), self.left(composer))
+                    self.assertEqual((f"unchanged: {told}", exit_code), self.left(composer))
                     self.assertEqual([], composer.calls)
 
     def test_a_part_of_a_node_is_left_with_its_claim(self):
@@ -449,7 +449,7 @@ class TestReap(ReapCase):
                 self.dry_run = dry_run
                 self.start()
                 composer = Refused(kind(told), read_node=PART)
-                self.assertEqual((f"left as it is: {told}", exit_code), self.left(composer))
+                self.assertEqual((f"unchanged: {told}", exit_code), self.left(composer))
                 self.assertEqual((["read_node"], "COMPOSING"), (composer.calls, self.state()))
 
     def test_amounts_of_a_node_that_is_gone_stay(self):
@@ -460,7 +460,7 @@ class TestReap(ReapCase):
                 self.node()
                 left = CompositionResult(state="left", amounts=(AMOUNT,), reason="a chunk")
                 composer = Refused(kind(told), read_node=left)
-                self.assertEqual((f"left as it is: {told}", exit_code), self.left(composer))
+                self.assertEqual((f"unchanged: {told}", exit_code), self.left(composer))
                 self.assertEqual(["n"], [one.id for one in self.store.nodes.list()])
 
     def test_a_node_in_use_is_found_with_its_reservation_and_without_ironic_it_is_left(self):
@@ -472,11 +472,11 @@ class TestReap(ReapCase):
                 self.start()
                 self.store.claims.note_reserving(self.claim.id)
                 composer = Refused(kind(told), read_node=COMPOSED)
-                expected = done or (f"left as it is: {told}", exit_code)
+                expected = done or (f"unchanged: {told}", exit_code)
                 self.assertEqual((expected, ["read_node"]), (self.left(composer), composer.calls))
 
     def test_what_is_gone_by_itself_needs_no_leave(self):
         self.node()
         composer = Refused(HardwareInUse(IN_USE), read_node=ABSENT)
-        done = "forgotten, and its claim released: it no longer exists"
+        done = "record deleted, and its claim released: the node no longer exists"
         self.assertEqual((done, 0), self.left(composer))

@@ -112,7 +112,7 @@ class TestHabits(unittest.TestCase):
             rules = [f"drop-reply:POST:{where}*", "own-names"]
             with self.subTest(where), self.on(of, *rules) as here:
                 (claim,) = [here.claim(request(properties=DISK))]
-                with self.assertRaisesRegex(Unverified, f"{where}/.*its owner is unknown"):
+                with self.assertRaisesRegex(Unverified, f"{where}/.*the owner is unknown"):
                     here.composer.compose(claim)
                 self.assertEqual("COMPOSING", here.store.claims.show(claim.id).state)
                 (node,) = [it for it in access(here).nodes("podm", live=True)
@@ -374,10 +374,10 @@ CASES = (
     Case((f"status:500:POST:{SYSTEMS}", "status:500:DELETE:*/{}/*"), "/{}/.* still exists", True),
     Case(
         (f"status:500:POST:{SYSTEMS}", "ghost"),
-        "/{}/.* still exists: its deletion was reported",
+        "/{}/.* still exists: the service reported its deletion",
         True,
     ),
-    Case(("drop-reply:POST:*/{}", "own-names"), "appeared meanwhile: its owner is", True),
+    Case(("drop-reply:POST:*/{}", "own-names"), "appeared after the request: the owner is", True),
 )
 
 
@@ -491,7 +491,7 @@ class TestAmounts(unittest.TestCase):
             documents.put(grant.uri, {**domain, "MemorySizeMiB": 1})
             with here.connect("mem-1") as composer:
                 wanted = composition_request(claim, claim.parts[0].shares[0], None)
-                self.assertEqual([f"{grant.uri}: found 0 MiB left, expected 262144 or more"],
+                self.assertEqual([f"{grant.uri}: found 0 MiB free, expected 262144 or more"],
                                  list(composer.conflicts(wanted)))  # fmt: skip
             self.assertEqual(262144.0, grant.amount)
 

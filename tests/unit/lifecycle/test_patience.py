@@ -187,7 +187,7 @@ class TestGivenUp(ComposeCase):
             (Watched(compose=ValueError("a bug")),
              "ValueError: a bug (please report this); nothing is there", BACK),
             (Watched(compose=CompositionResult(state="absent")),
-             "it reported success, but composed no node", BEGUN),
+             "the service reported success, but composed no node", BEGUN),
             (Watched(reserve=DOWN), "connection refused; nothing is there",
              ["reserve", "read_node"]),
         ):  # fmt: skip
@@ -262,12 +262,14 @@ class TestGivenUp(ComposeCase):
         scripted = Watched()
         scripted.compose = compose
         error = self.error(ComposeFailed, scripted)
-        self.assertIn(f"claim {self.claim.id} is FAILED: it was not being composed", str(error))
+        self.assertIn(
+            f"claim {self.claim.id} is FAILED: the claim was not being composed", str(error)
+        )
         self.assertEqual(("FAILED", "reaped"), self.ended())
 
     def test_a_node_that_cannot_be_noted_is_named(self):
         error = self.error(Unverified, Watched(), checkpoint=self.break_at("read back"))
-        start = f"p: {URI} is composed, but that could not be recorded: {self.store.address}: "
+        start = f"p: {URI} is composed, but the result could not be stored: {self.store.address}: "
         self.assertTrue(str(error).startswith(start), error)
         self.assertTrue(str(error).endswith(f": claim {self.claim.id}: {RECONCILE_HINT}"), error)
 
@@ -323,7 +325,9 @@ class TestRemoved(ComposeCase):
 
     def test_one_that_cannot_be_forgotten_is_said(self):
         line = self.fails(Unverified, Watched(), checkpoint=self.break_at("removed"))
-        start = f"p: {URI} is decomposed, but that could not be recorded: {self.store.address}: "
+        start = (
+            f"p: {URI} is decomposed, but the result could not be stored: {self.store.address}: "
+        )
         self.assertTrue(line.startswith(start), line)
         self.assertTrue(line.endswith(f": {RECONCILE_HINT}"), line)
 

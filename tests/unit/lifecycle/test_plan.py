@@ -514,7 +514,7 @@ class TestClaims(StoreCase):
                     local.claim(self.asked)
                 self.assertEqual(
                     "the plan was made on a recording that does not identify the service of pod "
-                    "manager 'p' (no identity): make it on a new capture (podm capture), or "
+                    "manager 'p' (no identity): plan on a new capture (podm capture), or "
                     "live", str(caught.exception))  # fmt: skip
                 self.assertEqual("p", caught.exception.podm)
 

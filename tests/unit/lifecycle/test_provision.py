@@ -91,7 +91,7 @@ class TestNext(ProvisionCase):
             self.request()
         )
         self.assertTrue(done.claim_lost)
-        self.assertEqual(("p: c0: found Composed, expected it free",), done.failures)
+        self.assertEqual(("p: c0: found Composed, expected a free block",), done.failures)
         self.assertEqual(["p"], self.read)
         (block,) = self.one.load_podms()["p"].blocks
         self.assertEqual("Composed", block.status.state)
@@ -101,7 +101,7 @@ class TestNext(ProvisionCase):
             taken = Watched(conflicts=("c0: found Composed",))
             done = self.site("p", readings={"p": reading}, p=taken).provision(self.request())
             self.assertEqual(MOST_ATTEMPTS - 1, len(done.notes))
-            self.assertEqual("p: c0: found Composed, expected it free: tried p instead",
+            self.assertEqual("p: c0: found Composed, expected a free block: tried p instead",
                              done.notes[0])  # fmt: skip
             self.assertEqual(["p"] * MOST_ATTEMPTS, self.read)
 
@@ -193,7 +193,9 @@ class TestSeveral(ProvisionCase):
 
         composer = renewed(self.provisioner.composer, connect=refuse_later)
         done = renewed(self.provisioner, composer=composer).provision(self.request(count=2))
-        line = "p: /S/p1 stays, although too few nodes were composed: p: /S/p1: connection refused"
+        line = (
+            "p: /S/p1 remains, although too few nodes were composed: p: /S/p1: connection refused"
+        )
         self.assertEqual([f"{line} (podm node delete)"], [one.message for one in done.unverified])
 
     def test_on_one_pod_manager_only_some_are_made_at_a_time(self):
@@ -260,7 +262,7 @@ class TestKeys(ProvisionCase):
             claims = {claim.id for claim in self.one.claims.list()}
             with self.assertRaises(ClaimState) as caught:
                 self.provisioner.provision(self.request(count=count), key="k")
-            hint = "wait for it, or run podm claim reap once its time is over"
+            hint = "wait for it, or run podm claim reap after it expires"
             self.assertIn(str(caught.exception), {
                 f"key 'k' belongs to claim {claim}, which is COMPOSING: {hint}"
                 for claim in claims})  # fmt: skip

@@ -50,11 +50,11 @@ class TestReaping(ScriptedCase):
             (ABSENT, nothing, "FAILED", ["unreserve"]),
             (PART, nothing, "FAILED", ["remove", "unreserve"]),
             (USED, f"{nothing}, but check c0 is in use", "FAILED", ["unreserve"]),
-            (BUSY, "left as it is: p is still composing: the task runs", "COMPOSING", []),
+            (BUSY, "unchanged: p is still composing: the task runs", "COMPOSING", []),
             (CompositionResult(state="composed", node=URI, blocks=("c0",), works=True),
-             "left as it is: p is still composing:", "COMPOSING", []),
-            (UNKNOWN, "left as it is: its owner is unknown", "COMPOSING", None),
-            (DOWN, "left as it is: p: connection refused", "COMPOSING", []),
+             "unchanged: p is still composing:", "COMPOSING", []),
+            (UNKNOWN, "unchanged: the owner is unknown", "COMPOSING", None),
+            (DOWN, "unchanged: p: connection refused", "COMPOSING", []),
         ):  # fmt: skip
             for dry_run in (True, False):
                 with self.subTest(read_node=read_node, dry_run=dry_run):
@@ -79,12 +79,12 @@ class TestReaping(ScriptedCase):
             self.assertEqual(state, self.state())
 
     def test_a_node_that_is_gone_is_forgotten_but_not_in_a_dry_run(self):
-        gone = "forgotten, and its claim released: it no longer exists"
+        gone = "record deleted, and its claim released: the node no longer exists"
         for read_node, done, stays in (
             (ABSENT, gone, False),
-            (COMPOSED, "left as it is: the reading does not show it, it is there", True),
-            (UNKNOWN, f"left as it is: the reading does not show it, {UNKNOWN.reason}", True),
-            (DOWN, "left as it is: p: connection refused", True),
+            (COMPOSED, "unchanged: missing in the reading, but it exists", True),
+            (UNKNOWN, f"unchanged: missing in the reading, {UNKNOWN.reason}", True),
+            (DOWN, "unchanged: p: connection refused", True),
         ):
             for dry_run in (True, False):
                 with self.subTest(read_node=read_node, dry_run=dry_run):
@@ -102,8 +102,8 @@ class TestReaping(ScriptedCase):
         for remove, dry_run, done, calls in (
             (ABSENT, False, "decomposed: its claim {} is FAILED", ["remove"]),
             (ABSENT, True, "decomposed: its claim {} is FAILED", []),
-            (PART, False, "left as it is: c0 is idle", ["remove"]),
-            (DOWN, False, "left as it is: p: connection refused", ["remove"]),
+            (PART, False, "unchanged: c0 is idle", ["remove"]),
+            (DOWN, False, "unchanged: p: connection refused", ["remove"]),
         ):
             with self.subTest(remove=remove, dry_run=dry_run):
                 self.begin()
@@ -149,7 +149,7 @@ class TestNodes(ReapCase):
         wanted = self.composed()
         self.readings["p"] = podm()
         composer = Noting()
-        self.assertEqual("forgotten, and its claim released: it no longer exists",
+        self.assertEqual("record deleted, and its claim released: the node no longer exists",
                          self.line(composer))  # fmt: skip
         self.assertEqual([("read_node", wanted, URI)], composer.arguments)
         self.assertEqual([], self.store.nodes.list())
@@ -170,10 +170,10 @@ class TestNodes(ReapCase):
                 composer = Noting(read_node=left, remove=remove)
                 line = self.line(composer)
                 if stays and not dry_run:
-                    self.assertEqual("left as it is: the reading does not show it, a chunk", line)
+                    self.assertEqual("unchanged: missing in the reading, a chunk", line)
                     self.assertEqual(("remove", wanted, URI), composer.arguments[-1])
                 else:
-                    self.assertRegex(line, "^forgotten")
+                    self.assertRegex(line, "^record deleted")
                 self.assertEqual(calls, composer.calls)
                 self.assertEqual(stays, bool(self.store.nodes.list()))
 
@@ -202,7 +202,7 @@ class TestNodes(ReapCase):
         self.composed()
         self.store.remember(podm("q"))
         self.readings = {"p": podm(), "q": podm("q", nodes=[{"uri": URI, "name": "other"}])}
-        self.assertRegex(self.line(Noting()), "^forgotten")
+        self.assertRegex(self.line(Noting()), "^record deleted")
 
     def test_after_a_change_the_pod_manager_is_read_again_if_it_answers(self):
         for again, zone in ((podm(zone="after"), "after"), (None, "before")):
@@ -243,7 +243,7 @@ class TestNodes(ReapCase):
     def test_one_without_a_known_claim_is_another_systems(self):
         self.given_up("vs-0123")
         composer = Noting()
-        self.assertEqual("left as it is: no claim is known for it (podm node list --live)",
+        self.assertEqual("unchanged: it belongs to no known claim (podm node list --live)",
                          self.line(composer, URI))  # fmt: skip
         self.assertEqual([], composer.calls)
 
@@ -309,7 +309,7 @@ class TestClaims(ReapCase):
         self.start()
         amount_left = CompositionResult(state="left", amounts=(AMOUNT,), reason="a chunk")
         composer = Noting(read_node=amount_left, remove=amount_left)
-        self.assertEqual("left as it is: a chunk", self.claim_line(composer))
+        self.assertEqual("unchanged: a chunk", self.claim_line(composer))
         self.assertEqual(("remove", self.wanted(), ""), composer.arguments[-1])
         self.assertEqual("COMPOSING", self.state())
         gone = Noting(read_node=amount_left)
@@ -320,14 +320,14 @@ class TestClaims(ReapCase):
         self.start()
         self.store.claims.note_reserving(self.claim.id)
         composer = Noting(read_node=PART, remove=PART)
-        self.assertEqual("left as it is: c0 is idle", self.claim_line(composer))
+        self.assertEqual("unchanged: c0 is idle", self.claim_line(composer))
         self.assertEqual(["read_node", "remove"], composer.calls)
         self.assertEqual("COMPOSING", self.state())
 
     def test_what_is_not_known_stays_too(self):
         self.start()
         for answer in (UNKNOWN, replace(UNKNOWN, node=URI), replace(UNKNOWN, amounts=(AMOUNT,))):
-            self.assertEqual(f"left as it is: {UNKNOWN.reason}",
+            self.assertEqual(f"unchanged: {UNKNOWN.reason}",
                              self.claim_line(Noting(read_node=answer)))  # fmt: skip
         self.assertEqual("COMPOSING", self.state())
 
@@ -376,9 +376,9 @@ class TestClaims(ReapCase):
     def test_long_reasons_are_cut(self):
         long = "x" * 300
         for answer, start, length in (
-            (type(DOWN)(long), "left as it is: p: x", 200),
-            (replace(PART, reason=long, works=True), "left as it is: p is still composing: x", 200),
-            (replace(UNKNOWN, reason=long), "left as it is: x", 200),
+            (type(DOWN)(long), "unchanged: p: x", 200),
+            (replace(PART, reason=long, works=True), "unchanged: p is still composing: x", 200),
+            (replace(UNKNOWN, reason=long), "unchanged: x", 200),
             (replace(USED, reason=long), "freed its holds: no node was composed, but check x",
              200 + len("freed its holds: ")),
         ):  # fmt: skip
@@ -420,9 +420,9 @@ class TestLost(ReapCase):
 
     def test_what_stays_of_it_is_said_and_the_claim_stays_too(self):
         composer = Noting(read_node=self.found, remove=PART)
-        self.assertEqual(f"left as it is: {self.lost}; c0 is idle", self.claim_line(composer))
+        self.assertEqual(f"unchanged: {self.lost}; c0 is idle", self.claim_line(composer))
         composer = Noting(read_node=self.found, remove=DOWN)
-        self.assertEqual("left as it is: p: connection refused",
+        self.assertEqual("unchanged: p: connection refused",
                          self.claim_line(composer))  # fmt: skip
         self.assertEqual("COMPOSING", self.state())
 

@@ -149,7 +149,7 @@ class TestReaping(unittest.TestCase):
                 changes = hands.may_change(wanted, node.uri)
                 changes.remove(wanted, node.uri, lambda _state: None)
             actions = [action.done for action in here.reconciler.reconcile()]
-            self.assertRegex(actions[0], "forgotten, and its claim released")
+            self.assertRegex(actions[0], "record deleted, and its claim released")
             self.assertEqual([], here.store.claims.list())
 
     def test_a_silent_pod_manager_leaves_everything_as_it_is(self):
@@ -161,7 +161,7 @@ class TestReaping(unittest.TestCase):
             here.provisioner.provision(request())
             time.sleep(0.05)
             (action,) = here.reconciler.reconcile()
-            self.assertRegex(action.done, "left as it is")
+            self.assertRegex(action.done, "unchanged")
             self.assertEqual("COMPOSING", here.store.claims.list()[0].state)
 
     def test_a_node_that_a_reading_does_not_show_is_not_forgotten_for_that(self):
@@ -181,7 +181,7 @@ class TestReaping(unittest.TestCase):
             for partial in (without, stale):
                 reaper = Reconciler(here.store, here.connect, partial)
                 (action,) = [action for action in reaper.reconcile() if action.kind == "node"]
-                self.assertRegex(action.done, "left as it is: the reading does not show it")
+                self.assertRegex(action.done, "unchanged: missing in the reading")
             self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
 
     def test_a_node_that_came_after_its_claim_was_given_up_is_taken_apart(self):
@@ -207,7 +207,7 @@ class TestReaping(unittest.TestCase):
             with here.connect(part.podm) as hands:
                 hands.may_change(wanted).compose(wanted, lambda _state: None)
             (action,) = [action for action in here.reconciler.reconcile() if action.kind == "node"]
-            self.assertRegex(action.done, "left as it is: no claim is known for it")
+            self.assertRegex(action.done, "unchanged: it belongs to no known claim")
             self.assertEqual(["vs-0123"], here.node_names())
 
     def test_a_reservation_from_before_ours_is_left_alone(self):

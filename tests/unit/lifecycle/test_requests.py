@@ -189,7 +189,7 @@ class TestStores(Case):
             why = rf"(/\S+) exists, but is not confirmed by any block \({seen}\)"
             self.assertRegex(str(error), f"p: claim .* stays COMPOSING: {why}")
             (action,) = here.reconciler.reconcile()
-            self.assertRegex(action.done, f"left as it is: {why.partition(' by any')[0]}")
+            self.assertRegex(action.done, f"unchanged: {why.partition(' by any')[0]}")
             self.assertEqual(["COMPOSING"], [claim.state for claim in here.store.claims.list()])
             (one,) = here.podms.values()
             self.assertEqual([], [seen for seen in one.requests if seen.method == "DELETE"])

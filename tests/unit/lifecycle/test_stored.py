@@ -335,7 +335,7 @@ class TestUnread(StoredCase):
     def test_none_that_is_read_is_an_outage(self):
         self.site.fail("a")
         self.site.fail("b")
-        with self.assertRaisesRegex(InventoryIncomplete, "none of 2 pod managers could be read"):
+        with self.assertRaisesRegex(InventoryIncomplete, "0 of 2 pod managers could be read"):
             self.chosen()
 
     def test_disabling_counts_at_once(self):

@@ -99,7 +99,7 @@ class TestTls(unittest.TestCase):
         for wrong, words in (
             ({"VALENCE_SCHED_CERT": ""}, "a key without a certificate"),
             ({"VALENCE_SCHED_CERT": "-----BEGIN CERTIFICATE-----"}, "expected the file"),
-            ({"VALENCE_SCHED_KEY": "/none"}, "VALENCE_SCHED_KEY: /none: no file that can be read"),
+            ({"VALENCE_SCHED_KEY": "/none"}, "VALENCE_SCHED_KEY: /none is not a readable file"),
         ):
             with self.assertRaisesRegex(UsageError, words):
                 connection(environ | wrong)

@@ -113,7 +113,7 @@ class TestCreate:
         second = create(4.4)
         with self.assertRaisesRegex(
             ClaimLost,
-            "stock m of pod manager 'p' has 0.1 left, chosen 1 "
+            "stock m of pod manager 'p' has 0.1 free, but the decision needs 1 "
             rf"\(latest claim: claim {second.id} of o\)",
         ):
             create(1)
@@ -145,7 +145,7 @@ class TestCreate:
         declared = ClaimPart(podm=one.podm, generation=one.generation, shares=one.shares,
                         declared_stocks=(Grant("declared:power", 500),))  # fmt: skip
         self.one.claims.create([declared])
-        with self.assertRaisesRegex(ClaimLost, "declared:power of pod manager 'p' has 200 left"):
+        with self.assertRaisesRegex(ClaimLost, "declared:power of pod manager 'p' has 200 free"):
             self.one.claims.create([declared])
 
     def test_several_pod_managers_are_held_together_or_not_at_all(self):
@@ -323,14 +323,14 @@ class TestStates:
         self.assertEqual((self.claim.id, "COMPOSING"), (stuck.id, stuck.state))
         self.assertIn("ask its pod manager", words)
         self.assertTrue(usage(self.one))
-        with self.assertRaisesRegex(ClaimState, "reap the claim once its time is over"):
+        with self.assertRaisesRegex(ClaimState, "reap the claim after it expires"):
             self.one.claims.release(self.claim.id)
         self.one.claims.fail(self.claim.id, "nothing was there")
         self.assertFalse(usage(self.one))
         self.assertEqual("nothing was there", self.one.claims.show(self.claim.id).note)
 
     def test_intent_cannot_be_noted_twice_nor_effect_without_it(self):
-        with self.assertRaisesRegex(ClaimState, "is HELD: it was not being composed"):
+        with self.assertRaisesRegex(ClaimState, "is HELD: the claim was not being composed"):
             self.one.claims.finish_composing(self.claim.id, [])
         self.one.claims.start_composing(self.claim.id)
         with self.assertRaises(ClaimState):
@@ -542,7 +542,7 @@ class TestEnds:
         self.claims.start_composing(self.claim.id)
         with self.assertRaises(ClaimState) as caught:
             self.claims.release(self.claim.id)
-        hint = "its node may exist: reap the claim once its time is over"
+        hint = "its node may exist: reap the claim after it expires"
         self.assertEqual(f"claim {self.claim.id} is COMPOSING: {hint}", str(caught.exception))
 
     def test_giving_up_twice_changes_nothing(self):
@@ -559,7 +559,9 @@ class TestEnds:
         other = ComposedNode(id="n1", podm="p", uri="/S/2", claim=self.claim.id)
         unknown = ComposedNode(id="n2", podm="p", uri="/S/1", claim=self.claim.id)
         for node in (other, unknown):
-            with self.assertRaisesRegex(ClaimState, "is COMPOSED: it was not being composed"):
+            with self.assertRaisesRegex(
+                ClaimState, "is COMPOSED: the claim was not being composed"
+            ):
                 self.claims.finish_composing(self.claim.id, [node])
         self.assertEqual(["/S/1"], [node.uri for node in self.one.nodes.list()])
 

@@ -82,7 +82,7 @@ class TestClock(StoreCase):
                     self.assertEqual("HELD", store.claims.show(self.claim.id).state)
                     (line,) = self.machine.remarks
                     found = re.search(
-                        rf"machine was set {way} by ([0-9,]+) s: the ends of 1 cla", line
+                        rf"machine was set {way} by ([0-9,]+) s: the expiry of 1 cla", line
                     )
                     told_s = float(found[1].replace(",", ""))
                     self.assertAlmostEqual(abs(by), told_s, delta=60)
@@ -127,7 +127,7 @@ class TestClock(StoreCase):
         store = self.open()
         self.assertAlmostEqual(600, self.left_s(store), delta=60)
         self.assertRegex(
-            self.machine.remarks[0], "was set back by 3,[56].. s: the ends of 1 claim "
+            self.machine.remarks[0], "was set back by 3,[56].. s: the expiry of 1 claim "
         )
 
     def test_a_composing_claim_and_a_prepared_one_move_and_an_ended_one_stays(self):
@@ -157,7 +157,7 @@ class TestClock(StoreCase):
         store = self.open()
         (line,) = self.machine.remarks
         start = f"^{store.address}: the clock of this machine was set ahead by 3,[56].. s"
-        self.assertRegex(line, f"{start}: the ends of 2 claims moved with it$")
+        self.assertRegex(line, f"{start}: the expiry of 2 claims moved with it$")
         self.open()
         self.assertEqual([line], self.machine.remarks)
 
@@ -208,7 +208,7 @@ class TestClock(StoreCase):
                 self.execute(sa.insert(table).values(column))
                 self.open()
                 (line,) = self.machine.remarks
-                self.assertRegex(line, "was set back by 3,[56].. s: the ends of 1 claim moved")
+                self.assertRegex(line, "was set back by 3,[56].. s: the expiry of 1 claim moved")
                 self.execute(sa.delete(table))
 
     def test_a_store_that_may_only_be_read_is_left_as_it_is(self):

@@ -499,7 +499,7 @@ class TestUrl(unittest.TestCase):
 
     def test_what_cannot_be_one_is_told(self):
         for url, line in (
-            ("nothing", "the store's URL cannot be read: write it as sqlite:///FILE, "
+            ("nothing", "the URL of the store is invalid: use sqlite:///FILE, "
              "postgresql://HOST/NAME or mysql://HOST/NAME"),
             ("oracle://db", "unknown database 'oracle': use sqlite, postgresql or mysql"),
         ):  # fmt: skip

@@ -135,7 +135,7 @@ class TestFull(StoreCase):
         line = str(store_error(error, StoreUrl("postgresql://u:pw@h/n"), "claiming"))
         self.assertEqual(
             "postgresql://h/n: claiming: could not extend file: No space left on device (free "
-            "space, then run it again: the change was not written)", line)  # fmt: skip
+            "space, then retry: the change was not written)", line)  # fmt: skip
 
 
 @on_each_engine

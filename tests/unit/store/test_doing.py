@@ -185,7 +185,9 @@ class TestDoing(StoreCase):
     def test_of_looking_at_the_totals_of_the_change_log(self):
         store = self.opened()
         store._database.write(lambda c: c.exec_driver_sql("DROP TABLE shards"))
-        with self.assertRaisesRegex(StoreError, f"^{store.address}: looking: no such table: "):
+        with self.assertRaisesRegex(
+            StoreError, f"^{store.address}: reading the change log: no such table: "
+        ):
             store.log_totals()
 
     def test_of_child_zones(self):

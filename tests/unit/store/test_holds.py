@@ -55,9 +55,9 @@ class TestHolds:
         stock = {"uri": "m", "resource": "memory", "total": 10, "used": 1}
         generation = self.one.remember(podm(stocks=[stock]))
         for amount in (9 + 2e-6, 9.001, 10):
-            self.refused(part("p", generation, m=amount), "stock m of pod manager 'p' has 9 left")
+            self.refused(part("p", generation, m=amount), "stock m of pod manager 'p' has 9 free")
         self.one.claims.create([part("p", generation, m=9 + 5e-7)])
-        self.refused(part("p", generation, m=2e-6), "has 0 left")
+        self.refused(part("p", generation, m=2e-6), "has 0 free")
 
     def test_of_a_stock_that_is_used_up_the_rounding_alone_may_be_held(self):
         stock = {"uri": "m", "resource": "memory", "total": 10, "used": 10}
@@ -66,7 +66,9 @@ class TestHolds:
 
     def test_nothing_is_left_of_a_stock_that_is_not_known(self):
         generation = self.one.remember(podm())
-        self.refused(part("p", generation, x=0.5), "stock x of .* has 0 left, chosen 0.5$")
+        self.refused(
+            part("p", generation, x=0.5), "stock x of .* has 0 free, but the decision needs 0.5$"
+        )
 
     def test_stocks_are_counted_each_by_itself_and_by_pod_manager(self):
         for name, total in (("p", 10), ("q", 100), ("r", 1)):
@@ -74,10 +76,10 @@ class TestHolds:
             self.one.remember(podm(name, stocks=stocks))
         first = self.one.claims.create([part("p", 1, m=7, n=2)])
         self.one.claims.create([part("q", 1, m=90)])
-        self.refused(part("q", 1, m=11), "stock m of pod manager 'q' has 10 left")
-        self.refused(part("r", 1, m=2), "stock m of pod manager 'r' has 1 left")
-        self.refused(part("p", 1, n=9), "stock n of pod manager 'p' has 8 left", first.id)
-        self.refused(part("p", 1, m=4, n=1), "stock m of pod manager 'p' has 3 left", first.id)
+        self.refused(part("q", 1, m=11), "stock m of pod manager 'q' has 10 free")
+        self.refused(part("r", 1, m=2), "stock m of pod manager 'r' has 1 free")
+        self.refused(part("p", 1, n=9), "stock n of pod manager 'p' has 8 free", first.id)
+        self.refused(part("p", 1, m=4, n=1), "stock m of pod manager 'p' has 3 free", first.id)
         self.one.claims.create([part("p", 1, m=3, n=8)])
         self.assertEqual({"m": 10.0, "n": 10.0}, usage(self.one).amounts)
 
@@ -344,7 +346,9 @@ class TestSwap:
         self.assertEqual("COMPOSED", done.state)
         self.assertEqual({"c1": 1, "c2": 1, "c3": 1}, usage(self.one).blocks)
         self.assertEqual(("c1", "c2", "c3"), done.parts[0].shares[0].blocks)
-        self.assertEqual(["made of 3 blocks, not those planned"], self.swapped(claim))
+        self.assertEqual(
+            ["composed from 3 blocks, not from the planned blocks"], self.swapped(claim)
+        )
         self.assertEqual("HELD", self.one.claims.create([part("p", 1, "c0")]).state)
 
     def test_the_planned_blocks_are_no_swap(self):
@@ -374,7 +378,9 @@ class TestSwap:
             claim.id, [self.node(claim, 2, "c3"), self.node(claim, 1, "c2")]
         )
         self.assertEqual([("c2",), ("c3",)], [one.blocks for one in done.parts[0].shares])
-        self.assertEqual(["made of 2 blocks, not those planned"], self.swapped(claim))
+        self.assertEqual(
+            ["composed from 2 blocks, not from the planned blocks"], self.swapped(claim)
+        )
         self.assertEqual({"c2": 1, "c3": 1}, usage(self.one).blocks)
 
     def test_nodes_that_swap_blocks_hold_the_same_ones(self):

@@ -33,8 +33,8 @@ class TestRegistry:
         self.one.register(ONE)
         with self.assertRaises(NameTaken) as caught:
             self.one.register(ONE)
-        self.assertEqual("a pod manager named 'rack-1' is registered already: change the "
-                         "registered one, or choose another name",
+        self.assertEqual("a pod manager named 'rack-1' is already registered: change its "
+                         "registration, or choose another name",
                          str(caught.exception))  # fmt: skip
         for name in ("RACK-1", "rack-1 ", "räck-1", "r" * 1024):
             self.one.register(replace(ONE, name=name))

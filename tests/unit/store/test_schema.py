@@ -120,7 +120,7 @@ class TestSchema:
         self.store()
         self.execute(sa.update(tables.version).values(version_num="0999"))
         with self.assertRaisesRegex(
-            StoreError, f"schema is version 0999, .* knows up to {tables.REVISION}: use a newer"
+            StoreError, f"schema has version 0999, .* supports up to {tables.REVISION}: use a newer"
         ):
             self.store()
 
@@ -215,7 +215,7 @@ class TestFile(StoreCase):
         data = bytearray(file.read_bytes())
         data[4096:] = os.urandom(len(data) - 4096)
         file.write_bytes(data)
-        with self.assertRaisesRegex(StoreError, "valence-sched store: restore a copy"):
+        with self.assertRaisesRegex(StoreError, "valence-sched store: restore a backup"):
             self.store().load_podms()
 
     def test_a_place_that_is_none_is_one_line(self):
@@ -262,7 +262,7 @@ class TestUrl(unittest.TestCase):
             self.assertNotIn("\n", str(caught.exception))
 
     def test_what_cannot_be_read_is_not_repeated(self):
-        with self.assertRaisesRegex(StoreError, "write it as sqlite:///FILE") as caught:
+        with self.assertRaisesRegex(StoreError, "use sqlite:///FILE") as caught:
             Store("user:s3cret@host")
         self.assertNotIn("s3cret", str(caught.exception))
 

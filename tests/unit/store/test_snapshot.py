@@ -294,7 +294,7 @@ class TestBatches:
         self.one.claims.create([part("p", 1, "s", m=4)])
         with self.assertRaisesRegex(ClaimLost, "block s .* is held by claim"):
             self.one.claims.create([part("p", 1, "s")])
-        with self.assertRaisesRegex(ClaimLost, "stock m .* has 0 left"):
+        with self.assertRaisesRegex(ClaimLost, "stock m .* has 0 free"):
             self.one.claims.create([part("p", 1, m=1)])
         self.one.remember_all([podm("p", [SHARED]), podm("q", [SHARED])])
         with self.assertRaisesRegex(ClaimLost, "from generation 1 to 2"):

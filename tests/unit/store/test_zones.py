@@ -67,7 +67,7 @@ class TestZones:
 
     def test_a_name_is_taken_once(self):
         self.zones.add(EAST)
-        with self.assertRaisesRegex(NameTaken, "a zone named 'east' is a child already: change"):
+        with self.assertRaisesRegex(NameTaken, "a zone named 'east' is already a child: change"):
             self.zones.add(EAST)
         self.zones.add(replace(EAST, name="EAST"))
         self.assertEqual(2, len(self.zones.list()))

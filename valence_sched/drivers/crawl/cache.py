@@ -29,7 +29,7 @@ from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.quantity import format_count
 
-#: Older documents are read again.
+#: The maximum age of a cached document; an older document is read again.
 MAX_AGE_S = 24 * 3600.0
 MAX_CACHE_BYTES = 256 * MIB
 MAX_FILE_BYTES = 64 * MIB
@@ -80,9 +80,9 @@ class DocumentCache:
             content = self._read(self._path)
         except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            self.problem = f"{self._path}: could not be used: {reason} (read everything)"
+            self.problem = f"{self._path}: could not be used: {reason} (reading all documents)"
             return
-        if content.url == self._url:  # else of an earlier service at this address
+        if content.url == self._url:  # otherwise from an earlier service at this address
             oldest, items = self._now_s - MAX_AGE_S, content.documents.items()
             self._documents = {it: entry for it, entry in items if oldest < entry[0] <= self._now_s}
 
@@ -115,7 +115,9 @@ class DocumentCache:
             return
         data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))
         if len(data) > MAX_CACHE_BYTES:
-            self.problem = f"{self._path}: {format_count(len(data), 'byte')} exceed the cache"
+            self.problem = (
+                f"{self._path}: {format_count(len(data), 'byte')} exceed the limit of the cache"
+            )
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -133,20 +135,20 @@ class DocumentCache:
         if len(packed) > MAX_FILE_BYTES:
             raise ValueError("it is too large")
         if zstandard.frame_content_size(packed) > MAX_CACHE_BYTES:
-            raise ValueError("it holds too much")
+            raise ValueError("its content is too large")
         data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CACHE_BYTES)
         content = msgspec.json.decode(data, type=CacheFile)
         is_of_place = f"{content.url} ".startswith(f"{self._place} ")
         if content.version != VERSION or not is_of_place:
-            raise ValueError("it is of another version or pod manager")
+            raise ValueError("it belongs to another version or pod manager")
         return content
 
 
-#: Runs work in another thread if the number of waiting requests allows one.
+#: Starts work in another thread if enough requests wait; returns whether it has started.
 Start = Callable[[Callable[[], None], int], bool]
 #: Approximate bytes of a reading memory; a result of 40 blocks takes about 10,000.
 MAX_BYTES = 64 * MIB
-#: Bytes of a request with its digest, without its URI.
+#: Approximate bytes of a remembered request with its digest, but without its URI.
 REQUEST_BYTES = 350
 _decode = msgspec.json.Decoder(FullPodm).decode
 
@@ -173,7 +175,7 @@ class Answers:
         self.certain = True
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Return an answer, an early answer only once; raises as a connection does."""
+        """Return the early answer at its first use, else a new one; errors as for a connection."""
         request = ReadRequest(uri, most, share)
         found = self._early.pop(request, None)
         try:

@@ -79,8 +79,8 @@ class ExpandReader:
 
         Raises:
             InputError: the pod manager answers, but this document is unreadable.
-            PodmError: the answer is late or truncated, or its status is an outage. An outage counts
-                only for a path that the service itself links.
+            PodmError: the answer is late or truncated, or its status means an outage and the
+                service itself links the path.
         """
         if "$expand" not in path:
             while most := min(levels, self.levels):
@@ -100,7 +100,7 @@ class ExpandReader:
         return {uri: _document(answer.json(uri), uri)}
 
     def _read_expanded(self, path: str, levels: int) -> dict[str, Json] | None:
-        """Return the documents of an expanded answer; None, and fewer levels, if it fails."""
+        """Return the documents of an expanded answer; on failure None, and lower ``levels``."""
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
         target = path + ("&" if "?" in path else "?") + query
         try:

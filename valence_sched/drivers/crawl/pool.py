@@ -22,8 +22,8 @@ __all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
 
 #: Pod managers that are read in parallel, and extra threads for their parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
-#: Pod managers to read in parallel at first: more would wait for the same processor. If there is no
-#: result for a while, these are slow, and the pool starts as many more.
+#: Pod managers to read in parallel at first: more would wait for the same processor. If no result
+#: arrives for a while, these pod managers are slow, and the pool starts as many more.
 FIRST_PODMS, STALL_S = 64, 0.25
 #: With this many pod managers in parallel the processor is busy: an extra thread costs more than it
 #: saves, unless this many requests wait.

@@ -36,7 +36,7 @@ MaxBlocks = Mapping[BlockType, int]
 
 
 def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> FullPodm:
-    """Return the pod manager with these limits; note each stricter limit that it states."""
+    """Return the pod manager with ``max_blocks``; note each stricter limit that it states."""
     stricter: dict[tuple[BlockType, int], list[str]] = {}
     pools = []
     for pool in podm.pools:
@@ -91,8 +91,8 @@ class ReadSettings:
 class Reading:
     """The result of reading one pod manager, and the ``documents`` by URI.
 
-    ``failure`` is a reason in one line: then ``podm`` has neither blocks nor stocks. Its status is
-    Offline without an answer, Unknown after unreadable answers.
+    ``failure`` is the reason of a failure in one line. ``podm`` then has neither blocks nor stocks;
+    its status is Offline if no answer came, Unknown if answers were unreadable.
     """
 
     podm: FullPodm
@@ -187,7 +187,8 @@ class PodmReader:
         is_certain = answers.certain and not any(node.stale for node in podm.nodes)
         if memory is not None and is_certain and not (connection.login.remarks or cache.problem):
             stamp = cache.stamp()
-            if basis[-1] is not None or stamp is None:  # otherwise the next reading requests less
+            # Not after the first save of the cache: the next reading requests fewer documents.
+            if basis[-1] is not None or stamp is None:
                 basis = *basis[:-1], stamp
                 memory.put(key, basis, answers, podm, diagnostics, cache.until_s)
         return self._reading(podm, diagnostics, read)
@@ -198,7 +199,7 @@ class PodmReader:
         now = dialect.root(ROOT, current_form(root, root=True), NO_NOTES)
         is_bare = any(link for way in dialect.bare_blocks for link in way.of(now))
         if known.blocks and (known.has_zones or not is_bare) and not dialect.has_service(now):
-            what = "found no composition service, expected a link to one, as at the last reading"
+            what = "found no link to a composition service, expected one as at the last reading"
             raise Unreachable(f"{ROOT}: {what}")
 
     def _reading(
@@ -258,8 +259,8 @@ def read_in_passes(
     """Repeat passes until every needed document is fetched; return the last pass.
 
     ``linked`` makes the linked documents from a function that returns a document, the notes, and
-    the URIs of present documents. If answers are expanded, the documents that the root links may
-    suffice. So the first pass runs before the full crawl, which costs as much as reading.
+    the URIs of present documents. A full crawl costs as much as reading. If answers are expanded,
+    a pass runs before it: the documents that the root links may suffice.
     """
     run_pass = functools.partial(_run_pass, crawl, dialect, name, linked)
     crawl.add(ROOT, root)
@@ -277,7 +278,9 @@ def read_in_passes(
         for uri in (*found.read, *found.missing):
             crawl.queue_deferred(uri)
         crawl.fetch([])
-    raise PodmError(f"its documents link further documents without end ({MAX_PASSES} times)")
+    raise PodmError(
+        f"its documents link further documents without end (stopped after {MAX_PASSES} passes)"
+    )
 
 
 def _run_pass(
@@ -373,8 +376,8 @@ class ListCheck:
         """Return a document with its URI, None if the reader does not need it."""
         uri = self._service.uri(link, where)
         if uri is None:
-            what = f"found a link to {link[:MAX_TEXT]}, expected one to this host"
-            hint = "register it by that address if it is the same service"
+            what = f"found a link to {link[:MAX_TEXT]}, expected a link to this host"
+            hint = "if that is the same service, register that address"
             raise Unreachable(f"{where}: {what} ({hint})")
         try:
             found = self._crawl.get(uri)

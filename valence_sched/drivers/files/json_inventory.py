@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from valence_sched.drivers.files.tree import RecordedTree
 
 Fields = Mapping[str, Raw]
-#: Makes a record from documents by URI or file name, with an id and a file.
+#: Makes a record from documents by URI or file name, an id, and the name of the file.
 TreeReader = Callable[[Mapping[str, bytes | Path], str, str], "Record"]
 
 EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map from URI to document"
@@ -39,8 +39,8 @@ MAX_BLANK_LINES = 1000
 class Record(NamedTuple):
     """One unvalidated pod manager: its file and place, tree, and capture time.
 
-    ``content`` is its JSON, or the noun that a driver made from its documents. ``stated`` has the
-    capabilities of its zones; its own capabilities override them.
+    ``content`` is its JSON, or the pod manager that a driver read from its documents. ``stated``
+    has the capabilities of its zones; its own capabilities override them.
     """
 
     content: inventory.FullPodm | bytes | Raw
@@ -93,7 +93,9 @@ def text_records(
         yield from _document(fields, first, file, id_, diagnostics, read_tree)
         if any(line and not line.isspace() for line in chain([second], stream)):
             hint = "only the first document was read; to join inventories, write one podm per line"
-            diagnostics.skip(InputError(file, "", "more after its end", "one document", hint))
+            diagnostics.skip(
+                InputError(file, "", "more data after the first document", "one document", hint)
+            )
     else:
         if fields and "schema" in fields:
             _header(first, file, f"line {len(blank) + 1}", diagnostics)
@@ -187,8 +189,8 @@ def _lines(
             rest = line
             while rest and not rest.endswith(b"\n"):
                 rest = stream.readline(MAX_LINE_BYTES)
-            place, most = f"line {number}", f"at most {MAX_LINE_BYTES}"
-            diagnostics.skip(InputError(file, place, "more bytes", most, "left out"))
+            place, most = f"line {number}", f"at most {MAX_LINE_BYTES} bytes"
+            diagnostics.skip(InputError(file, place, "a longer line", most, "left out"))
         elif line.startswith(_HEADER):
             _header(line, file, f"line {number}", diagnostics)
             at = _captured_at(_fields(line) or {})

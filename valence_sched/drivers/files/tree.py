@@ -80,7 +80,7 @@ def tree_of(documents: Mapping[str, bytes | Path]) -> RecordedTree:
 def podm_of(
     tree: RecordedTree, id_: str, file: str, diagnostics: Diagnostics, dialects: Dialects
 ) -> FullPodm:
-    """Return the pod manager that its dialect reads; ``diagnostics`` gets faults of documents."""
+    """Return the pod manager that its dialect reads; report faults to ``diagnostics``."""
     notes = DocumentNotes()
     service = LinkedDocuments(tree.get, notes, tree.documents)
     root = None
@@ -97,7 +97,7 @@ def podm_of(
 def tree_documents(
     tree: RecordedTree, file: str, diagnostics: Diagnostics
 ) -> Iterator[tuple[str, Json]]:
-    """Yield URI and content of every document; ``diagnostics`` gets the unreadable ones."""
+    """Yield URI and content of every document; report unreadable documents to ``diagnostics``."""
     for uri in tree.documents:
         try:
             json = tree.get(uri)
@@ -134,7 +134,7 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str]
 
 
 def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
-    """Fill a new folder, which gets its name at the end; errors are InputErrors."""
+    """Fill a temporary folder, then rename it to ``folder``; InputError on failure."""
     target = Path(folder)
     try:
         is_empty = target.is_dir() and not any(target.iterdir())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
-_REGISTER = "set others in its file, or with `podm set --username --password-prompt`"
+_REGISTER = "set the login in its file, or with `podm set --username --password-prompt`"
 
 
 class LoginRefused(PodmError):
@@ -98,8 +98,8 @@ class Login:
 
     def refusal(self) -> LoginRefused:
         if self._user is None:
-            hint = "name one in its file, or register it with `podm set --username`"
-            return LoginRefused(f"asks for a login ({hint})")
+            hint = "set a user name in its file, or with `podm set --username`"
+            return LoginRefused(f"requires a login ({hint})")
         if self.is_renewed:
             return LoginRefused(f"the login of {self._user!r} expired twice in one read")
         return LoginRefused(f"refused the login of {self._user!r} ({_REGISTER})")
@@ -113,7 +113,7 @@ class Login:
                     self._use_basic()
                     status = self._connection.send("DELETE", uri).status
             except (PodmError, InputError) as error:
-                reason = str(error).partition(" (")[0]  # its hint is about reading
+                reason = str(error).partition(" (")[0]  # without the hint, which is for readings
             else:
                 if status < 400 or status in (401, 404, 410):
                     continue
@@ -144,7 +144,7 @@ class Login:
                 self._connection.set_auth(token=token)
                 return
         if self._auth == "session":
-            hint = "it may have too many sessions: --auth basic needs no session"
+            hint = "perhaps too many sessions: --auth basic needs no session"
             raise LoginRefused(f"{uri}: creates no session: {found} ({hint})")
         what = f"found {found}, expected a session (used --auth basic instead)"
         self.remarks.append(one_line(f"{uri}: {what}"))
@@ -184,7 +184,7 @@ def base_url(registration: Registration) -> str:
     except ValueError as error:
         raise PodmError(f"{error} (expected https://host or https://host:port)") from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise PodmError("found another URL, expected https://host or https://host:port")
+        raise PodmError("found an invalid URL, expected https://host or https://host:port")
     if parts.path.rstrip("/") not in ("", "/redfish", ROOT):
         found = f"found the path {parts.path[:80]!r} in its URL"
         raise PodmError(f"{found}, expected https://host or https://host:port")
@@ -240,7 +240,7 @@ class Connection:
         self._ending, self._making = threading.Lock(), threading.Lock()
         cacert, self._proxies = registration.cacert, proxies_to(self.url)
         if cacert and not Path(cacert).exists():
-            raise PodmError(f"found no file {cacert!r}, expected the --cacert it names")
+            raise PodmError(f"CA file {cacert!r} does not exist (set --cacert)")
         certificate = client_certificate(registration.cert, registration.key)
         verify = cacert or not registration.insecure
         self._trust = verify, tls or exchange.TlsContexts(), certificate
@@ -299,7 +299,7 @@ class Connection:
         A redirect is not followed.
         """
         if self._proxies:
-            raise InputError(uri, "", "a proxy on the way", "none for a stream of events")
+            raise InputError(uri, "", "a proxy", "a direct connection for the event stream")
         left_s = self.deadline.left_s
         if left_s <= 0 or self._ended:
             raise self.deadline.error()
@@ -332,7 +332,7 @@ class Connection:
         """Return the path of a link; InputError if it leads to another host."""
         host, path = self.resolve(link)
         if host != self.host:
-            found = f"a link to {host or 'nowhere'}"
+            found = f"a link to {host or 'an invalid host'}"
             raise InputError(path, "", found, f"links to {self.host} only")
         return path
 
@@ -372,7 +372,9 @@ class Connection:
         answer = self.send(method, uri, data=data, headers=headers, writes=True)
         if answer.status == 401:
             is_renewed = False
-            with contextlib.suppress(PodmError, InputError):  # the refusal is the answer
+            with contextlib.suppress(
+                PodmError, InputError
+            ):  # the answer with the refusal is returned
                 is_renewed = self.login.renew(logins)
             if is_renewed:
                 answer = self.send(method, uri, data=data, headers=headers, writes=True)
@@ -394,7 +396,7 @@ class Connection:
                 if answer.status not in exchange.BUSY_STATUSES or is_last:
                     return answer
                 pause_s = exchange.retry_after_s(answer.headers, pause_s)
-                if pause_s >= self.deadline.seconds:  # longer than any reading waits
+                if pause_s >= self.deadline.seconds:  # no reading waits so long
                     return answer
             except Unreachable as error:
                 if not error.retryable or is_last or self._ended:
@@ -417,7 +419,7 @@ class Connection:
             if host != self.host:
                 found = redirect_to(host) if host else "a redirect without a valid target"
                 is_root = uri in (ROOT, self.root_uri)
-                hint = "register it by that address if it is the same service" if is_root else ""
+                hint = "if that is the same service, register that address" if is_root else ""
                 raise InputError(uri, "", found, f"an answer from {self.host}", hint)
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
@@ -500,7 +502,7 @@ def enter_service(connection: Connection) -> Json:
 
 
 def _search_root(connection: Connection) -> tuple[Json | None, int, InputError | None]:
-    """Return the root, else the status that requires a login, and the fault of the answer.
+    """Return the root; without it, the status that requires a login, and the fault of the answer.
 
     The root is requested with a slash at the end, as in the standard, and without.
     """

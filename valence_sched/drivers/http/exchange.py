@@ -33,7 +33,7 @@ GONE = (404, 410)
 
 
 def is_outage(status: int) -> bool:
-    """Return whether the service rejects all requests for now, or all requests of this user."""
+    """Return whether a status rejects all requests for now, or all requests of this user."""
     return status >= 500 or status in (403, 408, 429)
 
 
@@ -48,9 +48,9 @@ class PodmRequest(NamedTuple):
     body: Json | None = None
 
     def check_headers(self) -> None:
-        """Raise Unreachable if a header with a value of the pod manager cannot be sent."""
+        """Raise Unreachable if a header repeats a value of the pod manager that cannot be sent."""
         if problem := header_problem(self.headers):
-            hint = "the value is the pod manager's: report it to the vendor"
+            hint = "the pod manager sent this value: report it to the vendor"
             raise Unreachable(f"{problem} ({hint})", sent=False)
 
 
@@ -101,7 +101,7 @@ class Cut(Unreachable):
 
 
 class MalformedBody(HTTPException):
-    """An answer with a head of HTTP and a body that breaks it."""
+    """An HTTP answer with a valid head and a malformed body."""
 
 
 class Deadline:
@@ -116,11 +116,11 @@ class Deadline:
         return self._ends - time.monotonic()
 
     def error(self) -> Unreachable:
-        hint = "(allow it more with --request-timeout)"
+        hint = "(increase --request-timeout)"
         return Unreachable(f"no complete answer within {self.seconds:g} s {hint}")
 
 
-#: The number of attempts of a read, and the pause before the second one, which doubles.
+#: The attempts of a read, and the seconds before the second one; the pause then doubles.
 READ_ATTEMPTS = 4
 READ_PAUSE_S = 0.1
 #: Pauses of a :class:`Patience`.
@@ -134,7 +134,7 @@ GATEWAY_STATUSES = (408, 502, 504)
 
 
 def retry_after_s(headers: Mapping[str, str], otherwise: float) -> float:
-    """Return the seconds to wait, by the server's clock for a date, else ``otherwise``."""
+    """Return the seconds of ``Retry-After``, by the clock of the server, else ``otherwise``."""
     value = headers.get("Retry-After", "").strip()
     if value.isascii() and value.replace(".", "", 1).isdigit():
         return min(float(value), 1e6)
@@ -197,8 +197,8 @@ class TlsContexts:
     ) -> ssl.SSLContext:
         """Return the context for the default authorities, for a file, or without verification.
 
-        The context presents the client certificate. Raises Unreachable for an unusable file,
-        OSError.
+        The context presents the client certificate. Raises Unreachable for an invalid file, OSError
+        for an unreadable file.
         """
         authorities = verify or ""
         if authorities is True:
@@ -270,7 +270,7 @@ def late_alert(
     """Return the alert that a server sends after a handshake, None without one.
 
     With TLS 1.3 a server checks the client certificate after the handshake, and a request that is
-    sent meanwhile loses the alert. So another connection waits for the alert without a request.
+    sent meanwhile can hide the alert. So another connection waits for the alert without a request.
     """
     with contextlib.suppress(ValueError, OSError):
         try:
@@ -296,7 +296,7 @@ def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
 def timeout_error(*, connected: bool) -> Slow:
     """Return the error of an answer or a connection that was too late."""
     if connected:
-        return Slow("no answer in time (allow it more with --request-timeout)")
+        return Slow("no answer in time (increase --request-timeout)")
     return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
 
 
@@ -308,8 +308,8 @@ def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
         text = "a truncated answer"
     elif isinstance(error, BadStatusLine) and not is_end:
         if str(error).startswith(TLS_RECORDS):
-            return plain_http_error("no HTTP")
-        text, hint = f"no HTTP: {answer_of(str(error))}", "check the port and scheme of the URL"
+            return plain_http_error("not HTTP")
+        text, hint = (f"not HTTP: {answer_of(str(error))}", "check the port and scheme of the URL")
     elif isinstance(error, MalformedBody | zlib.error):
         text, hint = f"malformed body: {str(error).lower()}", _MALFORMED_HINT
     elif isinstance(error, HTTPException) and not is_end:
@@ -327,7 +327,7 @@ def unsupported_encoding(encoding: str) -> Unreachable:
 def causes_of(error: BaseException) -> list[BaseException]:
     """Return an error and its causes, the root cause last.
 
-    One of our own errors as the context is what the caller was handling, not a cause.
+    A context that is a SchedulerError is not a cause: the caller was only handling it.
     """
     causes: list[BaseException] = []
     cause: BaseException | None = error

@@ -27,7 +27,7 @@ from valence_sched.drivers.http import exchange
 from valence_sched.model.tls import ClientCertificate
 
 _RECEIVE_BYTES = 1 << 16
-#: Headers of a response with its trailers, and consecutive bytes without a body.
+#: The most headers and trailers of a response, and the most consecutive bytes without a body.
 MAX_HEADERS, MAX_HEAD_BYTES = 100, 1 << 18
 _START = b"HTTP/"
 #: Statuses without a body, and statuses of interim responses.
@@ -58,10 +58,10 @@ class Response:
     """The response to one request: its constructor reads the head, ``read`` the body.
 
     ``receive`` returns the next bytes, empty at the end of the connection. After an ``is_reusable``
-    response the connection can serve another request. Both raise HTTPException for a malformed
-    head, MalformedBody for a malformed body, and the errors of ``receive``. The parser calls the
-    methods ``on_…``. Interim responses (1xx) are skipped. Folded headers, lines without a carriage
-    return and padded chunk sizes of old servers are accepted.
+    response the connection can serve another request. The constructor and ``read`` raise
+    HTTPException for a malformed head, MalformedBody for a malformed body, and the errors of
+    ``receive``. The parser calls the methods ``on_…``. Interim responses (1xx) are skipped. Folded
+    headers, lines without a carriage return and padded chunk sizes of old servers are accepted.
     """
 
     def __init__(self, receive: Callable[[int], bytes], method: str) -> None:
@@ -283,7 +283,7 @@ class StdlibTransport:
         return exchange.unreachable_error(error) if alert is None else exchange.tls_error(alert)
 
     def _lacks_tls(self, timeout_s: float) -> bool:
-        """Return whether the port requires TLS: some servers close, some answer HTTP 400."""
+        """Return whether the port requires TLS: servers may just close, or answer HTTP 400."""
         if self._context is not None or not self._is_untried:
             return False
         return exchange.speaks_tls((self._host, self._port), timeout_s)
@@ -297,7 +297,7 @@ class StdlibTransport:
             if not _is_readable(sock):
                 sock.settimeout(timeout_s)
                 return sock
-            self._drop(sock)  # the peer has closed it: no bytes are due
+            self._drop(sock)  # no answer is due: readable means that the peer has closed it
         return None
 
     def _connect(self, timeout_s: float) -> socket.socket:

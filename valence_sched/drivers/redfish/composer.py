@@ -53,7 +53,7 @@ class Source(NamedTuple):
 
 
 class Creation(NamedTuple):
-    """Created amounts; ``problem`` is the failure, ``unknown`` if more of them may exist."""
+    """Created amounts; ``problem`` is the failure, and ``unknown`` means that more may exist."""
 
     made: tuple[Grant, ...] = ()
     problem: str = ""
@@ -70,8 +70,8 @@ class AmountComposer:
     def refusal(self, request: CompositionRequest) -> str | None:
         for grant in request.made_grants:
             if self._source(grant.uri) is None:
-                what = "neither a memory domain nor a storage pool to create it in"
-                return f"{grant.uri}: found {what}, expected one for {grant.amount:g}"
+                what = "neither a memory domain nor a storage pool"
+                return f"{grant.uri}: found {what}, expected one to create {grant.amount:g}"
         return None
 
     def conflicts(self, request: CompositionRequest) -> Iterator[str]:
@@ -80,9 +80,9 @@ class AmountComposer:
             if source is None or grant_size(source.stock, grant.amount) != grant.amount:
                 left = "nothing"
                 if source is not None:
-                    stock, left = source.stock, "an unknown amount"
+                    stock, left = source.stock, "an unknown free amount"
                     if stock.total is not None:
-                        left = f"{max(0.0, stock.total - stock.used):g} {stock.unit} left"
+                        left = f"{max(0.0, stock.total - stock.used):g} {stock.unit} free"
                 yield f"{grant.uri}: found {left}, expected {grant.amount:g} or more"
 
     def create(self, request: CompositionRequest, watch: Watch) -> Creation:
@@ -139,7 +139,7 @@ class AmountComposer:
             try:
                 if composer.get_document(self._session, one.uri) is None:
                     return ""
-                why = sent.reason or "its deletion was reported"
+                why = sent.reason or "the service reported its deletion"
             except PodmError as error:
                 why = f"could not be read back: {error}"
             late -= 1
@@ -187,10 +187,10 @@ class AmountComposer:
         answered = [uri for uri in new if sent.node and fold_uri(uri) == fold_uri(sent.node)]
         ours = named or (answered if sent.succeeded else []) or (new if sent.succeeded else [])
         if len(ours) != 1 and new and not sent.refused:
-            words = f"{', '.join(new)} appeared meanwhile: its owner is unknown"
+            words = f"{', '.join(new)} appeared after the request: the owner is unknown"
             return Creation(problem="; ".join(filter(None, (sent.reason, words))), unknown=True)
         if not ours:
-            why = sent.reason or "it reported success, but created nothing"
+            why = sent.reason or "the service reported success, but created nothing"
             return Creation(problem=f"{source.collection}: {why}", unknown=sent.goes_on)
         return self._checked(ours[0], grant)
 
@@ -239,7 +239,9 @@ class AmountComposer:
         def body(grant: Grant) -> Json:
             sources = [{"ProvidingPools": [{"@odata.id": uri}]}]
             size = {"CapacityBytes": math.ceil(grant.amount * stocks.GIB - 0.5)}
-            own = fold_uri(target).startswith(fold_uri(uri) + "/")  # the pool's, not its holder's
+            own = fold_uri(target).startswith(
+                fold_uri(uri) + "/"
+            )  # of the pool, not of its storage system
             return size if own else {**size, "CapacitySources": sources}
 
         return Source(stock, target, body)
@@ -274,7 +276,7 @@ def size_of(json: Json) -> float | None:
 
 
 class BlockReservations:
-    """The ``Reserved`` flags of blocks; only flags that are known to be set here are cleared."""
+    """The ``Reserved`` flags of blocks; a flag is cleared only if this client has set it."""
 
     def __init__(self, session: composer.Session, back: NodeReader) -> None:
         self._session, self._reader = session, back
@@ -283,8 +285,8 @@ class BlockReservations:
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve all unshared blocks; return whether that succeeded, else undo it.
 
-        Raises ClaimLost if another client has reserved one, and PodmError if its state cannot be
-        read, or the reservation cannot be undone.
+        Raises ClaimLost if another client has reserved a block, and PodmError if the state of a
+        block cannot be read or a reservation cannot be undone.
         """
         self._reserved = []
         for block in self._own(request, self._reader.last_block):
@@ -299,7 +301,7 @@ class BlockReservations:
         return bool(self._reserved)
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Clear the flags set here, or by another process; PodmError if a flag stays."""
+        """Clear the flags of a reservation by any of our processes; PodmError if a flag stays."""
         mine = self._reserved
         if mine is None:
             mine = [block.uri for block in self._own(request, self._reader.block)]
@@ -386,7 +388,7 @@ class RedfishComposer:
     def preview(self, request: CompositionRequest) -> str | None:
         target = read_capabilities(self._session).compose_target
         if target is None:
-            raise PodmError("it offers no Compose action for a preview")
+            raise PodmError("the service offers no Compose action for a preview")
         return composer.refusal(self._session.post(target, manifest_body(request, "Preview")))
 
     def reserve(self, request: CompositionRequest) -> bool:
@@ -447,7 +449,7 @@ class RedfishComposer:
         if (result.node is None and found.made) or suspects:
             why = f"{', '.join(it.uri for it in found.made)} exists without its node"
             if suspects:
-                why = f"{', '.join(suspects)} may belong to the node: its owner is unknown"
+                why = f"{', '.join(suspects)} may belong to the node: the owner is unknown"
             reason = "; ".join(filter(None, (result.reason, why)))
             return replace(result, state="left", amounts=found.made, reason=reason)
         if result.node is not None and found.problem:
@@ -480,7 +482,7 @@ class RedfishComposer:
             freed = tuple(it for it, block in read if block and own_status(block).slots)
             return self._without_amounts(replace(outcome, freed=freed), before.amounts, watch)
         if outcome.node and outcome.state != "unknown":
-            words = sent.reason or "its deletion was reported"
+            words = sent.reason or "the service reported its deletion"
             return replace(outcome, state="left", reason=f"{uri} still exists: {words}")
         return outcome
 
@@ -513,7 +515,7 @@ class RedfishComposer:
         written = Written(before, sent.succeeded)
         outcome = self._wait_until_stable(request, sent.node, watch, sent.lost, written)
         if outcome.state == "composed" and not outcome.works:
-            with contextlib.suppress(PodmError):  # composed: the flag is obsolete
+            with contextlib.suppress(PodmError):  # a composed block needs no flag
                 self._block_reservations.clear_own()
             return outcome, sent
         reason = "; ".join(filter(None, (sent.reason, outcome.reason)))
@@ -533,7 +535,7 @@ class RedfishComposer:
     ) -> CompositionResult:
         """Read back until the state is stable.
 
-        A lost write may take effect later, and blocks may link their node later.
+        A lost write may take effect late, and blocks may link their node late.
         """
         patience, late = self._patience(), LATE_READS
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 #: The class of a resource, and its content in bytes.
 ContentKey = tuple[type[Resource], bytes]
-#: The number of remembered contents, and the longest.
+#: The most remembered contents, and the most bytes of one of them.
 MAX_CONTENTS, MAX_CONTENT_BYTES = 4096, 2048
 _UNKNOWN = object()
 
@@ -45,7 +45,7 @@ class ContentMemo(Generic[R, T]):
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
     def __contains__(self, key: ContentKey | None) -> bool:
-        return key in self._memo  # the first reading without a note
+        return key in self._memo  # contents whose first reading took no note
 
     def key(self, resource: R) -> ContentKey | None:
         """Return the key of all resources with one content, None if it cannot be encoded."""
@@ -73,7 +73,7 @@ class ContentMemo(Generic[R, T]):
         return found
 
 
-#: The number of remembered sets of devices, and the largest.
+#: The most remembered sets of devices, and the most devices of one set.
 MAX_SETS, MAX_SET_DEVICES = 1024, 100
 
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
@@ -108,10 +108,12 @@ class Describer:
             return found
         found = _devices_of(map(self._noun, keys, devices))
         is_small = len(keys) <= MAX_SET_DEVICES
-        if is_small and all(key in self._memo for key in keys):  # otherwise each has its notes
+        if is_small and all(
+            key in self._memo for key in keys
+        ):  # otherwise each device repeats its notes
             if len(self._sets) >= MAX_SETS:
                 self._sets.clear()
-            return self._sets.setdefault(every, found)  # the result of a faster thread
+            return self._sets.setdefault(every, found)  # another thread may be faster
         return found
 
     def _noun(self, key: ContentKey | None, device: schema.Device) -> DeviceNoun | None:
@@ -140,13 +142,13 @@ def is_persistent(module: schema.MemoryDevice) -> bool:
 def _device_noun(device: schema.Device) -> DeviceNoun | None:
     condition = schema.condition_of(device)
     if not condition.counts and isinstance(device, schema.ProcessorSummary | schema.MemorySummary):
-        schema.note_condition(device, condition, "the device is a summary of unknown parts")
+        schema.note_condition(device, condition, "its parts are unknown")
         return Memory() if isinstance(device, schema.MemorySummary) else Processor(count=None)
     make = _NOUNS.get(type(device))
     noun = make(device) if make is not None and is_present(device) else None
     if noun is None or condition.is_fine:
         return noun
-    schema.note_condition(device, condition, "the state excludes the device")
+    schema.note_condition(device, condition, "the device is not counted")
     return in_condition(noun, condition)
 
 
@@ -190,7 +192,7 @@ def _processors(summary: schema.ProcessorSummary) -> Processor:
     of = schema.ProcessorSummary
     count, cores, threads = (plausible(summary, it) for it in (of.count, of.cores, of.threads))
     if count is None and (cores or threads):
-        what = "found none beside the sum of cores or threads, expected CPUs (both are unknown)"
+        what = "found a sum of cores or threads, but no count of CPUs (cores per CPU are unknown)"
         summary.notes.remark(f"{summary.uri}/{of.count.path}: {what}")
     return Processor(
         count=count,

@@ -31,7 +31,7 @@ from valence_sched.model.quantity import format_count
 #: Placeholders for serial numbers, besides texts of zeros.
 _PLACEHOLDERS: tuple[str, ...] = ("n/a", "na", "none", "null", "unknown", "not specified")
 _PLACEHOLDERS += ("not available", "default string", "to be filled by o.e.m.")
-#: A name on devices of more blocks is a template's.
+#: A name on devices of more blocks than this comes from a template.
 MOST_BLOCKS = 2
 #: Identifying names, each with the kind of device and the sort of name.
 Names = frozenset[tuple[str, str, str]]
@@ -111,8 +111,8 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
     if copied:
         (kind, sort, text), others = min(copied), len(copied) - 1
-        more = f", nor {format_count(others, 'other name')}" if others else ""
-        what = f"found {sort} {text} of a {kind} on several, expected it on one"
+        more = f"; the same for {format_count(others, 'other name')}" if others else ""
+        what = f"found {sort} {text} on several {kind}s, expected it on one"
         notes.remark(f"{what} (not used to identify a device{more})")
     return frozenset(blocks.keys() - copied)
 
@@ -122,7 +122,7 @@ _ROUNDING = 0.01
 
 
 class Likeness(NamedTuple):
-    """Properties: entries with an equal ``key`` property are one device if ``others`` agree."""
+    """Properties to compare: entries with an equal ``key`` are one device if ``others`` agree."""
 
     key: tuple[str, ...]
     others: tuple[str, ...] = ()
@@ -155,8 +155,8 @@ def merge_lists(
                 uri = first.setdefault(name, device.uri)
                 if uri != device.uri and device.certain:
                     device.certain = False
-                    what = f"found the {name[1]} of {uri}, expected its own"
-                    notes.remark(f"{device.uri}: {what} (one or two devices: unknown)")
+                    what = f"found the {name[1]} of {uri}, expected a unique one"
+                    notes.remark(f"{device.uri}: {what} (unknown whether one or two devices)")
     return found
 
 
@@ -225,7 +225,7 @@ class _Merger:
         for device in rest:
             if uri := self._partner(one, before, device, _may_be_same, partners):
                 partners.add(uri)
-                known = self.devices[uri]  # both count if they are two devices
+                known = self.devices[uri]  # if these are two devices, both count
                 is_device = _key_count(known) >= _key_count(device)
                 known.certain = known.certain and is_device
                 unclear.add(device.uri if is_device else uri)
@@ -312,7 +312,7 @@ _SINGLE: tuple[tuple[Link, type[Device]], ...] = (
     (DeviceHolder.memory, schema.MemoryDevice),
     (DeviceHolder.drives, schema.DriveDevice),
 )
-#: Its other lists.
+#: The other lists of a block or a system.
 _STORAGES, _SIMPLE_STORAGES = DeviceHolder.storage.path, DeviceHolder.simple_storage.path
 _NICS = frozenset((DeviceHolder.ethernet.path, DeviceHolder.network.path))
 
@@ -366,8 +366,8 @@ def _completed(
 ) -> Devices:
     """Return devices without empty media, but with devices from summaries and unreadable lists.
 
-    The owners of the parts of several systems are unknown, so there a summary only replaces
-    unlisted parts.
+    If a block has several systems, the owners of their parts are unknown: a summary then only
+    replaces unlisted parts.
     """
     devices = plausibility.without_empty_media(holders[0].uri, devices, service.notes)
     if len(systems) == 1:
@@ -441,7 +441,7 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     if _STORAGES in json:
         storages = _storages(service, holder)
     for storage in storages:
-        # HealthRollup is about its drives, and each drive has its own health.
+        # HealthRollup includes the drives, and each drive has its own health.
         condition = condition_of(storage)
         if condition.health == storage.rollup:
             condition = condition._replace(health=storage.health)  # type: ignore[arg-type]
@@ -449,7 +449,7 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
             drive.inherited = None if condition.is_fine else condition
             drives.append(drive)
         if storage.drives:
-            note_condition(storage, condition, "the state excludes its drives")
+            note_condition(storage, condition, "its drives are not counted")
     if not _NICS.isdisjoint(json):
         nics = [*_nics(service, holder)]
     for field, to in _SINGLE:

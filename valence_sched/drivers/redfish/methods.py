@@ -68,11 +68,11 @@ class ComposeMethod(Protocol):
     def __call__(
         self, capabilities: ComposeCapabilities, request: CompositionRequest, /
     ) -> ComposeWrite | str | None:
-        """Return the write, or the reason against it as text, or None if it is not offered."""
+        """Return the write, the text of a refusal, or None if the way is not offered."""
 
 
 def device_templates(devices: Devices, rules: Json) -> Json | str:
-    """Return the body for these devices, or the reason why the rules forbid it."""
+    """Return the body for these devices, or the text of a refusal if the rules forbid it."""
     body: Json = {}
     for name, templates in _collections(devices, rules):
         members = []
@@ -87,13 +87,13 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
             if "TotalCores" in required and known.get("ProcessorType") != "CPU":
                 member.setdefault("TotalCores", 1)  # cores do not describe a card
             if lacking := sorted(required - member.keys() - {"StorageControllers"}):
-                return f"{name}: {', '.join(lacking)} required, but unknown"
+                return f"{name}: required but unknown: {', '.join(lacking)}"
             members.append({_COUNT: count, **member})
         if members and name not in rules:
-            return f"it composes no {name} by their properties"
+            return f"the service cannot compose {name} by properties"
         if members:
             body[name] = {"Members": members}
-    return body or "the request has no device that it can compose by properties"
+    return body or "the request has no device that the service can compose by properties"
 
 
 def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[DeviceTemplate]]]:
@@ -127,7 +127,10 @@ def choose_write(
         if isinstance(found, ComposeWrite):
             return found
         problem = problem or found or ""
-    return problem or "it offers no way to compose: no systems collection, no Compose action"
+    return (
+        problem
+        or "the service cannot compose: it has neither a Systems collection nor a Compose action"
+    )
 
 
 def composes_exact_blocks(capabilities: ComposeCapabilities, request: CompositionRequest) -> bool:
@@ -139,7 +142,10 @@ def composes_exact_blocks(capabilities: ComposeCapabilities, request: Compositio
 def specific(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str | None:
-    """Name the blocks, if a use case offers it, or if the service states no use case and action."""
+    """Return a write with the URIs of the blocks.
+
+    A use case must offer it, or the service must state neither use cases nor a Compose action.
+    """
     case = _use_case(capabilities, SPECIFIC, request.pool)
     target = case.target if case else capabilities.systems
     stated = capabilities.compose_target or _use_case(capabilities, CONSTRAINED, request.pool)
@@ -150,7 +156,7 @@ def specific(
 
 
 def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> ComposeWrite | None:
-    """Name the blocks in a manifest for the Compose action."""
+    """Return a write of a manifest with the URIs of the blocks to the Compose action."""
     body, target = manifest_body(request, "Apply"), capabilities.compose_target
     return ComposeWrite("manifest", target, body, True) if target else None
 
@@ -158,7 +164,7 @@ def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> 
 def constrained(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str | None:
-    """Name the devices of the blocks."""
+    """Return a write with the properties of the devices of the blocks."""
     case = _use_case(capabilities, CONSTRAINED, request.pool)
     if case is None:
         return None
@@ -196,7 +202,7 @@ def specific_body(request: CompositionRequest) -> Json:
 
 
 def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json, str]:
-    """Return other required properties of a body, or the problem of an unknown value."""
+    """Return the other required properties of a body, or a problem if a value is unknown."""
     found: Json = {}
     for key, stated in rules.items():
         name = key.removesuffix(_REQUIRED)
@@ -210,7 +216,7 @@ def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json
         elif isinstance(inner, dict) and (made := _required_properties(inner, request))[0]:
             found[name] = made[0]
         else:
-            return {}, f"it requires {name!r}, and allows no known value"
+            return {}, f"the service requires {name!r}, but states no allowed value"
     return found, ""
 
 

@@ -53,7 +53,7 @@ def plausible(device: Any, field: Field[Any], notes: Notes | None = None) -> Any
         return value
     expected, doubt = f"{least:,} to {most:,} {field.unit}", "unknown, perhaps another unit"
     if not value:
-        expected, doubt = "more", "it is unknown"
+        expected, doubt = "more than 0", "unknown"
     what = f"found {value:,}, expected {expected} ({doubt})"
     (device.notes if notes is None else notes).remark(f"{device.uri}: {field.path}: {what}")
     return None
@@ -73,9 +73,9 @@ def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) ->
             if device.capacity_bytes == 0 and device.media is None and not is_disk:
                 media.append(uri)
     if media:
-        found = f"found {format_count(len(media), 'drive')} of 0 bytes, expected a size"
+        found = f"found {format_count(len(media), 'drive')} of 0 bytes"
         some = ", ".join(media[:2]) + (", …" if media[2:] else "")
-        notes.remark(f"{where}: {found}: {some} (no drives)")
+        notes.remark(f"{where}: {found}: {some} (empty media, not counted)")
     return {uri: device for uri, device in devices.items() if uri not in media}
 
 
@@ -100,7 +100,7 @@ def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Devic
     """Return by URI the devices that the summaries of a system add to the listed devices.
 
     A summary replaces unlisted parts or, with an unknown amount, parts that are all absent. It
-    gives sizes to parts without a size. If it contradicts the parts, the parts win, with a note.
+    gives sizes to parts without a size. If it contradicts the parts, it is ignored with a note.
     """
     found: dict[str, Device] = {}
     listed = list(devices)
@@ -120,9 +120,8 @@ def _is_card(device: Device) -> bool:
 def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iterator[Device]:
     """Yield parts with their share of a summary, or the summary if all are absent, with a note."""
     if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
-        what = (
-            f"found {summary.count}, and {format_count(len(parts), kind.noun)} (the parts are used)"
-        )
+        listed = f"{format_count(len(parts), kind.noun)} listed (using the list)"
+        what = f"found {summary.count}, but {listed}"
         summary.remark(what, schema.ProcessorSummary.count)
     total = plausible(summary, kind.total) if condition_of(summary).counts else None
     if total is None:
@@ -147,9 +146,9 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
             shared.certain, shared.inherited = part.certain, part.inherited
             yield shared
     elif not math.isclose(total, known, rel_tol=TOLERANCE) and len(counted) == len(there):
-        what = f"{known:,} {unit} of {format_count(len(there), kind.noun)} (the parts are used)"
+        what = f"{known:,} {unit} of {format_count(len(there), kind.noun)} (their sum is used)"
     if what:
-        summary.remark(f"found {total:,} {unit}, and {what}")
+        summary.remark(f"found {total:,} {unit}, but {what}")
 
 
 class _Kind(NamedTuple):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the Redfish composition resources of a recorded or live pod manager as inventory nouns.
 
-If statements about a block contradict each other, the statement that prevents its use wins.
+If statements about a block contradict each other, the one that prevents its use applies.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _MOST = {kind: Field(f"Max{kind}", number, "most", "blocks") for kind in get_arg
 class LimitsByZone:
     """The limits in the capabilities of a pod manager for each of its zones.
 
-    A composed node boots as one system, so two servers do not add up to one. Without a stated
-    maximum of blocks that are whole compute units, the maximum is 1, unless the operator sets
-    another one or a composed system has several. ``joined`` is the largest number of blocks of a
-    type of a composed system, ``zones`` are the URIs of zones.
+    A composed node boots as one system, so two servers do not add up to one. For blocks that are
+    whole compute units the default maximum is therefore 1. The operator can set another one, and a
+    composed system with several such blocks raises it. ``joined`` has the largest number of blocks
+    of each type in a composed system, ``zones`` the URIs of zones.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LimitsByZone:
     def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
         """Return the strictest limits of a zone, or of a pod manager without zones.
 
-        ``blocks`` is the number of its blocks by type.
+        ``blocks`` has the number of its blocks by type.
         """
         found: Limits = {}
         stated = [it for zones, it in self._stated if not zones or (zone and zone.uri in zones)]
@@ -233,7 +233,7 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
         blocks = tuple(dict.fromkeys(service.member_uris(system.blocks, system.uri, known)))
         for uri in blocks:
             if uri not in known:
-                what = f"found {uri}, expected a resource block that is listed"
+                what = f"found {uri}, expected a listed resource block"
                 system.remark(what, schema.ListedSystem.blocks)
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
@@ -246,7 +246,7 @@ def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[
         is_other = type_name(it.json) not in ("", "computersystem")
         unread += [it.uri] if is_other or it.uri in service.known_nodes else []
     for uri in dict.fromkeys(unread):
-        effect = "its blocks are unknown: Unused blocks without a link to it count as free"
+        effect = "its blocks are unknown: an Unused block without a link to it counts as free"
         if known := service.known_nodes.get(uri):
             effect = "its blocks of the last reading stay in use"
             yield replace(known, stale=True)
@@ -254,7 +254,7 @@ def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[
 
 
 def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[str, list[str]]:
-    """Return the systems with a block that are not nodes: not composed, or not listed."""
+    """Return, by block URI, the systems that have the block but are not composed or not listed."""
     known = {block.uri: block for block in found.blocks}
     hosts: dict[str, list[str]] = {}
     systems = [system for system in found.systems if not system.is_composed]
@@ -281,8 +281,8 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
 def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) -> bool:
     """Return whether a block is a whole system and can be composed as such.
 
-    The system then links no other block, and the block links the system as ``ComputerSystems`` or
-    is a compute block in the pool Free. Any other block that a system links is in use.
+    Such a system links no other block. Its block links it as ``ComputerSystems``, or is a compute
+    block in the pool Free. Any other block that a system links is in use.
     """
     in_pool = (block.pool or "").casefold() == "free"
     is_offered = in_pool and "compute" in map(str.casefold, block.types)
@@ -391,7 +391,7 @@ def _status(block: schema.ResourceBlock, *, with_parts: bool = True) -> Status:
     most = block.max_compositions
     condition = schema.condition_of(block, with_parts=with_parts)
     if shareable and most is not None and block.compositions is None and state != "Unused":
-        what = "found none, expected the nodes that use it (the number of free places is unknown)"
+        what = "found none, expected the number of nodes (its free share is unknown)"
         block.remark(what, schema.ResourceBlock.compositions)
         most = None
     return Status(
@@ -409,7 +409,7 @@ def _status(block: schema.ResourceBlock, *, with_parts: bool = True) -> Status:
 
 
 def _used_by(block: schema.ResourceBlock, status: Status, used: Sequence[str]) -> Status:
-    """Return the status of a block with the systems that link it, even if it is Unused."""
+    """Return the status of a block; a block that a system links is in use, even if Unused."""
     if not used:
         return status
     if status.state == "Unused":

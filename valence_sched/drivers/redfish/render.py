@@ -10,7 +10,7 @@ MiB and storage in whole bytes.
 
 Differences after reading back: a missing name becomes the Id. The protocol decides whether a drive
 is remote. A block is composed at least once per linking node. A pool without a maximum of Compute
-or ComputerSystem blocks gets a maximum that does not bind, because a driver would assume 1. A
+or ComputerSystem blocks gets a maximum that is never reached: a driver would assume 1. A
 memory module of 0 MiB is missing.
 """
 
@@ -179,7 +179,7 @@ def _status(status: inventory.Status) -> Json:
 
 def _accelerator(card: inventory.Accelerator) -> Json:
     sizes = {"TotalMemorySizeMiB": card.memory_mib}
-    hidden = card.kind.casefold() in _PARTS_OF_A_CPU  # else the accelerator is lost
+    hidden = card.kind.casefold() in _PARTS_OF_A_CPU  # such a kind would be read as a part of a CPU
     return {
         "ProcessorType": "OEM" if hidden else card.kind,
         "Model": card.model,
@@ -323,7 +323,7 @@ def _write_capabilities(
 
 
 def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) -> Json:
-    """Return limits; all maxima of compute units are stated, since a driver assumes 1."""
+    """Return limits; all maxima of compute units are stated: a driver would assume 1."""
     found: Json = {}
     known = dict(pool.limits) if pool else {}
     here = [block for block in blocks if pool is None or pool.id in block.pools]

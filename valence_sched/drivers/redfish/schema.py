@@ -79,8 +79,8 @@ class ProcessorMemory(Resource):
 
 class ProcessorSummary(Device):
     count = Field("Count", number, "physical CPUs", "CPUs")
-    cores = Field("CoreCount", number, "of all CPUs together", "cores")
-    threads = Field("LogicalProcessorCount", number, "of all CPUs together", "threads")
+    cores = Field("CoreCount", number, "cores of all CPUs", "cores")
+    threads = Field("LogicalProcessorCount", number, "threads of all CPUs", "threads")
     model = Field("Model", text, "free text")
 
 
@@ -151,8 +151,8 @@ class NetworkInterface(Device):
     speed_mbps = None
 
 
-#: The values of ``Status.State`` (Redfish schema Resource): hardware counts (None), counts with
-#: health Warning, or does not count.
+#: The effect of each ``Status.State`` (Redfish schema Resource): hardware counts (None), counts
+#: with health Warning, or does not count.
 STATES: dict[str, str | None] = {
     "Enabled": None,
     "Qualified": None,  # "quality within the acceptable range of operation"
@@ -195,7 +195,7 @@ class Condition(NamedTuple):
 
 
 def condition_of(of: NamedResource, *, with_parts: bool = True) -> Condition:
-    """Return the condition; without parts, their health counts only if its own is missing."""
+    """Return the condition; without parts, HealthRollup counts only if Health is missing."""
     word = of.state
     state = STATES[_SPELLED[word.casefold()]] if word and word.casefold() in _SPELLED else word
     health = _health(of, NamedResource.health)
@@ -223,13 +223,13 @@ def _health(of: NamedResource, field: Field[str | None]) -> Health | None:
 
 
 def note_condition(of: NamedResource, condition: Condition, effect: str) -> None:
-    """Note hardware that does not count, or counts despite its condition."""
+    """Note hardware that is not counted, or is counted despite its condition."""
     if condition.is_fine:
         return
     found = " and ".join(filter(None, condition))
     known = "" if condition.state in (None, *STATES) else ", which Redfish does not know"
     if condition.counts:
-        effect = "it counts, unless a policy is stricter"
+        effect = "it counts unless a policy is stricter"
     of.remark(f"Status: found {found}{known}, expected Enabled and OK ({effect})")
 
 
@@ -241,10 +241,10 @@ def worst(conditions: Iterable[Condition]) -> Condition:
 
 
 class CapabilitiesObject(Resource):
-    limits = Field("@Redfish.ResourceBlockLimits", only_objects, "Min and Max with each block type")
+    limits = Field("@Redfish.ResourceBlockLimits", only_objects, "Min and Max of each block type")
 
 
-#: The folded use cases of composing a system; other use cases limit other things.
+#: The folded use cases of composing a system; limits of other use cases do not apply.
 USE_CASES = ("computersystemcomposition", "computersystemconstrainedcomposition")
 _CAPABILITIES = "@Redfish.CollectionCapabilities/Capabilities"
 

@@ -27,8 +27,8 @@ def stocks(
 ) -> tuple[Stock, ...]:
     """Return the memory domains of all chassis and systems, and all storage pools, each once.
 
-    Redfish does not tell which zones reach a stock, so each stock is in all ``pools`` unless it
-    names its own. A stock without a collection for new chunks or volumes is noted and left out.
+    Redfish has no link from a zone to a stock, so each stock is in all ``pools`` unless it names
+    its own. A stock without a collection for new chunks or volumes is noted and left out.
     """
 
     def pools_of(stock: schema.MemoryDomain | schema.StoragePool) -> tuple[str, ...]:
@@ -48,14 +48,16 @@ def _storage(
             if pool.uri in found or not is_usable(pool):
                 continue
             if volume_collection(pool.json, holder.json) is None:
-                pool.remark("found no AllocatedVolumes, expected it to create volumes (left out)")
+                pool.remark(
+                    "found no AllocatedVolumes, expected a collection for new volumes (left out)"
+                )
                 continue
             found[pool.uri] = _stock(pool, total, used, pools_of(pool))
     return found.values()
 
 
 def pool_stock(service: LinkedDocuments, pool: schema.StoragePool) -> Stock:
-    """Return one storage pool as a stock in GiB, without a size if it is unknown."""
+    """Return one storage pool as a stock in GiB; the size is None if unknown."""
     sizes = next(((total, used) for _, total, used in pool_sizes(service, [pool], {})), (None, 0.0))
     return _stock(pool, *sizes)
 
@@ -96,13 +98,13 @@ def pool_sizes(
         total, used = totals[uri], pool.used_bytes
         cut = [totals[it] for it in parts.get(uri, ())]
         if cut and total is not None and total <= sum(size for size in cut if size):
-            continue  # a physical volume: it belongs wholly to its group
+            continue  # a physical volume, which belongs wholly to its group
         if used is None and total is not None:
             volumes = service.follow(pool.volumes, schema.Volume, uri)
             sizes = [volume.capacity_bytes for volume in volumes] if pool.volumes else [None]
             used = None if None in sizes else sum(size for size in sizes if size)
         if (used is None and total is not None) or None in cut:
-            what = "found none, expected bytes (its free size is unknown)"
+            what = "found none, expected a number of bytes (its free size is unknown)"
             pool.remark(what, schema.StoragePool.used_bytes)
             total = None
         if not cut:
@@ -152,7 +154,7 @@ def is_usable(resource: NamedResource) -> bool:
 
 
 def volume_collection(pool: Json, holder: Json) -> str | None:
-    """Return the collection for new volumes of a pool: its own, or its holder's."""
+    """Return the collection for new volumes of a pool: its own, or that of its storage system."""
     for link in (pool.get("AllocatedVolumes"), holder.get("Volumes")):
         if isinstance(link, dict) and isinstance(uri := link.get("@odata.id"), str) and uri:
             return link_path(uri)
@@ -188,13 +190,17 @@ def _memory(
             domain.remark(what, schema.MemoryDomain.creatable)
         if domain.uri not in found and domain.creatable:
             if not domain.chunks:
-                domain.remark("found no MemoryChunks, expected it to create chunks (left out)")
+                domain.remark(
+                    "found no MemoryChunks, expected a collection for new chunks (left out)"
+                )
             elif domain.leads:
                 stock = domain_stock(service, domain, pools_of(domain))
                 modules = _present_modules(service, domain)
                 shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
                 if shared and not domain.size_mib and stock.total is not None:
-                    what = f"found modules of {shared}, expected its own (its size is unknown)"
+                    what = (
+                        f"found modules of {shared}, expected other modules (its size is unknown)"
+                    )
                     domain.remark(what)
                     stock = replace(stock, total=None)
                 owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
@@ -223,7 +229,7 @@ def domain_stock(
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
     is_pmem = not kinds.isdisjoint(("pmem", "block"))
-    if not kinds and modules:  # its chunks do not tell
+    if not kinds and modules:  # without chunks the modules decide
         is_pmem = all(is_persistent(module) for module in modules)
     sizes = [chunk.size_mib for chunk in chunks]
     used = sum(size for size in sizes if size)
@@ -231,7 +237,7 @@ def domain_stock(
     most = [_size(module) for module in modules]
     together = sum(size for size in most if size)
     if most and None not in most and domain.size_mib and together < domain.size_mib:
-        what = f"found {domain.size_mib}, expected at most {together}, all its modules together"
+        what = f"found {domain.size_mib}, expected at most {together}, the sum of its modules"
         domain.remark(what, schema.MemoryDomain.size_mib)
     if None in sizes:
         domain.remark("found a chunk of unknown size (its free size is unknown)")
@@ -267,8 +273,8 @@ def _size_of_modules(
         return 0
     if domain.size_mib == 0 or (known and not total):
         found = "none" if domain.size_mib is None else 0
-        effect = f"its modules have {total} together" if total else "it is unknown"
-        what = f"found {found}, expected a size, or modules with a size each ({effect})"
+        effect = f"using {total}, the sum of its modules" if total else "its size is unknown"
+        what = f"found {found}, expected a size, or a size of each module ({effect})"
         domain.remark(what, schema.MemoryDomain.size_mib)
     return total or None
 

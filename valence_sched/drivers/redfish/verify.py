@@ -24,7 +24,7 @@ Blocks = Mapping[str, ResourceBlock | None]
 
 
 class ReadSystems(NamedTuple):
-    """The systems that were read, and the errors of the unreadable ones."""
+    """The systems that were read, and the errors of unreadable systems."""
 
     systems: list[ListedSystem]
     problems: list[PodmError]
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 
 
 class NodeReader:
-    """Reads nodes of one pod manager without a cache; a block of a node may say Unused."""
+    """Reads nodes of one pod manager without a cache; the block of a node may still be Unused."""
 
     def __init__(self, session: Session, capabilities: Callable[[], ComposeCapabilities]) -> None:
         self._session, self._capabilities = session, capabilities
@@ -71,9 +71,9 @@ class NodeReader:
         """Read a node by its URI, or by its name and blocks; ``unknown`` if it is unreadable.
 
         The node is a system with its name, or a new system that our write returned or that has the
-        blocks. It is ``unknown`` if another system has the ``same_blocks``, or if a block must have
-        it ``confirmed`` but has not. A ``deleted`` node is ``absent`` if its URI is gone and its
-        blocks are free.
+        blocks. With ``same_blocks``, another system with the blocks makes the node ``unknown``.
+        With ``confirmed``, so does a node that no block confirms. A ``deleted`` node is ``absent``
+        if its URI is gone and its blocks are free.
         """
         self._read.clear()
         try:
@@ -96,12 +96,12 @@ class NodeReader:
         return frozenset(map(fold_uri, self._systems()))
 
     def block_conflict(self, uri: str) -> str | None:
-        """Return the state of a block without a place for another node, None if it has one."""
+        """Return the state of a block that another node cannot use, None if another node can."""
         block = self.block(uri)
         if block is None or not own_status(block).slots:
             return describe_block(block)
         users = [] if own_status(block).shareable else list(self._holders(block))
-        return f"found {own_status(block).state}, and part of {', '.join(users)}" if users else None
+        return f"found {own_status(block).state}, but part of {', '.join(users)}" if users else None
 
     def _is_gone(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
         """Return whether the URI of a node has no system, and no block is in use by the node."""
@@ -133,7 +133,7 @@ class NodeReader:
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
         """Return whether a block confirms the system by its link or its new state.
 
-        A service that only stores requests has systems without a linking block.
+        A service may only store requests: then no block links the system.
         """
         for uri, block in made_of.items():
             if block is None:
@@ -215,17 +215,17 @@ class NodeReader:
         same_blocks: bool,
         written: Written | None,
     ) -> str:
-        """Return why a system may be the node, without proof; empty if no system may."""
+        """Return the reason to suspect that a system is the node, empty without a suspect."""
         exact = composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
         for it in (it for it in systems if it.is_composed):
-            called = f"under the name {it.name!r}: its owner is unknown"
+            called = f"under the name {it.name!r}: the owner is unknown"
             is_new = written is not None and written.is_new(it)
             if same_blocks and (_is_made_of(it, request) or (is_new and _is_ours(it, request))):
                 return f"{it.uri} has the same blocks, {called}"
             near = is_new and (not exact or wanted & _folded(it.blocks))
             if near and written and written.succeeded:
-                return f"it reported success, and {it.uri} is new, {called}"
+                return f"the service reported success, and {it.uri} is new, {called}"
         return ""
 
     def _system_or_none(self, uri: str | None, seen: ReadSystems) -> ListedSystem | None:
@@ -274,9 +274,9 @@ class NodeReader:
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
-    """Return whether blocks are in use by a node that was not found.
+    """Return the result for a node that was not found: ``left`` if it still uses blocks.
 
-    Links of systems count, since some blocks link no system; the state of a shareable block does
+    Links of systems count, since some blocks link no system. The state of a shareable block does
     not count.
     """
     quiet = {uri for uri, it in blocks.items() if it and (is_free(it) or own_status(it).shareable)}

@@ -57,8 +57,8 @@ class RsdComposer:
         self._allocate: str | None = None
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        found = None if self._target() else "its nodes have no Allocate action"
-        return found and f"{found}, so it cannot compose {request.name}"
+        found = None if self._target() else "the collection of nodes has no Allocate action"
+        return found and f"{found}, so {request.name} cannot be composed"
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         nodes = self._nodes()
@@ -121,14 +121,14 @@ class RsdComposer:
         with contextlib.suppress(PodmError):  # the error of reading the node back is reported
             json = get_document(self._session, uri) if is_there else None
             force = action_target(json or {}, "ForceDelete")
-        if force:  # the node hangs
+        if force:  # for a node that hangs
             watch("deleting by force")
             sent = self._post(force, {}, watch)
             is_there = self._is_still_there(uri, sent)
         absent = CompositionResult(state="absent")
         outcome = self.read_node(request, uri) if is_there else absent
         if outcome.node is not None and outcome.state != "unknown":
-            why = f"{uri} still exists: {sent.reason or 'its deletion was reported'}"
+            why = f"{uri} still exists: {sent.reason or 'the service reported its deletion'}"
             return replace(outcome, state="left", works=False, reason=why)
         if outcome.state != "absent":
             return outcome
@@ -139,7 +139,7 @@ class RsdComposer:
             return replace(outcome, state="unknown", reason=unread_result(error).reason)
         if not stays:
             return replace(outcome, freed=tuple(freed))
-        words = f"its volume {', '.join(it.uri for it in stays)} still exists"
+        words = f"volume {', '.join(it.uri for it in stays)} of the node still exists"
         return replace(outcome, state="left", amounts=tuple(stays), reason=words)
 
     def _post(
@@ -242,7 +242,7 @@ class RsdComposer:
         except PodmError as error:
             return SendResult(reason=f"not assembled: {error}")
         if target is None:
-            return SendResult(reason="it offers no Assemble action")
+            return SendResult(reason="the node has no Assemble action")
         watch("assembling")
         return self._post(target, {}, watch, lambda: self._state(node) == ALLOCATED)
 
@@ -313,7 +313,7 @@ class RsdComposer:
         return list(found.values())
 
     def _nouns(self, request: CompositionRequest, nodes: Iterable[RackNode]) -> Iterator[Node]:
-        """Yield nodes with their blocks: systems, and pooled devices of the request or equal."""
+        """Yield nodes with their blocks: systems, and devices that the request names or allows."""
         others = (it for equal in request.substitutes.values() for it in equal)
         spelled = {fold_uri(uri): uri for uri in (*others, *request.blocks)}
         for node in nodes:
@@ -391,7 +391,7 @@ def action_target(json: Json, name: str) -> str | None:
 
 
 def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) -> list[str]:
-    """Return the missing or smaller volumes of a node; older services state no sizes."""
+    """Return the missing or too small volumes of a node; older services state no sizes."""
     grants = request.made_grants
     if len(volumes) < len(grants):
         return [f"{len(grants) - len(volumes)} of its {format_count(len(grants), 'volume')}"]
@@ -403,7 +403,7 @@ def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) ->
 
 def _doubtful(node: Node) -> CompositionResult:
     words = f"{node.uri} has the same blocks, under the name {node.name!r}"
-    return CompositionResult(state="unknown", reason=f"{words}: its owner is unknown")
+    return CompositionResult(state="unknown", reason=f"{words}: the owner is unknown")
 
 
 def _is_made_of(node: Node, request: CompositionRequest) -> bool:

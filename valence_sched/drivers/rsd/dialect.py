@@ -21,7 +21,7 @@ def rsd() -> Dialect:
 
 
 def is_rack_root(root: Json) -> bool:
-    """Return whether a service root is of the pod manager of a rack.
+    """Return whether a service root belongs to the pod manager of a rack.
 
     It has ``Nodes`` in the root or in Intel's ``Oem`` part. The services below the pod manager also
     have that part, but do not compose.

@@ -57,7 +57,7 @@ def stocks(
         older = list(_groups(service, storage, drives))
         if newer and older:  # two API generations of one service may list the same drives
             groups = format_count(len(older), "group")
-            what = f"found storage pools and {groups} of logical drives, expected one"
+            what = f"found storage pools and {groups} of logical drives, expected only one kind"
             service.notes.remark(f"{storage.uri}: {what} (the free size of the groups is unknown)")
             older = [replace(stock, total=None) for stock in older]
         for stock in newer + older:
@@ -68,7 +68,7 @@ def stocks(
         for drive in drives.get(uri, ()):
             owners.setdefault(drive, uri)
         if shared and stock.total is not None:
-            what = f"found drives that {shared[0]} has too, expected its own"
+            what = f"found drives of {shared[0]}, expected other drives"
             service.notes.remark(f"{uri}: {what} (its free size is unknown)")
             found[uri] = replace(stock, total=None)
     return tuple(found.values())
@@ -187,7 +187,7 @@ def _reachable_fabrics(
             named[uri].add(fabric.uri)
         if not hosts and systems:
             silent.add(fabric.uri)
-            what = "found no cabled system (assuming that every system reaches it)"
+            what = "found no cable to a system (assuming that every system reaches it)"
             fabric.remark(what)
     every = named.items()
     return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
@@ -203,7 +203,7 @@ def _offers_of(service: LinkedDocuments, fabric: schema.Fabric) -> Iterator[Fabr
         offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
         for device in service.follow(offered, schema.PooledDevice, endpoint.uri):
             kind = device.class_name.casefold()
-            if not kind:  # then by its path, such as /Drives/1
+            if not kind:  # otherwise its path decides, such as /Drives/1
                 kind = device.uri.rpartition("/")[0].rpartition("/")[2].casefold().removesuffix("s")
             is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
             if kind == "drive" or is_card:
@@ -262,10 +262,10 @@ class RackUsage:
                 what = f"found {state!r}, {expected} (assumed in use)"
                 node.remark(what, schema.RackNode.node_state)
             if not node.system:
-                node.remark("found none, expected one", schema.RackNode.system)
+                node.remark("found no link, expected a system", schema.RackNode.system)
             for uri in self.blocks_of(node):
                 if uri not in listed:
-                    what = f"found {uri}, expected a system that is listed"
+                    what = f"found {uri}, expected a listed system"
                     node.remark(what, schema.RackNode.system)
                 self._nodes.setdefault(uri, []).append(node)
 
@@ -280,7 +280,7 @@ class RackUsage:
         return self._status(system, "Unavailable" if system.uri in self._hosts else "Unused")
 
     def offer_status(self, offer: FabricOffer, attached: set[str]) -> inventory.Status:
-        """Return the status of a pooled device; ``attached`` are those that systems list."""
+        """Return the status of a pooled device; ``attached`` has the URIs that systems list."""
         device = offer.device
         if offer.is_zoned or device.uri in attached or device.storage:
             return self._status(device, "Composed")
@@ -400,7 +400,7 @@ def _blocks(
     reached, trusted = device_owners.devices_of_systems(service, found.systems)
     attached = {uri for by_uri in reached.values() for uri in by_uri}
     attached |= drives_of_storage(service, found.storages)
-    # A pooled drive that a system lists is a separate block: it leaves with the node.
+    # A pooled drive that a system lists is a separate block: removing the node detaches it.
     pooled = {offer.device.uri for offer in found.offers}
     own = {
         block: {uri: device for uri, device in by_uri.items() if uri not in pooled}

@@ -24,10 +24,13 @@ PIECE_BYTES, MAX_PIECES = 1 << 16, 16
 def post(
     url: str, body: bytes, timeout_s: float, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any]:
-    """Return status and JSON of a success, None for another body; UsageError, DispatchFailed."""
+    """Return status and JSON of a success, with None for a body that is not JSON.
+
+    Raises UsageError for an unusable URL, and DispatchFailed.
+    """
     where, status, content = _ask("POST", url, body, timeout_s, headers)
     if not 200 <= status < 300:
-        raise DispatchFailed(f"{where}: HTTP {status}, expected a success")
+        raise DispatchFailed(f"{where}: HTTP {status}, expected 2xx")
     try:
         return status, msgspec.json.decode(content) if content else None
     except msgspec.DecodeError:
@@ -35,16 +38,16 @@ def post(
 
 
 def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) -> Any:
-    """Return the JSON of the answer, None if the resource is missing; errors as for a POST."""
+    """Return the JSON of the answer, None if the resource is missing; errors as for ``post``."""
     where, status, content = _ask("GET", url, None, timeout_s, headers)
     if status in (404, 405, 501):
         return None
     if status != 200:
-        raise DispatchFailed(f"{where}: HTTP {status}, expected 200: nothing was sent again")
+        raise DispatchFailed(f"{where}: HTTP {status}, expected 200: the order was not sent again")
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError:
-        text = "no JSON, or more than 1 MiB: nothing was sent again: check there first"
+        text = "not JSON, or more than 1 MiB: the order was not sent again: check the other system"
         raise DispatchFailed(f"{where}: {text}") from None
 
 
@@ -56,9 +59,7 @@ def _ask(
         found = parts.scheme or url
         raise UsageError(f"--dispatch: expected an http or https URL, found {found!r}")
     if parts.username or parts.password:
-        raise UsageError(
-            "--dispatch: a password in the URL is visible to other users: leave it out"
-        )
+        raise UsageError("--dispatch: remove the password from the URL: other users can see it")
     where = f"{parts.scheme}://{parts.netloc}{parts.path}"
     every = {"Content-Type": "application/json", **(headers or {})}
     try:
@@ -69,10 +70,11 @@ def _ask(
             )
             content = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
     except (requests.RequestException, OSError) as error:
-        text = f"{type(error).__name__}: the decision may have been accepted: check there first"
+        hint = "the decision may have been accepted: check the other system first"
+        text = f"{type(error).__name__}: {hint}"
         if _unsent(error):
             hint = "check that it runs and that the URL is right"
-            text = f"no answer, and nothing was sent: {hint}"
+            text = f"no connection, nothing was sent: {hint}"
         raise DispatchFailed(f"{where}: {text}") from None
     return where, answer.status_code, content
 

@@ -18,9 +18,9 @@ from valence_sched.model.quantity import format_age
 def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
     """Posts each node to ``/v1/nodes`` with its pod manager and its requested properties.
 
-    A repeated order skips the nodes that ``/v1/nodes`` already lists; their names contain its id.
-    Errors as for a dispatcher; they name the accepted nodes. A request that Valence cannot express
-    is refused before sending.
+    A repeated order skips the nodes that ``/v1/nodes`` already lists: their names contain the id of
+    the order. Errors as for a dispatcher; they name the accepted nodes. A request that Valence
+    cannot express is refused before sending.
     """
     node_properties = _order_properties(order)
     receipts: list[dispatch.Receipt] = []
@@ -64,10 +64,10 @@ def _description(recording: decision.Recording | None) -> dict[str, str]:
 def _order_properties(order: dispatch.Order) -> dict[str, Any]:
     try:
         if len(order.alternatives) != 1:
-            raise RequestError("its nodes use several alternatives of the flavor")
+            raise RequestError("the nodes use several alternatives of the flavor")
         return properties(order.alternatives[0])
     except RequestError as error:
-        text = f"Valence cannot express this node, nothing sent: {error}"
+        text = f"Valence cannot express this node, nothing was sent: {error}"
         raise DispatchFailed(text) from None
 
 
@@ -90,16 +90,16 @@ TOTALS = {
 
 
 def properties(alternative: Alternative) -> dict[str, Any]:
-    """Return the properties of an equivalent Valence flavor; else RequestError."""
+    """Return the properties of an equivalent Valence flavor; RequestError if there is none."""
     if alternative.topology:
-        raise RequestError("it does not support devices together or apart")
+        raise RequestError("Valence does not support rules for devices together or apart")
     totals: dict[str, Any] = {}
     types: list[str] = []
     for need in alternative.needs:
         if (need.kind, need.measure) in TOTALS:
             name, total, attributes = TOTALS[need.kind, need.measure]
             if name in totals:
-                raise RequestError(f"it supports only one kind of {name}")
+                raise RequestError(f"Valence supports only one kind of {name}")
             totals[name] = {total: int(need.amount), **_attributes(need, attributes)}
         elif need.kind == "stock" and need.resource == "storage_gib" and need.count == 1:
             totals["remote_storage"] = {"capacity_gib": int(need.amount)}
@@ -113,7 +113,7 @@ def properties(alternative: Alternative) -> dict[str, Any]:
 def _attributes(need: Need, allowed: Iterable[str]) -> dict[str, Any]:
     values = {test.attribute: test.value for test in need.tests}
     if unknown := next((name for name in values if name not in allowed), None):
-        raise RequestError(f"it does not support the {unknown} of a {need.kind}")
+        raise RequestError(f"Valence does not support the {unknown} of a {need.kind}")
     return values
 
 
@@ -127,4 +127,4 @@ def _device_type(need: Need) -> str:
         return "NIC"
     what = need.resource if need.kind == "stock" else need.kind
     more = f" by its {', '.join(sorted(values))}" if values else f" as {need.measure}"
-    raise RequestError(f"it does not support {what}{more}")
+    raise RequestError(f"Valence does not support {what}{more}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatcher: posts the decision to a URL, signed with HMAC-SHA256 where a key is set."""
+"""Dispatcher: posts the decision to a URL, signed with HMAC-SHA256 if a key is set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLAIM = "X-Valence-Sched-Claim"
 
 
 def webhook(url: str, order: Order) -> Sequence[Receipt]:
-    """Posts the whole decision to a URL, signed with HMAC-SHA256 where there is a key.
+    """Posts the whole decision to a URL, signed with HMAC-SHA256 if there is a key.
 
     The signature covers the timestamp, a full stop, and the body, so that changed or old messages
     can be detected. A header has the claim that holds the choice. Errors as for a dispatcher.

@@ -39,7 +39,7 @@ def things(source: str) -> MapResolver:
     """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.
 
     Raises:
-        InputError: it cannot be read, or is not such a map; the message has the place and the
+        InputError: the file cannot be read or is not such a map. The message has the place and the
             expected value.
     """
     try:
@@ -52,7 +52,7 @@ def things(source: str) -> MapResolver:
 
 
 def parse_map(data: bytes, file: str) -> MapResolver:
-    """Parse a map; errors as for reading one."""
+    """Parse a map; errors as for :func:`things`."""
     kinds = convert(load_yaml(data, file), dict[str, Any], file)
     places: Map = {kind: {} for kind in kinds}
     for kind, named in kinds.items():

@@ -5,7 +5,7 @@
 kind       zone                                   aggregates
 =========  =====================================  ==============================================
 volume     its availability zone
-network    its availability zone, when it is one  its physical networks (shown to administrators)
+network    its availability zone, if only one     its physical networks (shown to administrators)
 port       that of its network                    those of its network
 =========  =====================================  ==============================================
 """
@@ -28,7 +28,7 @@ class OpenStackResolver:
     where: str = "OpenStack (volume, port, network)"
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the location of a resource, None if the cloud has none; CloudError if it fails."""
+        """Return the location of a resource, None if it does not exist; CloudError on failure."""
         from keystoneauth1.exceptions import ClientException
         from openstack.exceptions import SDKException
 
@@ -41,7 +41,7 @@ class OpenStackResolver:
             raise CloudError(text) from None
 
     def known(self, kind: str) -> Iterable[str]:
-        """Return an empty list: a cloud may have a million of them."""
+        """Return an empty list: a cloud may have a million resources of a kind."""
         return ()
 
     def kinds(self) -> Iterable[str]:
@@ -52,9 +52,7 @@ class OpenStackResolver:
 def things(source: Any) -> OpenStackResolver:
     """Return the resolver of an SDK connection; UsageError for a text from ``--near-map``."""
     if isinstance(source, str):
-        raise UsageError(
-            "openstack cannot be named as a map: the openstack client always asks its cloud"
-        )
+        raise UsageError("openstack is not a map: the openstack client always uses its cloud")
     return OpenStackResolver(source)
 
 

@@ -158,7 +158,7 @@ class BadAnswersTest(ServicesTest):
                 with self.subTest(dialect, uri=uri, kind=kind):
                     found = self.ask(dialect, uri, act)
                     refused = uri == ROOT and kind.startswith("403")
-                    self.assert_outage(found, "asks for a login" if refused else uri)
+                    self.assert_outage(found, "requires a login" if refused else uri)
 
     def test_a_root_a_service_or_a_list_that_cannot_be_read_is_an_outage(self):
         for dialect, (_, near, _) in SERVICES.items():
@@ -255,11 +255,17 @@ class PreviousReadingTest(ServicesTest):
                 known = self.previous(dialect)
                 root = {"@odata.id": ROOT, name: link(f"{ROOT}/{name}")}
                 server.documents |= {**lists, **server.documents, ROOT: msgspec.json.encode(root)}
-                self.assert_outage(self.ask(dialect, previous=known), "no composition service")
+                self.assert_outage(
+                    self.ask(dialect, previous=known), "no link to a composition service"
+                )
                 first = self.ask(dialect)
                 self.assertEqual((None, "Online", ()),
                                  (first.failure, first.podm.status, first.podm.blocks))  # fmt: skip
-                told = [one for one in first.diagnostics if "no composition service" in one.text]
+                told = [
+                    one
+                    for one in first.diagnostics
+                    if "no link to a composition service" in one.text
+                ]
                 self.assertEqual(["remark"], [one.kind for one in told])
                 again_ = self.ask(dialect, previous=PreviousReading.of(first.podm))
                 self.assertIsNone(again_.failure)
@@ -274,7 +280,7 @@ class PreviousReadingTest(ServicesTest):
         found = self.ask("redfish", previous=known)
         self.assertEqual((None, 4), (found.failure, len(found.podm.blocks)))
         zoned = known._replace(pools=frozenset(["1", "2"]))  # it had a service then
-        self.assert_outage(self.ask("redfish", previous=zoned), "no composition service")
+        self.assert_outage(self.ask("redfish", previous=zoned), "no link to a composition service")
         server.documents[ROOT] = msgspec.json.encode(root | {"CompositionService": service})
         self.assertIsNone(self.ask("redfish", previous=zoned).failure)
 

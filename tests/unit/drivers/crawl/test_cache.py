@@ -245,7 +245,7 @@ class TestCache(unittest.TestCase):
     def refused(self, words, **more):
         found, problem = self.loaded(**more)
         self.assertIsNone(found)
-        self.assertRegex(problem or "", rf": could not be used: {words} \(read everything\)$")
+        self.assertRegex(problem or "", rf": could not be used: {words} \(reading all documents\)$")
 
     def test_what_was_written_is_read_until_it_is_too_old(self):
         for now_s, found in ((0.0, {"a": 1}), (MAX_AGE_S - 1, {"a": 1}), (MAX_AGE_S, None)):
@@ -256,7 +256,7 @@ class TestCache(unittest.TestCase):
         (path,) = self.folder.iterdir()
         named = DocumentCache(self.folder, self.URL, "other", 0.0)
         os.rename(path, named._path)
-        self.refused("it is of another version or pod manager", user="other")
+        self.refused("it belongs to another version or pod manager", user="other")
 
     def test_a_service_that_replaces_another_at_its_url_does_not_get_its_documents(self):
         for before, after in (("uuid:a", "uuid:b"), (None, "uuid:b"), ("uuid:a", None)):
@@ -295,8 +295,8 @@ class TestCache(unittest.TestCase):
 
     def test_a_file_that_unpacks_to_more_is_neither_read_nor_written(self):
         with mock.patch.object(cache, "MAX_CACHE_BYTES", 20):
-            self.refused("it holds too much")
-            self.assertRegex(self.saved({"a": 2}), r": \d+ bytes exceed the cache$")
+            self.refused("its content is too large")
+            self.assertRegex(self.saved({"a": 2}), r": \d+ bytes exceed the limit of the cache$")
         self.assertEqual(({"a": 1}, None), self.loaded())
 
     def test_below_what_is_cached_fewer_levels_are_asked_for(self):

@@ -148,7 +148,7 @@ class LoginTest(FaultsTest):
 
     def test_one_that_wants_a_login_says_how_to_register_it(self):
         server = self.serve(TREE, login=LOGIN)
-        self.failure(server, "Unknown", "asks for a login", known={"username": None})
+        self.failure(server, "Unknown", "requires a login", known={"username": None})
 
     def test_at_the_session_limit_basic_authentication_goes_on(self):
         for code in (503, 400, 507):
@@ -357,7 +357,7 @@ class DocumentsTest(FaultsTest):
         acts = {
             "a truncated answer (": half,
             "a truncated answer": half_without_length,
-            "no HTTP: an answer of 'SSH": no_http,
+            "not HTTP: an answer of 'SSH": no_http,
             "malformed head: duplicate content-length": two_lengths,
             "closed connection": cut,
         }
@@ -375,7 +375,7 @@ class DocumentsTest(FaultsTest):
     def test_one_that_speaks_something_else_is_offline_and_said(self):
         server = self.serve(TREE, rules=[on("v1/?$", no_http)])
         self.failure(
-            server, "Offline", "no HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'", "port and scheme"
+            server, "Offline", "not HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'", "port and scheme"
         )
 
     def test_a_page_that_is_missing_fails_the_reading(self):
@@ -402,9 +402,7 @@ class DocumentsTest(FaultsTest):
             (reading,) = self.read(self.serve(TREE, login=LOGIN, rules=[on(path, to)]))
             said = f"{reading.failure} {[one.text for one in reading.diagnostics]}"
             self.assertIn("found a redirect to '127.0.0.1", said)
-            self.assertEqual(
-                hint, "(register it by that address if it is the same service)" in said
-            )
+            self.assertEqual(hint, "(if that is the same service, register that address)" in said)
         (reading,) = self.read(
             self.serve(TREE, login=LOGIN, rules=[on("Sessions$", to, "POST")]),
             known={"auth": "session"},

@@ -44,7 +44,7 @@ class TestFailure(unittest.TestCase):
         found = reader().timeout_result()
         self.assertEqual(("east", "Offline"), (found.podm.id, found.podm.status))
         self.assertEqual("east: https://h.invalid/x: no complete answer within 7.5 s "
-                         "(allow it more with --request-timeout)", found.failure)  # fmt: skip
+                         "(increase --request-timeout)", found.failure)  # fmt: skip
         self.assertEqual(((), {}, 0), (found.diagnostics, found.documents, found.requests))
         self.assertGreaterEqual(found.seconds, 0.0)
 
@@ -129,7 +129,9 @@ class TestPasses(unittest.TestCase):
         tree = dict(self.TREE)
         with (
             mock.patch.object(reading, "_run_pass", leads_on),
-            self.assertRaisesRegex(PodmError, r"link further documents without end \(20 times\)"),
+            self.assertRaisesRegex(
+                PodmError, r"link further documents without end \(stopped after 20 passes\)"
+            ),
         ):
             read_in_passes(crawl(tree), DIALECTS["redfish"](), tree[ROOT], "east", LINKED)
         self.assertEqual(reading.MAX_PASSES, len(passes))

@@ -238,7 +238,7 @@ class TestMalformed(ServedBytes):
         report = r" \(report it to the vendor of the service or of its proxy\)$"
         for text, data in (
             (
-                r"^no HTTP: an answer of 'SSH-2.0' \(check the port and scheme of the URL\)$",
+                r"^not HTTP: an answer of 'SSH-2.0' \(check the port and scheme of the URL\)$",
                 b"SSH-2.0\r\n",
             ),
             ("^malformed head: .* headers" + report, answer(b"", *["X-A: b"] * 200)),

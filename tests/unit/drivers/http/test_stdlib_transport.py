@@ -39,8 +39,8 @@ REPORT = r" \(report it to the vendor of the service or of its proxy\)$"
 #: The end of a chunked body, with too many trailers after it.
 TRAILERS = b"0\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(200))
 
-UNSENDABLE = ("header X-Auth-Token: found {what}, expected one line of Latin-1 (the value "
-              "is the pod manager's: report it to the vendor)")  # fmt: skip
+UNSENDABLE = ("header X-Auth-Token: found {what}, expected one line of Latin-1 (the pod manager "
+              "sent this value: report it to the vendor)")  # fmt: skip
 
 
 class StdlibTransportTest(ServedBytes):
@@ -96,7 +96,7 @@ class StdlibTransportTest(ServedBytes):
         lengths = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"
         port = r" \(check the port and scheme of the URL\)$"
         for text, data in (
-            (f"^no HTTP: an answer of 'SSH-2.0'{port}", b"SSH-2.0\r\n"),
+            (f"^not HTTP: an answer of 'SSH-2.0'{port}", b"SSH-2.0\r\n"),
             (f"^malformed head: duplicate content-length{REPORT}", lengths),
             (f"^malformed head: invalid status code{REPORT}", b"HTTP/1.1 OK\r\n\r\n"),
             (f"^malformed body: invalid character in chunk size{REPORT}", chunked + b"one\r\n"),
@@ -511,7 +511,7 @@ class StreamTest(ServedBytes):
 
     def test_an_answer_that_is_no_http_is_no_stream_and_its_line_is_closed(self) -> None:
         transport = self.serve([b"SSH-2.0-OpenSSH_9.6\r\n", b""])
-        with self.assertRaisesRegex(Unreachable, "no HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'"):
+        with self.assertRaisesRegex(Unreachable, "not HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'"):
             self.open(transport)
         self.assertTrue(self.closed[0].wait(5))
 

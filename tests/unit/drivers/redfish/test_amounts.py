@@ -66,8 +66,8 @@ class TestDeciding(Amounts):
         ):
             with self.subTest(changes=changes):
                 self.podm(**changes)
-                what = "neither a memory domain nor a storage pool to create it in"
-                line = f"{grant.uri}: found {what}, expected one for {grant.amount:g}"
+                what = "neither a memory domain nor a storage pool"
+                line = f"{grant.uri}: found {what}, expected one to create {grant.amount:g}"
                 self.assertEqual(line, self.composer.refusal(wanted(grant)))
                 self.assertEqual(
                     [f"{grant.uri}: found nothing, expected {grant.amount:g} or more"],
@@ -95,13 +95,13 @@ class TestDeciding(Amounts):
 
     def test_an_amount_that_is_not_granted_now_is_told_with_what_is_left(self):
         for changes, grant, left in (
-            ({"domain": DOMAIN_JSON | {"MemorySizeMiB": 512}}, MEMORY, "512 MiB left"),
-            ({}, Grant(DOMAIN, 1000.0), "4096 MiB left"),
-            ({"domain": {**DOMAIN_JSON, "MemorySizeMiB": None}}, MEMORY, "an unknown amount"),
+            ({"domain": DOMAIN_JSON | {"MemorySizeMiB": 512}}, MEMORY, "512 MiB free"),
+            ({}, Grant(DOMAIN, 1000.0), "4096 MiB free"),
+            ({"domain": {**DOMAIN_JSON, "MemorySizeMiB": None}}, MEMORY, "an unknown free amount"),
             ({"pool": {**POOL_JSON, "Capacity": {"Data": {"AllocatedBytes": 8 * GIB,
-              "ConsumedBytes": 3 * GIB}}}}, STORAGE, "5 GiB left"),
+              "ConsumedBytes": 3 * GIB}}}}, STORAGE, "5 GiB free"),
             ({"pool": {**POOL_JSON, "Capacity": {"Data": {"AllocatedBytes": 3 * GIB,
-              "ConsumedBytes": 8 * GIB}}}}, STORAGE, "0 GiB left"),
+              "ConsumedBytes": 8 * GIB}}}}, STORAGE, "0 GiB free"),
         ):  # fmt: skip
             with self.subTest(left):
                 self.podm(**changes)
@@ -283,7 +283,7 @@ class TestRemoved(Amounts):
         podm = self.podm()
         uri = podm.add(CHUNKS)
         podm.on_delete = lambda uri: Reply(204, {}, None)
-        self.assertEqual(f"{uri} still exists: its deletion was reported", self.remove(uri))
+        self.assertEqual(f"{uri} still exists: the service reported its deletion", self.remove(uri))
         self.assertEqual(8, podm.sent("GET").count(uri))
         podm.meanwhile = [lambda: None, lambda: podm.drop(uri)]
         self.assertEqual("", self.remove(uri))
@@ -347,13 +347,13 @@ class TestMade(Amounts):
     def test_success_that_made_nothing_is_a_problem(self):
         podm = self.podm()
         podm.on_post = lambda uri, body: Reply(201, {}, None)
-        self.check([], f"{CHUNKS}: it reported success, but created nothing")
+        self.check([], f"{CHUNKS}: the service reported success, but created nothing")
 
     def test_a_task_that_does_not_end_may_make_it_yet(self):
         podm = self.podm(pauses=2)
         podm.on_post = lambda uri, body: Reply(202, {"Location": "/T/1"}, None)
         podm.documents["/T/1"] = {"TaskState": "Running"}
-        self.check([], f"{CHUNKS}: its task did not end in time", unknown=True)
+        self.check([], f"{CHUNKS}: the task did not end in time", unknown=True)
 
     def test_it_is_where_the_answer_says_though_the_collection_does_not_list_it(self):
         podm = self.podm()
@@ -366,7 +366,7 @@ class TestMade(Amounts):
         old = podm.add(CHUNKS, **chunk())
         podm.on_post = lambda uri, body: Reply(201, {"Location": old.upper()}, None)
         podm.documents[old.upper()] = podm.documents[old]
-        self.check([], f"{CHUNKS}: it reported success, but created nothing")
+        self.check([], f"{CHUNKS}: the service reported success, but created nothing")
 
     def test_of_several_new_ones_ours_has_the_name_or_is_what_the_answer_names(self):
         for name, location in ((NAME, False), ("theirs", True), ("theirs", False)):
@@ -385,14 +385,14 @@ class TestMade(Amounts):
                     self.assertEqual((Grant(made[0], 1024.0),), found.made)
                 else:
                     new = ", ".join(uri for uri in podm.documents if uri.startswith(f"{CHUNKS}/"))
-                    doubt = f"{new} appeared meanwhile: its owner is unknown"
+                    doubt = f"{new} appeared after the request: the owner is unknown"
                     self.assertEqual(Creation((), doubt, True), found)
 
     def test_two_that_have_our_name_are_in_doubt(self):
         podm = self.podm()
         podm.on_post = lambda uri, body: podm.add(uri, **body) and podm.create(uri, body)
         found = self.create(MEMORY)
-        self.assertRegex(found.problem, ", .* appeared meanwhile")
+        self.assertRegex(found.problem, ", .* appeared after the request")
         self.assertTrue(found.unknown)
 
     def test_the_only_new_one_is_ours_after_a_success(self):
@@ -415,14 +415,14 @@ class TestMade(Amounts):
         podm = self.podm()
         podm.on_post = lost
         podm.meanwhile = [lambda: podm.add(CHUNKS, **chunk())]
-        doubt = f"{CHUNKS}/5 appeared meanwhile: its owner is unknown"
+        doubt = f"{CHUNKS}/5 appeared after the request: the owner is unknown"
         self.check([], f"no reply: timed out; {doubt}", unknown=True)
 
     def test_after_an_answer_it_is_looked_for_once(self):
         podm = self.podm()
         podm.on_post = lambda uri, body: Reply(201, {}, None)
         podm.meanwhile = [lambda: podm.add(CHUNKS, **chunk())]
-        self.check([], f"{CHUNKS}: it reported success, but created nothing")
+        self.check([], f"{CHUNKS}: the service reported success, but created nothing")
         self.assertEqual(1, len(podm.meanwhile))
 
     def test_where_it_cannot_be_read_back_something_may_be_made(self):
@@ -477,4 +477,4 @@ class TestMade(Amounts):
         podm.documents["/Next"] = {"Members": links("/X/1"), "Members@odata.nextLink": CHUNKS}
         podm.documents["/X/1"] = chunk()
         podm.on_post = lambda uri, body: Reply(201, {"Location": "/X/1"}, None)
-        self.check([], f"{CHUNKS}: it reported success, but created nothing")
+        self.check([], f"{CHUNKS}: the service reported success, but created nothing")

@@ -169,7 +169,7 @@ class TestWithAmounts(unittest.TestCase):
         podm.documents[ROOT] = {}
         found = podm.ask()
         self.assertEqual("absent", found.state)
-        self.assertRegex(found.reason, "^it offers no way to compose")
+        self.assertRegex(found.reason, "^the service cannot compose")
         self.assertEqual([], podm.chunks)
 
     def test_an_amount_that_stays_without_its_node_is_left_and_named(self):
@@ -187,7 +187,7 @@ class TestWithAmounts(unittest.TestCase):
         podm.on_post = lambda uri, body: podm.add(uri, **chunk()) and lost()
         found = podm.ask()
         self.assertEqual("unknown", found.state)
-        self.assertRegex(found.reason, "appeared meanwhile: its owner is unknown")
+        self.assertRegex(found.reason, "appeared after the request: the owner is unknown")
         self.assertEqual([CHUNKS], podm.sent("POST"))
         self.assertEqual(1, len(podm.chunks))
 
@@ -212,7 +212,7 @@ class TestWithAmounts(unittest.TestCase):
     def test_the_amounts_that_are_no_longer_granted_are_named_after_the_blocks(self):
         podm = Service()
         podm.documents |= {"/B/2": block("Failed"), DOMAIN: DOMAIN_JSON | {"MemorySizeMiB": 512}}
-        line = f"{DOMAIN}: found 512 MiB left, expected 1024 or more"
+        line = f"{DOMAIN}: found 512 MiB free, expected 1024 or more"
         self.assertEqual(["/B/2: found Failed", line], podm.composer.conflicts(NODE))
 
 
@@ -254,7 +254,7 @@ class TestReadBack(unittest.TestCase):
     def test_a_nameless_amount_of_the_same_size_may_be_made_for_an_absent_node(self):
         podm = Service()
         uris = [podm.add(CHUNKS, **chunk()) for _ in range(2)]
-        doubt = f"{uris[0]}, {uris[1]} may belong to the node: its owner is unknown"
+        doubt = f"{uris[0]}, {uris[1]} may belong to the node: the owner is unknown"
         expected = CompositionResult(state="left", reason=doubt)
         self.assertEqual(expected, podm.composer.read_node(NODE))
         podm.documents["/B/2"] = 404
@@ -384,7 +384,7 @@ class TestRemove(unittest.TestCase):
         podm = Service()
         done = self.made(podm)
         podm.on_delete = lambda uri: Reply(204, {}, None)
-        words = "its deletion was reported"
+        words = "the service reported its deletion"
         self.assertEqual(f"{done.node} still exists: {words}", podm.remove(done.node).reason)
 
     def test_one_that_cannot_be_read_back_is_unknown_and_keeps_its_amounts(self):

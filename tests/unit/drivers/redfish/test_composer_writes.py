@@ -224,7 +224,7 @@ class TestLost(unittest.TestCase):
         podm = Service(pauses=3)
         podm.on_post = lambda uri, body: Reply(202, {"Location": "/T/1"}, None)
         podm.documents["/T/1"] = {"TaskState": "Running"}
-        expected = "unknown", True, "its task did not end in time"
+        expected = "unknown", True, "the task did not end in time"
         found = podm.ask(PLAIN)
         self.assertEqual(expected, (found.state, found.works, found.reason))
         podm.documents |= {it: block("Composed") for it in PLAIN.blocks}
@@ -265,7 +265,9 @@ class TestByAction(unittest.TestCase):
 
     def test_without_the_action_there_is_nothing_to_ask(self):
         podm = Service()
-        with self.assertRaisesRegex(PodmError, "^it offers no Compose action for a preview$"):
+        with self.assertRaisesRegex(
+            PodmError, "^the service offers no Compose action for a preview$"
+        ):
             podm.composer.preview(PLAIN)
 
     def test_a_reservation_is_named_by_what_composes_and_undone_by_nothing(self):
@@ -324,7 +326,7 @@ class TestRequired(unittest.TestCase):
             "/S": {"Members": [], "@Redfish.CollectionCapabilities": {"Capabilities": [use]}},
             RULES: {"Tenant@Redfish.RequiredOnCreate": True},
         })  # fmt: skip
-        self.assertRegex(podm.composer.refusal(PLAIN), "requires 'Tenant', and allows")
+        self.assertRegex(podm.composer.refusal(PLAIN), "the service requires 'Tenant', but")
         self.assertEqual("absent", podm.ask(PLAIN).state)
         self.assertEqual([], podm.sent("POST"))
 

@@ -157,7 +157,7 @@ class TestNouns(TestCase):
         self.assertEqual(Processor(count=None), self.one(ProcessorSummary, Count=0, CoreCount=8))
 
     def test_sums_of_an_unknown_number_of_processors_are_unknown_and_noted(self) -> None:
-        what = "found none beside the sum of cores or threads, expected CPUs (both are unknown)"
+        what = "found a sum of cores or threads, but no count of CPUs (cores per CPU are unknown)"
         for sums in ({"CoreCount": 8}, {"LogicalProcessorCount": 8}):
             with self.subTest(sums):
                 self.notes.clear()
@@ -198,7 +198,7 @@ class TestNouns(TestCase):
         self.assertEqual([], self.notes.lines())
         doubt = "1 to 8,191 GiB (unknown, perhaps another unit)"
         for gib, found, expected in ((8192, "8,192", doubt), (0.0625, "0.0625", doubt),
-                                     (0, "0", "more (it is unknown)")):  # fmt: skip
+                                     (0, "0", "more than 0 (unknown)")):  # fmt: skip
             self.notes.clear()
             self.assertEqual(Memory(), self.one(MemorySummary, TotalSystemMemoryGiB=gib))
             line = f"/d: TotalSystemMemoryGiB: found {found}, expected {expected}"

@@ -267,32 +267,32 @@ class TestNames(Case):
             self.block("b", Storage=self.storage("/St", *drives))
             self.assertEqual([3], self.counts())
             (note,) = self.notes.lines()
-            what = f"found {name} k1 of a drive on several, expected it on one"
+            what = f"found {name} k1 on several drives, expected it on one"
             self.assertTrue(note.endswith(f"{what} (not used to identify a device)"), note)
 
     def test_of_several_copied_names_one_is_noted_and_how_many_others_there_are(self) -> None:
         names = {"UUID": "9f-1", "SerialNumber": "K1", "Identifiers": [{"DurableName": "Z9"}]}
-        for number, others in ((2, "nor 1 other name"), (3, "nor 2 other names")):
+        for number, others in ((2, "the same for 1 other name"), (3, "the same for 2 other names")):
             self.setUp()
             copied = dict(list(names.items())[:number])
             self.block("b", Drives=links(*(self.drive(f"/d/{i}", **copied) for i in range(3))))
             self.assertEqual([3], self.counts())
             (note,) = self.notes.lines()
-            self.assertIn("of a drive on several, expected it on one", note)
-            self.assertTrue(note.endswith(f"(not used to identify a device, {others})"), note)
+            self.assertIn("on several drives, expected it on one", note)
+            self.assertTrue(note.endswith(f"(not used to identify a device; {others})"), note)
 
     def test_of_two_members_of_one_list_with_one_name_one_is_uncertain(self) -> None:
         drives = [self.drive(f"/d/{i}", SerialNumber="K1") for i in range(2)]
         self.block("b", Drives=links(*drives))
         self.assertEqual([1, None], self.counts())
-        self.assertTrue(self.noted("/d/1: found the serial number of", "two devices: unknown"))
+        self.assertTrue(self.noted("/d/1: found the serial number of", "one or two devices"))
 
     def test_a_slot_of_several_members_of_one_list_identifies_none_of_them(self) -> None:
         place = {"PhysicalLocation": {"PartLocation": {"ServiceLabel": "Bay 3"}},
                  "Links": {"Chassis": {"@odata.id": f"{V}/C/1"}}}  # fmt: skip
         self.block("b", Drives=links(*(self.drive(f"/d/{i}", **place) for i in range(2))))
         self.assertEqual([2], self.counts())
-        self.assertTrue(self.noted(f"found slot bay 3 of {V.casefold()}/c/1 of a drive on several"))
+        self.assertTrue(self.noted(f"found slot bay 3 of {V.casefold()}/c/1 on several drives"))
 
     def test_half_a_place_identifies_nothing(self) -> None:
         chassis = {"Links": {"Chassis": {"@odata.id": f"{V}/C/1"}}}

@@ -83,7 +83,7 @@ class TestTemplates(unittest.TestCase):
         for rules, expected in (
             ({"SimpleStorage": {}}, {"SimpleStorage": simple}),
             ({"SimpleStorage": {}, "Storage": {}}, {"Storage": storage}),
-            ({"Processors": {}}, "it composes no Storage by their properties"),
+            ({"Processors": {}}, "the service cannot compose Storage by properties"),
         ):
             with self.subTest(rules):
                 self.assertEqual(expected, self.only(rules, drives=(drive,)))
@@ -120,7 +120,7 @@ class TestTemplates(unittest.TestCase):
         member = {f"{key}{REQUIRED}": True for key in ("TotalThreads", "Model", "TotalCores")}
         found = self.only({"Processors": {"Members": [member]}},
                           processors=(Processor(count=1, cores=8),))  # fmt: skip
-        self.assertEqual("Processors: Model, TotalThreads required, but unknown", found)
+        self.assertEqual("Processors: required but unknown: Model, TotalThreads", found)
 
     def test_the_cores_of_a_card_may_be_required_and_say_nothing(self):
         rules = {"Processors": {"Members": [{f"TotalCores{REQUIRED}": True,
@@ -129,7 +129,7 @@ class TestTemplates(unittest.TestCase):
         member = {COUNT: 1, "Model": "A", "TotalCores": 1}
         self.assertEqual({"Processors": {"Members": [member]}}, found)
         found = self.only(rules, processors=(Processor(count=1, model="X"),))
-        self.assertEqual("Processors: TotalCores required, but unknown", found)
+        self.assertEqual("Processors: required but unknown: TotalCores", found)
 
     def test_controllers_may_be_required_beside_drives(self):
         rules = {"Storage": {"Members": [{f"StorageControllers{REQUIRED}": True,
@@ -140,10 +140,10 @@ class TestTemplates(unittest.TestCase):
 
     def test_what_no_rule_is_for_or_nothing_at_all_is_refused(self):
         memory = (Memory(count=1, capacity_mib=5),)
-        self.assertEqual("it composes no Memory by their properties",
+        self.assertEqual("the service cannot compose Memory by properties",
                          self.only({"Processors": {}}, memory=memory))  # fmt: skip
         self.assertEqual(
-            "the request has no device that it can compose by properties", self.only({})
+            "the request has no device that the service can compose by properties", self.only({})
         )
 
 
@@ -204,13 +204,15 @@ class TestChoice(unittest.TestCase):
 
     def test_devices_that_no_rule_can_say_are_the_reason_why_there_is_none(self):
         found = choose_write(capabilities(case(CONSTRAINED)), CHOICE)
-        self.assertEqual("it composes no Processors by their properties", found)
+        self.assertEqual("the service cannot compose Processors by properties", found)
 
     def test_without_any_way_the_reason_is_what_is_required_or_what_is_not_offered(self):
-        none = "it offers no way to compose: no systems collection, no Compose action"
+        none = (
+            "the service cannot compose: it has neither a Systems collection nor a Compose action"
+        )
         self.assertEqual(none, choose_write(capabilities(systems=None), CHOICE))
         required = case(**{f"Tenant{REQUIRED}": True})
-        reason = "it requires 'Tenant', and allows no known value"
+        reason = "the service requires 'Tenant', but states no allowed value"
         self.assertEqual(reason, choose_write(capabilities(required), CHOICE))
 
     def test_only_a_constrained_composition_or_none_may_take_other_blocks(self):
@@ -263,7 +265,7 @@ class TestRequiredProperties(unittest.TestCase):
              f"Target{REQUIRED}": True}}),
         ):  # fmt: skip
             with self.subTest(rules):
-                reason = f"it requires {name!r}, and allows no known value"
+                reason = f"the service requires {name!r}, but states no allowed value"
                 self.assertEqual(reason, self.extra(**rules))
 
 

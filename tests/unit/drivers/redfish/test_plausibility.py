@@ -99,7 +99,7 @@ class TestSummaries(Case):
 
     def test_parts_without_a_size_have_their_share_of_the_sum(self) -> None:
         self.assertEqual([(2, 12)], self.cores([{}, {}], [], Count=2, CoreCount=24))
-        self.assertTrue(self.noted("ProcessorSummary: found 24 cores, and 2 processors without"))
+        self.assertTrue(self.noted("ProcessorSummary: found 24 cores, but 2 processors without"))
         for dimms, gib, found in (
             ([{}] * 4, 64, [(4, 16384)]),
             ([DIMM, DIMM, {}, {}], 64, [(4, 16384)]),
@@ -128,12 +128,12 @@ class TestSummaries(Case):
         ):
             with self.subTest(gib=gib):
                 self.assertEqual(16384, self.mib([], dimms, gib=gib)[0][1])
-                self.assertEqual(noted, self.noted("MemorySummary: found", "the parts are used"))
+                self.assertEqual(noted, self.noted("MemorySummary: found", "their sum is used"))
         self.assertEqual([(2, 16)], self.cores([CPU, CPU], [], Count=4))
-        self.assertTrue(self.noted("ProcessorSummary: Count: found 4, and 2 processors"))
+        self.assertTrue(self.noted("ProcessorSummary: Count: found 4, but 2 processors"))
         self.assertEqual([(2, 16)], self.cores([CPU, CPU], [], Count=4, CoreCount=64))
-        self.assertTrue(self.noted("ProcessorSummary: Count: found 4, and 2 processors"))
-        self.assertTrue(self.noted("ProcessorSummary: found 64 cores, and 32 cores of 2"))
+        self.assertTrue(self.noted("ProcessorSummary: Count: found 4, but 2 processors"))
+        self.assertTrue(self.noted("ProcessorSummary: found 64 cores, but 32 cores of 2"))
 
     def test_a_sum_in_another_unit_is_noted_beside_parts_too(self) -> None:
         for dimms, found in (([{}, {}], (2, None)), ([DIMM, DIMM], (2, 16384))):
@@ -145,7 +145,7 @@ class TestSummaries(Case):
         self.assertEqual([(None, None)], self.cores(cpus, dimms, gib=64, Count=2, CoreCount=32))
         self.assertEqual([(1, None)], self.mib(cpus, dimms, gib=64, Count=2, CoreCount=32))
         for noun in ("2 processors", "4 memory modules"):
-            self.assertTrue(self.noted(f"and {noun}, all absent"))
+            self.assertTrue(self.noted(f"but {noun}, all absent"))
         self.assertEqual([], self.mib([], dimms, gib=0))
 
     def test_a_sum_in_another_unit_or_one_that_does_not_count_is_unknown(self) -> None:

@@ -454,7 +454,7 @@ class TestNodes(Service):
     def test_a_block_that_is_not_listed_is_noted_and_kept(self):
         podm = self.read(S={"Members": links("/S/1")}, S_1=system("/B/9", type_="composed"))
         self.assertEqual(("/B/9",), podm.nodes[0].blocks)
-        what = "found /B/9, expected a resource block that is listed"
+        what = "found /B/9, expected a listed resource block"
         self.noted("/B/9: found no such document, but /S/1 links it",
                    f"/S/1: Links/ResourceBlocks: {what}")  # fmt: skip
 
@@ -520,7 +520,7 @@ class TestBlocks(Service):
     def test_of_a_shared_block_in_use_that_tells_no_number_the_maximum_is_unknown(self):
         shared = {"SharingCapable": True, "SharingEnabled": True, "MaxCompositions": 4}
         self.assertIsNone(self.status("ComposedAndAvailable", status=shared).max_compositions)
-        what = "found none, expected the nodes that use it (the number of free places is unknown)"
+        what = "found none, expected the number of nodes (its free share is unknown)"
         self.noted(f"/B/1: CompositionStatus/NumberOfCompositions: {what}")
         for state, status in (
             ("Unused", shared),

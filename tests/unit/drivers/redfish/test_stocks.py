@@ -104,7 +104,7 @@ class TestMemoryStocks(TestCase):
         self.assertEqual([f"/K/9: {missing}", f"/M/9: {missing}"], sorted(self.notes.lines()))
 
     def test_a_domain_that_hands_out_nothing_is_left_out_and_why_is_noted(self) -> None:
-        what = "found no MemoryChunks, expected it to create chunks (left out)"
+        what = "found no MemoryChunks, expected a collection for new chunks (left out)"
         for json, line in (
             ({"MemoryChunks": None}, what),
             ({"Status": {"State": "Disabled"}},
@@ -138,14 +138,14 @@ class TestMemoryStocks(TestCase):
                 self.assertEqual(resource, found.resource)
 
     def test_a_domain_of_0_mib_is_noted_with_the_size_that_was_taken(self) -> None:
-        what = "expected a size, or modules with a size each"
+        what = "expected a size, or a size of each module"
         known, empty, nameless = {"CapacityMiB": 8192}, {"CapacityMiB": 0}, {"Name": "m"}
         for size, modules, line, total in (
-            (0, (known, known), f"found 0, {what} (its modules have 16384 together)", 16384),
-            (0, (known, nameless), f"found 0, {what} (it is unknown)", None),
-            (None, (known, nameless), f"found none, {what} (it is unknown)", None),
+            (0, (known, known), f"found 0, {what} (using 16384, the sum of its modules)", 16384),
+            (0, (known, nameless), f"found 0, {what} (its size is unknown)", None),
+            (None, (known, nameless), f"found none, {what} (its size is unknown)", None),
             (None, (empty,), "", None),
-            (0, (empty,), f"found 0, {what} (it is unknown)", None),
+            (0, (empty,), f"found 0, {what} (its size is unknown)", None),
         ):
             with self.subTest(size=size, modules=modules):
                 documents = {f"M_{n}": json for n, json in enumerate(modules)}
@@ -169,7 +169,7 @@ class TestMemoryStocks(TestCase):
                 sets = self.modules(*(f"/M/{n}" for n in range(len(modules))))
                 (found,) = self.stocks(self.domain(**sets), **documents)
                 self.assertEqual(4096, found.total)
-                what = "found 4096, expected at most 4095, all its modules together"
+                what = "found 4096, expected at most 4095, the sum of its modules"
                 self.assertEqual([f"/D/1: MemorySizeMiB: {what}"] if noted else [],
                                  self.notes.lines())  # fmt: skip
 
@@ -200,7 +200,7 @@ class TestMemoryStocks(TestCase):
         documents = {"M_1": {"CapacityMiB": 8192}, "M_2": absent}
         first, second = self.stocks(self.domain(**shared), self.domain(**shared), **documents)
         self.assertEqual((8192.0, None), (first.total, second.total))
-        line = "/D/2: found modules of /D/1, expected its own (its size is unknown)"
+        line = "/D/2: found modules of /D/1, expected other modules (its size is unknown)"
         self.assertEqual([line], self.notes.lines())
         gone = self.modules("/M/2", MemorySizeMiB=None)
         self.stocks(self.domain(**gone), self.domain(**gone), **documents)
@@ -302,7 +302,7 @@ class TestStorageStocks(Service):
     def test_one_that_no_volume_can_be_made_of_is_noted_and_the_others_stay(self):
         stocks = self.stocks(pool(GIB, 0, AllocatedVolumes=None), pool(GIB, 0))
         self.assertEqual([f"{POOLS}/2"], [it.uri for it in stocks])
-        what = "found no AllocatedVolumes, expected it to create volumes (left out)"
+        what = "found no AllocatedVolumes, expected a collection for new volumes (left out)"
         self.assertEqual([f"{ONE}: {what}"], self.notes.lines())
         holder = {"StoragePools": link(POOLS), "Volumes": link("/St/1/Volumes")}
         self.assertEqual(2, len(self.stocks(
@@ -370,7 +370,7 @@ class TestStorageSizes(Service):
         self.assertEqual([f"{ONE}: {TOTAL}: found none, {UNKNOWN}"], self.notes.lines())
 
     def test_volumes_that_are_not_linked_or_of_unknown_size_make_it_unknown(self):
-        line = f"{ONE}: {USED}: found none, expected bytes (its free size is unknown)"
+        line = f"{ONE}: {USED}: found none, expected a number of bytes (its free size is unknown)"
         self.assertEqual([(None, 0)], self.sizes(pool(100, AllocatedVolumes=None)))
         self.assertEqual([line], self.notes.lines())
         volumes = {"Members": links("/V/1", "/V/2")}
@@ -392,7 +392,7 @@ class TestStorageSizes(Service):
     def test_one_that_a_group_of_unknown_size_is_made_of_is_unknown_itself(self):
         group = pool(None, 0, {"ProvidingPools": links(ONE)})
         self.assertEqual([(None, 5), (None, 0)], self.sizes(pool(100, 5), group))
-        line = f"{ONE}: {USED}: found none, expected bytes (its free size is unknown)"
+        line = f"{ONE}: {USED}: found none, expected a number of bytes (its free size is unknown)"
         self.assertIn(line, self.notes.lines())
 
     def test_the_drives_of_a_pool_are_told_but_not_those_that_others_divide(self):

@@ -207,7 +207,7 @@ def wrote(*before, succeeded=True):
 class TestWrite(unittest.TestCase):
     """The result of our own write is ours, under any name."""
 
-    DOUBT = "under the name 'sys-1': its owner is unknown"
+    DOUBT = "under the name 'sys-1': the owner is unknown"
 
     def test_the_system_that_the_answer_names_is_ours_if_it_is_new_and_the_write_succeeded(self):
         for written, node in (
@@ -249,7 +249,7 @@ class TestWrite(unittest.TestCase):
                 self.assertIsNone(reader.read_node(stranger, "/S/1").node)
 
     def test_after_a_success_a_new_system_that_has_any_of_the_blocks_leaves_it_unknown(self):
-        success = f"it reported success, and /S/1 is new, {self.DOUBT}"
+        success = f"the service reported success, and /S/1 is new, {self.DOUBT}"
         strange = WHOLE | {"/S/1": system("/B/3", name="sys-1"), "/B/3": IN_1}
         host = OTHER | {"/S/1": system("/B/1", name="sys-1", type_="Physical")}
         for documents, offers, written, state, reason in (
@@ -338,10 +338,10 @@ class TestConflict(unittest.TestCase):
             (block("Composed", "/S/2", "", "/S/3"), {}, "found Composed by /S/2, /S/3"),
             (block("Composed", Reserved=True), {}, "found Composed, reserved"),
             (block("Failed") | {"Status": {"Health": "Critical"}}, {}, "found Failed, Critical"),
-            (block("Unused", "/S/2"), {"/S/2": theirs}, "found Unused, and part of /S/2"),
+            (block("Unused", "/S/2"), {"/S/2": theirs}, "found Unused, but part of /S/2"),
             (block("Unused", "/S/2", "/S/3"), {"/S/2": theirs, "/S/3": theirs},
-             "found Unused, and part of /S/2, /S/3"),
-            (block("Unused", "/S/2"), {"/S/2": host}, "found Unused, and part of /S/2"),
+             "found Unused, but part of /S/2, /S/3"),
+            (block("Unused", "/S/2"), {"/S/2": host}, "found Unused, but part of /S/2"),
             (block("Unused", "/S/2") | {"Pool": "Free", "ResourceBlockType": ["Compute"]},
              {"/S/2": host}, None),
             (block("Unused", "/S/2") | {"ComputerSystems": links("/S/2")}, {"/S/2": host}, None),

@@ -13,7 +13,7 @@ from valence_sched.model.claim import CompositionRequest, CompositionResult, Gra
 
 ALLOCATE = "/N/Actions/Allocate"
 NODE = CompositionRequest(name="vs-1", blocks=("/S/1",))
-WHOSE = "its owner is unknown"
+WHOSE = "the owner is unknown"
 
 
 def cut(*amounts: float) -> CompositionRequest:

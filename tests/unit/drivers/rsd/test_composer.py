@@ -281,7 +281,7 @@ class TestRemoved(unittest.TestCase):
         rack.become(self.node, "Assembling")
         self.forced(rack, lambda uri, body: Reply(204, {}, None))
         found = rack.remove(self.node)
-        why = f"{self.node} still exists: its deletion was reported"
+        why = f"{self.node} still exists: the service reported its deletion"
         self.assertEqual(("left", False, why), (found.state, found.works, found.reason))
 
     def test_one_that_cannot_be_read_back_is_unknown(self):
@@ -294,7 +294,7 @@ class TestRemoved(unittest.TestCase):
     def test_volumes_that_stay_without_their_node_are_named(self):
         rack = self.rack(RemoteDrives=links("/St/V/1", "/St/V/2", "/St/V/3"))
         rack.documents |= {"/St/V/1": {"CapacityBytes": GIB}, "/St/V/3": {}}
-        reason = "its volume /St/V/1, /St/V/3 still exists"
+        reason = "volume /St/V/1, /St/V/3 of the node still exists"
         stays = Grant("/St/V/1", 1.0), Grant("/St/V/3", 0.0)
         expected = CompositionResult(state="left", reason=reason, amounts=stays)
         self.assertEqual(expected, rack.remove(self.node))
@@ -312,7 +312,7 @@ class TestAsking(unittest.TestCase):
     """The offers of a rack, and the free ones among them."""
 
     def test_without_an_allocate_action_it_is_refused_by_name(self):
-        reason = "its nodes have no Allocate action, so it cannot compose vs-1"
+        reason = "the collection of nodes has no Allocate action, so vs-1 cannot be composed"
         for documents in ({"/N": {"Members": []}}, {ROOT: {}}, {ROOT: 404}, {"/N": 404}):
             with self.subTest(documents):
                 rack = Rack(**documents)
@@ -545,7 +545,7 @@ class TestAssembled(unittest.TestCase):
 
         rack.on_post = post
         found = rack.ask()
-        reason = f"it offers no Assemble action; {found.node} is Allocated"
+        reason = f"the node has no Assemble action; {found.node} is Allocated"
         self.assertEqual(("left", reason, False), (found.state, found.reason, found.works))
         self.assertEqual(["allocating", "answered", "allocated"], rack.states)
 
@@ -581,8 +581,8 @@ class TestAssembled(unittest.TestCase):
     def test_a_node_that_is_gone_for_one_read_is_a_result_and_no_error(self):
         found = [self.ask_with_one_failed_read(number, status=404) for number in range(1, 10)]
         self.assertLessEqual({one.state for one in found}, {"composed", "left", "absent"})
-        reason = "it offers no Assemble action; {0} is Allocated"
-        (left,) = (one for one in found if one.reason.startswith("it offers no Assemble"))
+        reason = "the node has no Assemble action; {0} is Allocated"
+        (left,) = (one for one in found if one.reason.startswith("the node has no Assemble"))
         self.assertEqual(reason.format(left.node), left.reason)
 
     def test_a_new_node_that_cannot_be_read_again_is_unknown_and_named(self):

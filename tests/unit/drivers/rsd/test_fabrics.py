@@ -98,7 +98,7 @@ class TestPools(Rack):
 
     def test_a_fabric_that_names_no_system_reaches_all_and_that_is_noted(self):
         self.read(S_2=system())
-        line = "/F/B: found no cabled system (assuming that every system reaches it)"
+        line = "/F/B: found no cable to a system (assuming that every system reaches it)"
         self.assertEqual([line], self.notes.lines())
         self.assertEqual(("A+B",), self.pools()["/S/1"])
 
@@ -258,9 +258,9 @@ class TestDevices(Rack):
         states = "expected Allocating, Allocated, Assembling, Assembled, Failed (assumed in use)"
         lines = [
             f"/N/1: ComposedNodeState: found 'Odd', {states}",
-            "/N/1: Links/ComputerSystem: found /S/9, expected a system that is listed",
+            "/N/1: Links/ComputerSystem: found /S/9, expected a listed system",
             f"/N/2: ComposedNodeState: found None, {states}",
-            "/N/2: Links/ComputerSystem: found none, expected one",
+            "/N/2: Links/ComputerSystem: found no link, expected a system",
         ]
         self.assertEqual(lines, self.notes.lines())
 

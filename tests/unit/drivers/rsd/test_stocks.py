@@ -94,14 +94,14 @@ class TestPoolSizes(Service):
                            P=pool(8 * GIB, 0, "/D/1"), Q=pool(8 * GIB, 0, "/D/1", "/D/2"),
                            R=pool(8 * GIB, 0, "/D/3"))  # fmt: skip
         self.assertEqual({"/P": (8.0, 0.0), "/Q": (None, 0.0), "/R": (8.0, 0.0)}, found)
-        line = "found drives that /P has too, expected its own (its free size is unknown)"
+        line = "found drives of /P, expected other drives (its free size is unknown)"
         self.assertEqual([f"/Q: {line}"], self.notes.lines())
 
     def test_an_unknown_size_is_not_noted_once_more_for_a_shared_drive(self):
         found = self.sizes({"StoragePools": links("/P", "/Q")}, P=pool(8 * GIB, 0, "/D/1"),
                            Q=pool(None, 0, "/D/1"), D_1={"Name": "d"})  # fmt: skip
         self.assertIsNone(found["/Q"][0])
-        self.assertFalse([line for line in self.notes.lines() if "found drives that" in line])
+        self.assertFalse([line for line in self.notes.lines() if "found drives of" in line])
 
     def test_the_drives_of_all_pools_are_in_use(self):
         self.stocks({"StoragePools": links("/P")}, {"StoragePools": links("/Q")},
@@ -210,6 +210,6 @@ class TestGroupSizes(Service):
         both = {"StoragePools": links("/P"), "LogicalDrives": links("/L", "/M")}
         found = self.sizes(both, P=pool(), L=logical(5, "LVG"), M=logical(5, "LVG"))
         self.assertEqual({"/P": (8.0, 0.0), "/L": (None, 0.0), "/M": (None, 0.0)}, found)
-        what = "found storage pools and 2 groups of logical drives, expected one"
+        what = "found storage pools and 2 groups of logical drives, expected only one kind"
         self.assertEqual([f"/1: {what} (the free size of the groups is unknown)"],
                          self.notes.lines())  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baseline: the first schema; a new store gets it directly from the declared tables."""
+"""Baseline: the first schema, which a new store gets directly from the declared tables."""
 
 revision = "0001"
 down_revision = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities: the service of each pod manager, independent of its name, unknown until read."""
+"""Identities: the service of each pod manager, independent of its name; unknown until read."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ revision = "0002"
 down_revision = "0001"
 
 TABLES = ("registry", "podms")
-#: The table of the identities while an older program uses the state.
+#: The table that keeps the identities while an older program uses the state.
 FORMER = sa.table("former_identities", *map(sa.column, ("of", "podm_key", "identity")))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases: the process that keeps readings fresh; and the failures of pod managers."""
+"""Leases for the process that keeps readings fresh, and the failures of pod managers."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Field names: fields of stored requests and claims that have other names since then."""
+"""Field names: renames fields of stored requests and claims."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,8 +12,8 @@ down_revision = "0012"
 #: Tables whose documents contain requests or claims, with their primary keys.
 TABLES = {"claims": "id", "nodes": "id", "podms": "podm_key", "decisions": "id"}
 TABLES |= {"dispatches": "number"}
-#: Old and new names, with the beginning of a value. A quote inside a text of JSON is escaped, and a
-#: fact or a capability of one of these names has no value that begins so.
+#: Old and new names, each with the beginning of its value. A text cannot contain such a match, as
+#: JSON escapes its quotes. Facts and capabilities of these names have other values.
 FIELDS = (
     (b'"bonds":[{"relation":', b'"topology":[{"relation":'),
     (b'"fallbacks":[{', b'"other_alternatives":[{'),
