@@ -113,7 +113,7 @@ class TestSchema:
         after = self.reflected()
         self.assertEqual({*before, "later"}, {*after})
         self.assertEqual(before, {name: after[name] for name in before})
-        with self.assertRaisesRegex(StoreError, f"schema is version {LATER}"):
+        with self.assertRaisesRegex(StoreError, f"schema has version {LATER}"):
             self.store()
 
     def test_a_newer_store_is_refused_in_one_line(self):
