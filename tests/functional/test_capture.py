@@ -317,7 +317,7 @@ class TestBadCompany(Live):
             done = self.podm("list", *self.live, "-f", "json", program=program, WRONG="guess")
             self.assertEqual({"good": "Online"} | {name: bad[0] for name, bad in self.bad.items()},
                              {row["Podm"]: row["Status"] for row in done.data})  # fmt: skip
-            self.reasons(self.told(done.err, "unread"))
+            self.reasons(self.told(done.err, "not read"))
             self.assertNotIn("guess", done.err)
             done = self.podm("list", *self.live, "--strict", program=program, WRONG="guess", code=5)
             self.assertEqual("", done.out)
