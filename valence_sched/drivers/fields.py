@@ -230,20 +230,20 @@ def text(value: Any) -> str | None:
 
 
 def words(value: Any) -> tuple[str, ...]:
-    """Read an array of text, also from its only element."""
+    """Read an array of text, or its only element."""
     items = value if isinstance(value, list) else [value]
     found = [text(item) for item in items]
     return tuple([item for item in found if item is not None])
 
 
 def objects(value: Any) -> tuple[Json, ...]:
-    """Read an array of objects, also from its only element; skip other elements."""
+    """Read an array of objects, or its only element; skip other elements."""
     items = value if isinstance(value, list) else [value]
     return tuple(item for item in items if isinstance(item, dict))
 
 
 def only_objects(value: Any) -> tuple[Json, ...]:
-    """Read an array of objects and null, also from its only element; else ValueError."""
+    """Read an array of objects and nulls, or its only element; else ValueError."""
     items = value if isinstance(value, list) else [value]
     if not all(item is None or isinstance(item, dict) for item in items):
         raise ValueError("an array of objects")

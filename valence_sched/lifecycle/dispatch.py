@@ -146,7 +146,9 @@ class DispatchSender:
             problem = ""
             self._dispatches.finish(one, receipts)
         if problem != self._problem:
-            self._log(f"decisions wait: {problem}" if problem else "decisions are posted again")
+            self._log(
+                f"decisions are waiting: {problem}" if problem else "decisions are posted again"
+            )
         self._problem = problem
         return not problem
 

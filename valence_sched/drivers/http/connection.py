@@ -278,7 +278,7 @@ class Connection:
 
         Raises:
             InputError: this document is unreadable, others may be readable.
-            Unreachable: no answer came; Slow: not within the share.
+            Unreachable: no answer came; Slow: no answer came within the share.
             LoginRefused: the login is refused.
         """
         logins = self.login.count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compose methods: the offers of a service to compose a node, and the writes.
+"""Compose methods: the ways in which a service composes a node, and their writes.
 
 A specific composition and a manifest name the blocks; a constrained composition names devices, and
 the service chooses the blocks. The dialect of a vendor passes its methods to
