@@ -150,7 +150,7 @@ class TestOnce(WatchCase):
         self.store.leases.acquire(LEASE, "elsewhere", 60.0)
         done = run("valence-sched", "podm", "watch", "--once", "--state", self.state)
         self.assertEqual(1, done.code)
-        self.assertIn("read by another process, elsewhere: leave it to that", done.err)
+        self.assertIn("another process (elsewhere) already reads the pod managers", done.err)
 
 
 class TestWatch(WatchCase):
