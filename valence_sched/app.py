@@ -496,8 +496,8 @@ class App:
     ) -> Page:
         """Return the page of moves or of a purchase on a site, with the map of it.
 
-        The map shows failed and drained hardware as such, with the nodes that it had. ``most`` is
-        the allowed number of moves of a rebalance.
+        The map shows failed and drained hardware as such, with the nodes that it had, and old
+        readings. ``most`` is the allowed number of moves of a rebalance.
         """
         from valence_sched.model.capacity import PurchaseResult
         from valence_sched.model.relocation import Rebalance, Relocation, Survival
@@ -515,7 +515,8 @@ class App:
             for before, after in zip(view.podms, hardware.overviews(drawn), strict=True)
         ]
         blocks = hardware.blocks(drawn, BlockFilter())
-        listing = maps.hardware_listing(podms, hardware.pools(drawn), blocks)
+        old = maps.old_readings(podms, self.now())
+        listing = maps.hardware_listing(podms, hardware.pools(drawn), blocks, old)
         facts = (
             ("Policy", site.policy),
             *(("Edit", effect.text) for effect in site.effects),

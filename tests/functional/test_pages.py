@@ -102,7 +102,7 @@ class TestPages(Case):
     def test_a_rebalance_and_a_purchase_have_pages(self):
         for words, lead in (
             (REBALANCE, "gpu-large already fits on gpu-east/row-a: nothing has to move"),
-            (NEED, "5 gpu-large fit after 1 block: fewer are not enough"),
+            (NEED, "5 gpu-large fit with 1 additional block: fewer are not enough"),
         ):
             with self.subTest(words[2]):
                 first, second = (self.page(*words, program=one) for one in PROGRAMS)

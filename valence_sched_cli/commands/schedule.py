@@ -180,7 +180,10 @@ class SchedulePodm(base.Lister):
     ) -> None:
         """Read the inventory of the page before an effect changes it."""
         if self.args.html is not None:
-            self._hardware = pages.hardware.read_hardware(scheduler())
+            reader, now = scheduler(), self.scheduler_app.now()
+            podms = reader.podms()
+            old = pages.hardware.old_readings(podms, now, self.selection(self.args).live.max_age_s)
+            self._hardware = pages.hardware.read_hardware(reader, podms, old)
             if reads_again:  # the second reading reports the errors
                 self.scheduler_app.diagnostics.clear()
 

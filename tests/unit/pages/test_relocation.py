@@ -88,6 +88,11 @@ class TestRelocation(unittest.TestCase):
         part = section(failed(spare, WEST, target="1@east"), "Hardware").podms[0]
         self.assertEqual(({"unusable": 1, "used": 1, "free": 1}, ()), (part.uses, part.marks))
 
+    def test_an_old_reading_is_marked(self):
+        page = failed(EAST, {**WEST, "read_at": "2020-01-01T00:00:00Z"})
+        marks = {one.name: one.marks for one in section(page, "Hardware").podms}
+        self.assertEqual({"east": ("Offline",), "west": ("read 2020-01-01",)}, marks)
+
     def test_a_drain_says_that_nodes_move_away(self):
         page = failed(EAST, WEST, drained=True)
         self.assertEqual("Drain: east", page.title)
