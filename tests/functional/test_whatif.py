@@ -334,7 +334,11 @@ class TestWhatifRelocation(Case):
             (("rebalance", "--fragmentation-below", "0"), 2, "must be a percentage above 0"),
             (("rebalance", "--fragmentation-below", "nan%"), 2, "must be a percentage above 0"),
             (("rebalance", "--fragmentation-below", "5%", "--mix", "smal"), 1, "'small'?"),
-            (("rebalance", "--fragmentation-below", "5%", "--mix", "small"), 1, "name one that"),
+            (
+                ("rebalance", "--fragmentation-below", "5%", "--mix", "small"),
+                1,
+                "add such a flavor to --mix",
+            ),
             (("rebalance", "--fragmentation-below", "5%", "--most", "0"), 2, "1 to 1,000,000"),
             (("drain", "gpu-wst"), 1, "did you mean 'gpu-west'?"),
             (("fail", "colour=red"), 1, "colour"),

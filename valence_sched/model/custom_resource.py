@@ -55,9 +55,9 @@ class CustomResource(Noun, frozen=True, kw_only=True):
         if self.per == "pool" and self.used_fact is not None:
             raise ValueError("Expected used_fact only with per: podm")
         if self.max is not None and self.max < self.min:
-            raise ValueError("Expected max of at least min")
+            raise ValueError("Expected max to be at least min")
         if not self.is_device and self.of is not None:
-            raise ValueError(f"Expected of only with per: {', '.join(WHOLE_DEVICES)}")
+            raise ValueError(f"Expected 'of' only with per: {', '.join(WHOLE_DEVICES)}")
         if self.is_device and (self.unit or self.used_fact or self.min or self.max or self.step):
             raise ValueError(f"Expected name, of, total, fact and podms only with per: {self.per}")
         amounts = (self.total or 0.0, *self.podms.values())

@@ -246,7 +246,8 @@ class Reason(Struct, frozen=True, kw_only=True):
         text = f"{what}: needs {need}{unit}, has {have}{unit}"
         if self.podm_have is None:
             return text
-        return f"{text} ({format_value(self.podm_have)} in all its pools; a node needs one pool)"
+        podm_have = format_value(self.podm_have)
+        return f"{text} ({podm_have} in all its pools together, but a node must fit in one pool)"
 
 
 class ReasonGroup(Struct, frozen=True, kw_only=True):

@@ -79,7 +79,7 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
 
 
 def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int]) -> NodeSums:
-    """Return the upper bounds of the nodes of a mix by sums of free amounts, not by podm."""
+    """Return the upper bounds of the nodes of a mix by sums of free amounts, for no single podm."""
     alone = [sums_of(view, node_type) for node_type in node_types]
     lines = [_common_lines(node_type) for node_type in node_types]
     masks = [view.all_rows if each.rows is None else each.rows for each in node_types]

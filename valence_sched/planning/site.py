@@ -140,7 +140,7 @@ def pools_of(podm: LeanPodm) -> tuple[inventory.Pool, ...]:
 
 
 def members(podm: LeanPodm, pools: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the ids of the pools that a block or a stock with these pools is in."""
+    """Return the ids of the pools that contain a block or a stock with these ``pools``."""
     return pools if podm.pools else (inventory.WHOLE_POOL,)
 
 

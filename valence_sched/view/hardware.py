@@ -142,7 +142,7 @@ def _use(table: BlockTable, block: int, users: Container[str]) -> nouns.BlockUse
 
 
 def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview:
-    """Return a block by its URI or the last part of it; UnknownName, UsageError for several."""
+    """Return a block by its URI or the last part; UnknownName, UsageError if it is ambiguous."""
     every = list(blocks(view, nouns.BlockFilter(podm=podm)))
     names = [one.uri.rstrip("/").rpartition("/")[2] for one in every]
     alike = [one for one, last in zip(every, names, strict=True) if last == name]
