@@ -115,7 +115,7 @@ class TestClaimed(Registered):
         self.planned()
         text = self.plan.read_text()
         for change, line in (
-            (text.replace('"placed": 1', '"placed": 2'), "it was changed"),
+            (text.replace('"placed": 1', '"placed": 2'), "the plan was changed"),
             (text.replace('"version": "1.2"', '"version": "2.0"', 1), "found 2.0, expected at"),
             (
                 text.replace("valence-sched/plan", "valence-sched/decision"),
