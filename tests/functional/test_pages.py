@@ -210,7 +210,7 @@ class TestBrowser(BrowserCase):
         self.assertEqual("Placed: 1 of 1 node on gpu-east", opened.inner_text(".lead"))
         cards = opened.locator(".podm")
         self.assertEqual("gpu-east", cards.first.locator("h3").inner_text())
-        self.assertEqual("chosen", cards.first.locator("summary .tag").inner_text())
+        self.assertEqual("chosen", cards.first.locator("summary .tag").first.inner_text())
         self.assertEqual(4, cards.first.locator("a.c[aria-label]").count())
         dark = cards.filter(has_text="dark-1")
         self.assertFalse(dark.locator(".pool").first.is_visible())

@@ -156,7 +156,7 @@ class Evaluation(msgspec.Struct):
         return copied.detached()
 
     def select(self, rows: Ints | slice) -> Evaluation:
-        """Return the evaluation of some rows: a copy, but for a slice the same arrays."""
+        """Return the evaluation of some rows: a copy, or views for a slice."""
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
     def write(self, rows: Ints | slice, part: Evaluation) -> None:
