@@ -182,7 +182,7 @@ class PodmCommand:
         return self.exit_code or status
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
-        """Print the rows; none of them if all named columns belong to another outcome."""
+        """Print the rows; print no row if this outcome has none of the named columns."""
         column_names = list(column_names)
         known = self.column_names(args) or column_names
         name_columns(args, known)
@@ -224,7 +224,7 @@ class PodmCommand:
 
     @contextlib.contextmanager
     def page_writer(self, args: Args) -> Iterator[Callable[[model.page.Page], None]]:
-        """Yield a function that writes the page of --html, if any, opened before an effect."""
+        """Yield a function that writes the page of --html; open its file before any effect."""
         if args.html is None:
             yield lambda page: None
             return
@@ -383,7 +383,7 @@ class PodmCommand:
         )
 
     def _warn_age_s(self, args: Args) -> float | None:
-        """Return the age in seconds to warn of: the option's, the environment's, else a day."""
+        """Return the age in seconds from which to warn: by option, by environment, else a day."""
         if not hasattr(args, "warn_age"):
             return None
         if args.warn_age is not None:

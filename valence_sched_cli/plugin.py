@@ -62,7 +62,7 @@ def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
 
 
 class Implied(str):
-    """The default value of an option, distinct from an equal given value."""
+    """The default value of an option; its type differs from that of a value that the user gave."""
 
 
 def _version(text: str) -> str:

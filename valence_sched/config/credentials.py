@@ -125,7 +125,7 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
         with os.fdopen(handle, "rb") as stream:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                raise CredentialError(f"{path}: not a regular file, expected a password file")
+                raise CredentialError(f"{path}: expected a regular file with a password")
             if status.st_uid not in (os.geteuid(), 0):
                 hint = f"chown it, and chmod 600 {path}"
                 raise CredentialError(f"{path} belongs to another user: {hint}")

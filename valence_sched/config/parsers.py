@@ -36,11 +36,11 @@ def parse_flavors(
     """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
 
     Each is in the project's own format or in that of Valence, Nova or an RSD pod manager. ``known``
-    returns the flavors that one may refer to; each key that has no effect adds a line to
+    returns the flavors that the file may name; each key that has no effect adds a line to
     ``remarks``. ``ignored`` are keys of Nova's extra specs to skip.
 
     Raises:
-        InputError: with the path, the found and the expected value; as all parsers here.
+        InputError: the message has the path, the found and the expected value, as in all parsers.
         UnknownName, RequestError: a flavor refers to an unknown one, or contradicts itself.
     """
     flavors: list[tuple[str, Flavor]] = []
@@ -121,7 +121,7 @@ def check_policies(texts: list[tuple[str, PolicyText]], file: str) -> list[Polic
 def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Request]]:
     """Parse a file of requests: ``(path, request)`` of each in a list under ``requests``.
 
-    A file may also be a single request, also one that is compiled, as a report has it.
+    A file may also hold a single request, or the compiled request of a report.
     """
     document = load_yaml(data, file)
     if isinstance(document, dict) and not {"schema", "needs"}.isdisjoint(document):

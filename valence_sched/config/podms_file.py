@@ -105,13 +105,13 @@ def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
         raise InputError(file, path, "a password", "a reference to one", f"write {REFERENCE}")
     values = [value for value in password.values() if value is not None]
     if not all(isinstance(value, str) for value in values):
-        raise InputError(file, path, "a value that is no text", "a reference", f"write {REFERENCE}")
+        raise InputError(file, path, "a value other than text", "a reference", f"write {REFERENCE}")
     known = {"env", "file"}
     if known.issuperset(password) and len(values) != 1:
         found = quantity.format_count(len(values), "reference")
         raise InputError(file, path, found, "1 reference", f"write {REFERENCE}")
     if not nouns.is_variable(password.get("env") or "_"):
-        raise InputError(file, f"{path}.env", "no name of an environment variable", REFERENCE)
+        raise InputError(file, f"{path}.env", "an invalid environment variable name", REFERENCE)
 
 
 def _registration(name: str, spec: PodmSpec, file: str) -> nouns.Registration:

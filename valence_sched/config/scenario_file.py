@@ -79,7 +79,7 @@ def _verb(item: dict[str, Any], verbs: Iterable[str], noun: str, file: str, path
 
 
 def parse_edit(item: dict[str, Any], file: str, path: str) -> nouns.Edit:
-    """Return the edit that the verb among the keys of a map names; errors as for a file."""
+    """Return the edit of a map, in which one key is the verb; errors as for a file."""
     verb = _verb(item, nouns.EDITS, "edit", file, path)
     key = "to" if verb == "add" else verb
     if isinstance(item.get(key), str):

@@ -47,7 +47,7 @@ REFERRED: dict[str, tuple[Any, ...]] = {
 #: Documents that people write: amounts in them may have a unit.
 WRITTEN_BY_PEOPLE = ("flavor", "requests", "scenario", "workload")
 
-#: Files that hold one of these, a list of them, or a list under this key.
+#: The key of the list in files of these nouns; a file may also hold one noun or a plain list.
 LIST_KEYS = {"flavor": "flavors", "policy": "policies", "workload": "requests"}
 
 

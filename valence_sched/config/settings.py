@@ -275,7 +275,10 @@ class Configuration:
     def compile_request(
         self, spec: nouns.RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
     ) -> Request:
-        """Return a request compiled, without a flavor from its properties; errors as for near."""
+        """Return the compiled request; without a flavor, its ``properties`` are used.
+
+        Errors as for :meth:`resolve_near`.
+        """
         resolve = functools.partial(self.resolve_near, sources=near_maps)
         request = compile_spec(spec, flavor, resolve)
         if request.owner is None and self.default_owner is not None:
@@ -332,7 +335,7 @@ class Configuration:
         return Homes(self.environ).config / name
 
     def own_file(self, name: str) -> str | None:
-        """Return the path of a file of the user, None without it; InputError if it is no file."""
+        """Return the path of a user's file, None if missing; InputError if it is not a file."""
         path = str(self.user_file(name))
         if os.path.lexists(path) and not os.path.isfile(path):
             raise InputError(path, "", "a special file", "a file that can be read")

@@ -22,7 +22,7 @@ _MEMBERS = ("members", "members@odata.navigationlink")
 _NEXT = ("members@odata.nextlink", "@odata.nextlink", "nextlink")
 _COUNT = ("members@odata.count", "@odata.count")
 _OF_COLLECTIONS = frozenset((*_MEMBERS, _NEXT[0], _COUNT[0]))
-#: Folded names that mark a list of members, unless the type of the document is no collection.
+#: Folded names of a list of members, if the document has no type or the type of a collection.
 _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
 #: The most remembered names of types and properties, and the longest remembered name.

@@ -52,7 +52,7 @@ class Resource:
 
     #: Whether the content rarely changes, so that a repeated reading may use the cache.
     lasting: ClassVar[bool] = False
-    #: Whether only such resources show that other resources are in use: each must be read.
+    #: Whether the use of other resources is known only from such resources: each must be read.
     reports_use: ClassVar[bool] = False
     #: The fields that link other documents, in the order of their names.
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
@@ -101,7 +101,7 @@ class Resource:
 
 
 class Field(Generic[T]):
-    """A property of a resource; ``path`` is nested names joined by ``/``, ``first`` the first."""
+    """A property; ``path`` has nested names joined by ``/``, and ``first`` is the first of them."""
 
     def __init__(self, path: str, read: Callable[[Any], T], doc: str, unit: str = "") -> None:
         self.path, self.read, self.doc, self.unit = path, read, doc, unit

@@ -215,7 +215,7 @@ class BackgroundReader:
         self._problem = ""
 
     def run(self, ended: Callable[[], bool] = lambda: False) -> None:
-        """Read until ``ended``; waits for a state that cannot be used."""
+        """Read until ``ended`` returns True; wait while the state is unavailable."""
         try:
             while not ended():
                 self._clock.sleep(self.step())

@@ -170,7 +170,7 @@ class Captures:
         tree: str | None = None,
         aliases: Aliases | None = None,
     ) -> CaptureResult:
-        """Record the pod managers of inventories, else live ones, in both cases only ``live.only``.
+        """Record the pod managers of inventories, else live ones; ``live.only`` limits both.
 
         The output is one inventory file, or with ``tree`` a folder of Redfish documents for each;
         without credentials, and with ``aliases`` without names.

@@ -174,7 +174,7 @@ class EventListener:
         name = one.registration.name
         try:
             stream = one.stream = self._open_stream(one.registration)
-            if one.ended.is_set():  # the end may have come before there was a stream to cut
+            if one.ended.is_set():  # ended before it had a stream to cut
                 stream.cut()
             stream.follow(opened, lambda text: self._hints.add(name, reason=f"an event: {text}"))
         except NoEvents:

@@ -264,7 +264,8 @@ def stored_members(
 ) -> StoredMembers:
     """Return the members of a command; ``reported`` are the names of all reports in the state.
 
-    Errors as for members, UnknownName for a name of ``live.only`` that is neither.
+    Errors as for members, UnknownName for a name of ``live.only`` that is neither a member nor
+    in ``reported``.
     """
     every = registry.all_members(live)
     registered = {member.registration.name for member in every}
@@ -292,8 +293,8 @@ def stored_podm(
 ) -> tuple[P, str | None]:
     """Return a registered podm as stored in the state, and a line why its reading is not current.
 
-    It has no blocks if it was never read, if the failure rejects the reading, or if the reading is
-    older than ``limit_s``. Its own report takes precedence.
+    It has no blocks if it was never read, if the failure makes the reading invalid, or if the
+    reading is older than ``limit_s``. Its own report takes precedence.
     """
     if known is not None and failure is None:
         return _registered_podm(one, known, report), None

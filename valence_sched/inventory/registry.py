@@ -129,7 +129,7 @@ def named_by_service(
     for one, identity in found:
         name, prefix = one.name, one.zone or "podm"
         if identity is not None:
-            if name != prefix:  # not the only endpoint of a login, which has the name of its region
+            if name != prefix:  # the only endpoint of a login has the name of its region
                 digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
                 name = f"{prefix}-{digest}"
             name = names.get(identity, name)
@@ -161,8 +161,8 @@ def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) 
 class Registry:
     """Registered pod managers by name: of the state, of the user's files, and of a cloud.
 
-    ``variable`` is the environment variable that names the state, if one does. No state is created
-    until a pod manager is registered or stored.
+    ``variable`` is the environment variable that names the state, if set. No state is created until
+    a pod manager is registered or stored.
     """
 
     def __init__(

@@ -42,9 +42,10 @@ def needed(
 class Reporter:
     """Reports the pod managers of a store every ``interval_s``, changed or not.
 
-    ``names`` returns the names of the registered pod managers. Each of ``targets``, by its name,
-    takes a pod manager and its stats; a failed one is tried again after the interval. A pod manager
-    that cannot be read is Offline. ``log`` takes a line for each change, ``sleep`` waits.
+    ``names`` returns the names of the registered pod managers. The functions ``targets``, by name,
+    each send a pod manager and its stats; after a failure the next report is sent after the
+    interval. A pod manager that cannot be read is Offline. ``log`` takes a line for each change,
+    ``sleep`` waits.
     """
 
     def __init__(

@@ -105,7 +105,7 @@ class RecordValidator:
 
 
 class Services:
-    """The services of an inventory, each with one name: a second name repeats the blocks."""
+    """The services of an inventory: with a second name its blocks would count twice."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

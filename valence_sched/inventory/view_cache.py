@@ -165,7 +165,7 @@ def _read(path: Path) -> bytes:
     with open(os.open(path, flags), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is no file")
+            raise ValueError("it is not a file")
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
             raise ValueError("other users can read or write it")
         if status.st_size > MAX_VIEW_BYTES:

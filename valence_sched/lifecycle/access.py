@@ -45,8 +45,8 @@ from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S
 from valence_sched.store.store import Store
 
-#: The most waits, and the most answers at their time limit, to compose a node, read it back and
-#: decompose it.
+#: Composing a node, reading it back and decomposing it takes at most this number of waits for an
+#: effect, and of answers that each take their full time limit.
 MOST_WAITS, MOST_ANSWERS = 2, 8
 
 

@@ -217,7 +217,7 @@ def _sentence(expectation: Expectation) -> str:
         case DoesNotFit(does_not_fit=one):
             return _of_nodes(one, "does not fit", "do not fit")
         case Survives(survives=number):
-            return f"any {format_count(number, 'pod manager')} may fail"
+            return f"the site survives {format_count(number, 'pod manager failure')}"
         case Fails(stuck_at_most=0):
             return f"every node can be re-placed if {expectation.target} fails"
         case Fails(stuck_at_most=most):

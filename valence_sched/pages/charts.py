@@ -195,7 +195,7 @@ def _time_chart(section: pages.TimeChart, name: str, width: int, height: int) ->
 def _readings(
     section: pages.TimeChart, root: Any, times: Sequence[float], unit: str, unit_s: float
 ) -> Iterator[FocusValue]:
-    """Yield the values of all lines at some times, which have a dot each in the drawing."""
+    """Yield the values of all lines at some times; the drawing has a dot for each of the times."""
     dots = [(float(one.get("cx")), float(one.get("cy"))) for one in root.iter() if one.get("cx")]
     middle = dots[len(dots) // 2][0] if dots else 0.0
     width = (dots[-1][0] - dots[0][0]) / READINGS if dots else 0.0
@@ -296,7 +296,7 @@ def stepped(points: Points) -> Points:
 
 
 def grid_table(section: pages.ChartGrid) -> pages.PageTable:
-    """Return the numbers of the charts of a grid, as :func:`series_table` does of one."""
+    """Return the numbers of all charts of a grid, each as by :func:`series_table`."""
     tables = [(chart.title, series_table(chart)) for chart in section.charts]
     rows = ((title, *row) for title, numbers in tables for row in numbers.rows)
     columns = ("Chart", *_NUMBER_COLUMNS)

@@ -84,7 +84,7 @@ def read_hardware(
     podms: Sequence[PodmOverview] | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> HardwareListing:
-    """Return the hardware of a scheduler, or only the named pod managers; errors as for one."""
+    """Return the hardware of a scheduler, or only the given pod managers; errors as its lists."""
     podms = scheduler.podms() if podms is None else podms
     return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()), old)
 
@@ -426,9 +426,8 @@ def podm_table(hardware: HardwareListing) -> pages.PageTable:
         state = (name, podm.unusable or podm.status, podm.zone or "")
         rows.append((*state, *_usable_cells(one), f"{len(podm.nodes):,}", read))
     columns = ("Podm", "Status", "Zone", *titles, "Nodes", "Read at")
-    return table(
-        "Pod managers", columns, rows, (*titles, "Nodes"), f"Each cell is usable of total. {_BARS}"
-    )
+    note = f"Each cell shows the usable and the total amount. {_BARS}"
+    return table("Pod managers", columns, rows, (*titles, "Nodes"), note)
 
 
 def _usable_cells(one: PodmOverview) -> Iterator[pages.TableCell]:

@@ -82,7 +82,8 @@ def _pools(pools: dict[str, PodmSummary]) -> PageTable:
         pairs = (one.blocks, one.cores, one.gpus)
         rows.append((name, *(" of ".join(map(format_value, pair)) for pair in pairs)))
     columns = ("Pool", "Blocks", "Cores", "GPUs")
-    return table("Pools", columns, rows, columns[1:], "Each cell is free of total.", most=MOST_ROWS)
+    note = "Each cell shows the free and the total amount."
+    return table("Pools", columns, rows, columns[1:], note, most=MOST_ROWS)
 
 
 def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:

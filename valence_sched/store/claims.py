@@ -99,7 +99,7 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
     for part in claim.parts:
         local = [node for node in nodes if node.podm == part.podm]
         shares = []
-        for share in part.shares:  # the node with the number of the share, or the only node
+        for share in part.shares:  # find its node by number, or the only one
             numbered = [node for node in local if node.id.endswith(f"-{share.node}")]
             (node,) = local if len(local) == 1 else numbered
             shares.append(replace(share, blocks=node.blocks))

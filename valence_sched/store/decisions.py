@@ -79,7 +79,7 @@ class Dispatches:
         self._change(one, {"due_at": now() + pause_s, "error": error[:1000]})
 
     def drop(self, id_: str) -> None:
-        """Delete a waiting decision; UnknownName if it does not wait."""
+        """Delete a waiting decision; UnknownName if it is not waiting."""
         delete = sa.delete(_dispatches).where(_queue.id == id_, _WAITS)
         if not self._database.write(lambda c: c.execute(delete).rowcount, "dropping a dispatch"):
             waiting = (one.id for one in self.newest(PAGE) if one.sent_at is None)

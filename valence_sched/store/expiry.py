@@ -188,7 +188,8 @@ def read_boot() -> Boot | None:
 class ClockWatch:
     """Compares the clock of the machine with its uptime before transactions of an embedded store.
 
-    The cheap ``ahead`` decides when to compare. ``remark`` receives a line about moved expiries.
+    The clocks are compared when the result of ``ahead`` changes, which is cheap to call. ``remark``
+    receives a line about moved expiries.
     """
 
     def __init__(

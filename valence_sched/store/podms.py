@@ -124,7 +124,7 @@ class StoredPodm(NamedTuple):
 class PodmUpdate(NamedTuple):
     """A pod manager to store over its row, which is None for a new one.
 
-    If ``is_read`` is False, the update is no reading, and an earlier read failure stays.
+    If ``is_read`` is False, the update is not a reading, and an earlier read failure stays.
     """
 
     key: str
@@ -444,7 +444,7 @@ def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
 def count_failure(connection: sa.Connection, name: str) -> None:
     """Add 1 to the fact ``failures`` of a pod manager, after it refused to compose.
 
-    The count does not renew the report of the pod manager.
+    The time of the last report of the pod manager stays.
     """
     row, stored = lock_and_load(connection, name)
     if row is not None and stored is not None:

@@ -38,7 +38,7 @@ def register(connection: sa.Connection, registration: Registration) -> None:
     row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
     try:
         connection.execute(sa.insert(_table), row)
-    except sa.exc.IntegrityError:  # another process was faster
+    except sa.exc.IntegrityError:  # another process registered it first
         text = (
             f"pod manager {name!r} or its service is already registered: change that registration"
         )

@@ -177,7 +177,8 @@ class Store:
 
         One transaction finds the unchanged readings of each ``CHUNK``; the others are stored as by
         :meth:`remember`, ``BATCH_SIZE`` per transaction. Of two readings of one pod manager, the
-        last counts. Given the result as ``known``, :meth:`snapshot` does not read these documents.
+        last counts. Pass the result to :meth:`snapshot` as ``known``: these documents are not read
+        again.
 
         Raises:
             StoreError, IdentityConflict: a reading cannot be stored; all others are stored.

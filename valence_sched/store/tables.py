@@ -46,7 +46,7 @@ class Document(sa.TypeDecorator[bytes]):
 
     A kind by name, such as ``model.claim.Claim``, is imported at the first decoding.
 
-    An empty document means no document.
+    An empty value stands for a missing document.
     """
 
     impl = sa.LargeBinary

@@ -39,7 +39,7 @@ def capacity_lines(
 
 
 def exhaustion_text(one: Capacity) -> str:
-    """Return the resources that run out first, by pod manager; else a reason against more nodes."""
+    """Return the resources that run out first, by pod manager; else why no more nodes fit."""
     if one.exhausted:
         resources = ((it.resource.removeprefix("GPU "), named(it.podms)) for it in one.exhausted)
         return "; ".join(f"{resource} ({podms})" for resource, podms in resources)

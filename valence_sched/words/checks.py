@@ -49,7 +49,7 @@ def _place(candidate: Candidate) -> str:
 
 
 def refusal_text(count: int, fitting: int, podm: str | None, reason: Reason | None) -> str:
-    """Return the number of ``count`` nodes that fit, and a reason against more of them."""
+    """Return the number of ``count`` nodes that fit, and why no more of them fit."""
     text = f"{fitting:,} of {count:,} fit" if fitting else "does not fit"
     if reason is None:
         return text

@@ -25,9 +25,9 @@ def not_chosen(report: Report) -> list[decision.PodmVerdict]:
 
 
 def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[str, str]]:
-    """Return the number of nodes that the pod manager takes, and the reasons by pool against more.
+    """Return the number of nodes that the pod manager takes, and why its pools take no more.
 
-    Without reasons of pools, the reason of the pod manager is that of its best pool.
+    The reasons are by pool. Without them, the best pool has the reason of the pod manager.
     """
     after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}

@@ -35,10 +35,12 @@ def survival_phrases(result: Survival) -> Iterator[str]:
     podms = format_count(result.failures, "pod manager")
     tried = f"{result.tried:,} of {result.sets:,} sets tried"
     if result.answer:
-        yield f"any {podms} may fail: every node can be re-placed ({tried})"
+        failures = format_count(result.failures, "pod manager failure")
+        yield f"the site survives {failures}: every node can be re-placed ({tried})"
         return
     if result.answer is None:
-        yield f"undecided: no bad set of {podms} found ({tried}, the most expensive first)"
+        found = f"the site survives all tested failures of {podms}"
+        yield f"undecided: {found} ({tried}, the most expensive first)"
         return
     worst = ", ".join(result.worst)
     failures = format_count(result.failures, "failure")

@@ -19,7 +19,7 @@ class WatchPodm(base.Command):
     when a pod manager becomes unreachable, becomes reachable again, or has changed: the time, and
     the event or interval that caused the reading. If several watches share a state, one of
     them reads; when it ends, another takes over. With --report the readings are also sent to
-    schedulers of another state. Zones below are polled by the service of a zone.
+    schedulers of another state. Child zones are not polled: the service of a zone does that.
     """
 
     examples = (

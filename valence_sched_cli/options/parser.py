@@ -277,7 +277,7 @@ class StoreOnce(argparse._StoreAction):
         if self.option_strings:
             stored: set[str] = namespace.__dict__.setdefault("_stored_once", set())
             if self.dest in stored:
-                raise argparse.ArgumentError(self, "given twice: it has one value")
+                raise argparse.ArgumentError(self, "given twice: it takes one value")
             stored.add(self.dest)
         super().__call__(parser, namespace, values, option_string)
 

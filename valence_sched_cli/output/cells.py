@@ -107,7 +107,7 @@ class Words(Cell[Sequence[str]]):
 
 
 class WordLines(Words):
-    """A list: a word a line for people, a list for machines."""
+    """A list: one word per line for people, a list for machines."""
 
     between = "\n"
 
@@ -118,7 +118,7 @@ def tail(uri: str) -> str:
 
 
 class UriTails(WordLines):
-    """A list of URIs: people see the last part of each, a line each."""
+    """A list of URIs: people see the last part of each, one per line."""
 
     def human_readable(self) -> str:
         return "\n".join(map(tail, self._value))
@@ -164,13 +164,13 @@ class Pairs(Cell[Mapping[str, Any]]):
 
 
 class PairLines(Pairs):
-    """A map: a ``key=value`` a line for people, a map for machines."""
+    """A map: one ``key=value`` per line for people, a map for machines."""
 
     between = "\n"
 
 
 class AmountLines(PairLines):
-    """A map of amounts, some of which may be unknown: one a line for people."""
+    """A map of amounts, some of which may be unknown: one per line for people."""
 
     absent = "unknown"
 
@@ -189,7 +189,7 @@ def fields(
 
 
 class NounLines(Shown[Any]):
-    """Nouns: a line for each, made by a function, for people; lists and maps for machines."""
+    """Nouns: one line each, made by a function, for people; lists and maps for machines."""
 
     def human_readable(self) -> str:
         return "\n".join(map(self._people, self._value))
@@ -199,7 +199,7 @@ class NounLines(Shown[Any]):
 
 
 class GrantsCell(Cell[Sequence[Any]]):
-    """Amounts of stocks: a line each for people, lists and maps for machines."""
+    """Amounts of stocks: one per line for people, lists and maps for machines."""
 
     def human_readable(self) -> str:
         counts = Counter((one.amount, one.unit, one.resource, one.uri) for one in self._value)

@@ -67,7 +67,7 @@ def table_style(tablefmt: str, *escapes: tuple[str, str]) -> type[TableStyle]:
     return type(name, (TableStyle,), {"tablefmt": tablefmt, "escapes": escapes})
 
 
-# A backslash before the pipe would escape the backslash that escapes the pipe.
+# Doubles the backslashes before a pipe, which would otherwise escape the added backslash.
 _BACKSLASHED_PIPE = (r"(\\*)\|", r"\1\1\\|")
 _PIPE_ENTITY = (r"\|", "&#124;")
 _LESS_ENTITY = (r"<", "&lt;")

@@ -332,7 +332,7 @@ def in_order(row: Any, columns: Sequence[str]) -> tuple[Any, ...]:
     return tuple(Absent() if cell is None else cell for cell in cells)
 
 
-#: The uninformative texts of a decision's columns; None if a line near the rows has the same.
+#: The texts without information in columns of a decision; None if a line near the rows has them.
 REDUNDANT = {"Rank": "1", "Amounts": "", "Seed": None, "Request ID": None}
 
 
@@ -344,8 +344,8 @@ def telling_columns(
 ) -> list[str]:
     """Return the informative columns; programs get all, and named columns stay.
 
-    ``redundant`` has the uninformative text of a column by title, or None if another column, or
-    ``--long``, has the same.
+    ``redundant`` has, by title, the text of a column that gives no information. It is None if
+    another column or ``--long`` shows the text.
     """
     sorts = (word.partition(":")[0] for word in getattr(parsed_args, "sort", ()))
     words = (*parsed_args.columns, *parsed_args.sort_columns, *sorts)

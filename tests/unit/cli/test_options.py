@@ -261,7 +261,7 @@ class TestStoreOnce(unittest.TestCase):
                       ["--seed", "1", "x", "--seed", "1"]):  # fmt: skip
             with self.subTest(words), self.assertRaises(argparse.ArgumentError) as caught:
                 self.parser().parse_args(words)
-            self.assertIn("given twice: it has one value", str(caught.exception))
+            self.assertIn("given twice: it takes one value", str(caught.exception))
 
     def test_one_value_each_is_stored_and_a_parser_forgets(self):
         parser = self.parser()

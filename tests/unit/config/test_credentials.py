@@ -86,9 +86,14 @@ class TestReferences(Case):
         self.refused(PasswordReference(file=str(path)), "belongs to another user")
 
     def test_a_folder_and_a_pipe_are_no_files(self):
-        self.refused(PasswordReference(file=str(self.folder)), "not a regular file|is a directory")
+        self.refused(
+            PasswordReference(file=str(self.folder)), "expected a regular file|is a directory"
+        )
         os.mkfifo(self.folder / "pipe", 0o600)
-        self.refused(PasswordReference(file=str(self.folder / "pipe")), "not a regular file")
+        self.refused(
+            PasswordReference(file=str(self.folder / "pipe")),
+            "expected a regular file with a password",
+        )
 
     def test_people_are_told_where_it_is(self):
         self.assertEqual("variable V", PasswordReference(env="V").text)

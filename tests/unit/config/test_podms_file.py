@@ -92,7 +92,7 @@ class TestPodms(unittest.TestCase):
             ("{url: 'https://h', username: u, password: {env: 'hunter2!'}}", "environment variab"),
             (
                 "{url: 'https://h', username: u, password: {env: [hunter2]}}",
-                "a value that is no text",
+                "a value other than text",
             ),
             ("{url: 'https://h', username: u, password: {env: A, file: hunter2}}", "2 references"),
             ("{url: 'https://h', username: u, password: {}}", "0 references"),

@@ -173,11 +173,11 @@ expectations:
 NAMES = [
     "web fits at least 4 times under pack", "mine",
     "web fits at most 1 time (a tray dies, fail east)", "web is placed in zone=az1",
-    "3 x web are placed in east", "3 x web do not fit", "any 2 pod managers may fail",
+    "3 x web are placed in east", "3 x web do not fit", "the site survives 2 pod manager failures",
     "every node can be re-placed if model=A100,zone=az2 fails",
     "at most 1 node stuck if east fails", "w.csv needs at most 3 pod managers under pack",
     "web is decided as in d.json",
-    "any 1 pod manager may fail (clone east x2)",
+    "the site survives 1 pod manager failure (clone east x2)",
 ]  # fmt: skip
 
 

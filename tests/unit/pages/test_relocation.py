@@ -202,5 +202,8 @@ class TestSurvival(unittest.TestCase):
 
     def test_a_site_that_survives_says_so(self):
         page = self.page({**EAST, "nodes": EAST["nodes"][:1]}, WEST)
-        lead = "Any 1 pod manager may fail: every node can be re-placed (2 of 2 sets tried)"
+        lead = (
+            "The site survives 1 pod manager failure: "
+            "every node can be re-placed (2 of 2 sets tried)"
+        )
         self.assertEqual(("good", lead), (page.tone, page.lead))

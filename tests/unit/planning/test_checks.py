@@ -99,7 +99,8 @@ class TestChecks(unittest.TestCase):
         full = "edits: [{set: east, enabled: no}]"
         self.assert_each([
             ("{survives: 1}", True,
-             "any 1 pod manager may fail: every node can be re-placed (2 of 2 sets tried)"),
+             "the site survives 1 pod manager failure: "
+             "every node can be re-placed (2 of 2 sets tried)"),
             ("{survives: 2}", False, "the site does not survive 2 failures: 1 of 1 combinations "
              "leave nodes unplaced; worst: west, east: 1 of 1 node cannot be re-placed"),
             ("{fails: west}", True, "every node can be re-placed: 1 node of west"),

@@ -164,7 +164,7 @@ class HardwareSpecs:
         flavor's own ``vcpus`` do not count.
 
         Raises:
-            InputError: a policy contradicts the amounts, or lacks the policy that it refines.
+            InputError: a policy contradicts the amounts, or refines a policy that is not given.
         """
         policy = self._values.get("hw:cpu_policy")
         isolates = self._values.get("hw:emulator_threads_policy") == "isolate"

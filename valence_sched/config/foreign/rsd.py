@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocate bodies of Intel Rack Scale Design pod managers, versions 2.1 to 2.5.
 
-The keys are those that the pod managers accept; the two totals have their names in the CSDL. Each
-element of a list uses one device of its own. A RemoteDrive is an amount of the stock
-``storage_gib`` of the size of the volume: a pod manager allocates it from a storage pool.
+The keys are those that the pod managers accept; the CSDL names the two totals. Each element of a
+list uses one device of its own. A RemoteDrive is an amount of the stock ``storage_gib`` of the size
+of the volume: a pod manager allocates it from a storage pool.
 """
 
 from __future__ import annotations

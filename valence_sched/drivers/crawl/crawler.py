@@ -388,8 +388,8 @@ class Crawler:
     def _keep(self, uri: str, json: Json, levels: int) -> None:
         """Keep a document; of two different copies, keep the copy from the less expanded answer.
 
-        Expanding changes the links to a document that misspells its own URI, and answers arrive in
-        random order.
+        Copies differ if a document misspells its own URI: expanding changes the links to it.
+        Answers arrive in random order.
         """
         if named := self._resolve(uri):
             exact, key = named

@@ -187,7 +187,8 @@ class PodmReader:
         is_certain = answers.certain and not any(node.stale for node in podm.nodes)
         if memory is not None and is_certain and not (connection.login.remarks or cache.problem):
             stamp = cache.stamp()
-            # Not after the first save of the cache: the next reading requests fewer documents.
+            # After the first save of the cache the next reading requests fewer documents:
+            # this result must not be remembered.
             if basis[-1] is not None or stamp is None:
                 basis = *basis[:-1], stamp
                 memory.put(key, basis, answers, podm, diagnostics, cache.until_s)
@@ -259,8 +260,8 @@ def read_in_passes(
     """Repeat passes until every needed document is fetched; return the last pass.
 
     ``linked`` makes the linked documents from a function that returns a document, the notes, and
-    the URIs of present documents. A full crawl costs as much as reading. If answers are expanded,
-    a pass runs before it: the documents that the root links may suffice.
+    the URIs of present documents. A full crawl takes as long as reading. If answers are expanded,
+    a pass runs before the crawl, since the documents that the root links may be enough.
     """
     run_pass = functools.partial(_run_pass, crawl, dialect, name, linked)
     crawl.add(ROOT, root)

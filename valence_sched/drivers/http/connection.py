@@ -113,7 +113,7 @@ class Login:
                     self._use_basic()
                     status = self._connection.send("DELETE", uri).status
             except (PodmError, InputError) as error:
-                reason = str(error).partition(" (")[0]  # without the hint, which is for readings
+                reason = str(error).partition(" (")[0]  # its hint applies only to readings
             else:
                 if status < 400 or status in (401, 404, 410):
                     continue

@@ -243,7 +243,7 @@ def _verifying_context(authorities: str) -> ssl.SSLContext:
 def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreachable:
     """Return the error of a socket, ``connected`` or not, as Unreachable."""
     causes = causes_of(error)
-    if isinstance(causes[-1], ssl.SSLEOFError):  # a closed connection says nothing about trust
+    if isinstance(causes[-1], ssl.SSLEOFError):  # not a proof of an untrusted certificate
         return connection_error(causes[-1], connected=connected)
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return tls_error(causes[-1])

@@ -35,8 +35,8 @@ _UNKNOWN = object()
 class ContentMemo(Generic[R, T]):
     """Describes resources by their content (``Resource.content_properties``), each content once.
 
-    The describing function gets no names and links. Its notes are repeated with the URI of each
-    resource. Thread-safe.
+    The describing function gets neither names nor links. Its notes are repeated with the URI of
+    each resource. Thread-safe.
     """
 
     def __init__(self, understand: Callable[[R], T]) -> None:

@@ -22,7 +22,7 @@ GIB_IN_MIB, TIB_IN_MIB = 1 << 10, 1 << 20
 #: The largest difference between a summary and the sum of the parts: firmware uses memory.
 TOLERANCE = 0.1
 #: The smallest and the largest plausible amount of a server part, by field. A summary of 8 TiB or
-#: more probably has MiB in a GiB field: unknown is better than a thousand times too much.
+#: more probably has MiB in a GiB field. It is treated as unknown: it may be 1024 times too large.
 BOUNDS: Mapping[Field[Any], tuple[float, float]] = {
     schema.ProcessorDevice.cores: (1, 4096),
     schema.ProcessorDevice.enabled_cores: (1, 4096),
@@ -184,8 +184,8 @@ def unreadable_devices(
     """Yield a device of unknown count for each kind with an unreadable list in a block or system.
 
     An unreadable list has a link without a target, into an ``Oem`` part, or to a document below
-    another one that ``is_gone``. If no device of the kind is listed, these count as well: a list in
-    an ``Oem`` part, an empty list with a count, and a storage without drives.
+    another one that ``is_gone``. If no device of the kind is listed, these are also unreadable
+    lists: a list in an ``Oem`` part, an empty list with a count, and a storage without drives.
     """
     known: dict[str, bool] = {}  # whether a device of a kind is only a summary
     for device in devices:

@@ -72,8 +72,8 @@ class NodeReader:
 
         The node is a system with its name, or a new system that our write returned or that has the
         blocks. With ``same_blocks``, another system with the blocks makes the node ``unknown``.
-        With ``confirmed``, so does a node that no block confirms. A ``deleted`` node is ``absent``
-        if its URI is gone and its blocks are free.
+        With ``confirmed``, a node that no block confirms is ``unknown``. A ``deleted`` node is
+        ``absent`` if its URI is gone and its blocks are free.
         """
         self._read.clear()
         try:
