@@ -2,6 +2,7 @@
 """The page of an inventory, and its map, which may show the blocks that decisions use."""
 
 import datetime
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, sentence, tab
 from valence_sched.words.phrases import ReasonPhrases, device_phrases, request_phrase, short_model
 
 MOST_PODMS = 2000  # that a map draws
+MOST_MARKED = 12  # pod managers with the mark of the same old day, if all readings are old
 NO_POOL = "in no pool"
 _ROLES: dict[str, pages.Role] = {
     "chosen": "chosen",
@@ -61,6 +63,13 @@ class HardwareListing:
     blocks: Mapping[str, Sequence[BlockOverview]]
     old: Mapping[str, str] = field(default_factory=dict)
     links: PageLinks | None = None
+
+    @functools.cached_property
+    def common_day(self) -> str:
+        """The most frequent reading day, which a map states once: all of many readings are old."""
+        if len(self.podms) <= MOST_MARKED or len(self.old) < len(self.podms):
+            return ""
+        return Counter(self.old.values()).most_common(1)[0][0]
 
 
 OLD_READING_S = 86400.0  # the age from which a page marks a reading, by default
@@ -145,6 +154,11 @@ def hardware_map(
     text = "A square is a block. A block of several pools is drawn in each."
     if len(hardware.podms) > len(podms):
         text += f" The first {len(podms):,} of {len(hardware.podms):,} pod managers are drawn."
+    if day := hardware.common_day:
+        others = len(set(hardware.old.values())) > 1
+        text += (
+            f" All readings are old: of {day}{', unless another day is shown' if others else ''}."
+        )
     return pages.HardwareMap(title="Hardware", podms=tuple(podms), text=text, takers=tuple(takers))
 
 
@@ -187,14 +201,15 @@ def map_podm(
     text: str = "",
 ) -> pages.MapPodm:
     """Return a pod manager of a map; a verdict gives its role and text."""
-    old = hardware.old.get(podm.id)
+    day = hardware.old.get(podm.id)
+    old = day and day != hardware.common_day and f"read {day}"
     return pages.MapPodm(
         name=podm.id,
         uses=dict(block_uses(podm, hardware.blocks[podm.id])),
         role=_ROLES[verdict.outcome] if verdict else role,
         text=_text(verdict) or text,
         labels=(podm.name,) if podm.name and podm.name != podm.id else (),
-        marks=tuple(filter(None, (podm.unusable, old and f"read {old}"))),
+        marks=tuple(filter(None, (podm.unusable, old))),
         zone=podm.zone or "",
         nodes=tuple(map(node_name, podm.nodes)),
         pools=_pools(hardware, podm, marks, verdict),

@@ -4,6 +4,7 @@
 import json
 import re
 import unittest
+from pathlib import Path
 from typing import get_args
 
 from msgspec.structs import replace
@@ -203,6 +204,7 @@ class TestInventory(unittest.TestCase):
             )
 
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 MEGABYTE = 1_000_000
 
 
@@ -411,6 +413,24 @@ class TestSize(unittest.TestCase):
         self.assertLess(len(text), MEGABYTE)
         self.assertEqual(1000, len(re.findall(r' id="rack-\d{4}"', text)))
         self.assertEqual(4000, len(re.findall(r' id="rack-\d{4}/node/service-\d{4}-\d"', text)))
+
+    def test_a_thousand_pod_managers_whose_readings_are_old(self):
+        example = json.loads((EXAMPLES / "site.json").read_text())["podms"]
+        copies = engine(*({**one, "id": f"{one['id']}-{copy:03}"}
+                          for copy in range(125) for one in example))  # fmt: skip
+        every = [one.podm.id for one in copies.podms()]
+        old = dict.fromkeys(every, "2026-01-05")
+        for some, marks, note in (
+            (old, 0, " All readings are old: of 2026-01-05."),
+            (old | {every[0]: "2026-01-03"}, 1, "of 2026-01-05, unless another day is shown."),
+            (dict(list(old.items())[1:]), 999, "drawn in each."),
+        ):
+            with self.subTest(note):
+                text = page_html(inventory_page(read_hardware(copies, old=some))).decode()
+                self.assertLess(len(text), MEGABYTE)
+                self.assertEqual(marks, text.count('<span class="tag old">read 2026-01-0'))
+                self.assertIn(f"{note}</p>", text)
+                self.assertEqual(len(some), text.count("Z (old)"))
 
     def test_an_inventory_with_long_names_of_blocks_in_many_pools(self):
         for pools, uri in ((2, ""), (8, ""), (2, "4c4c4544-0042-3510-8051-")):
