@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renews the expected results of tests: ``python -m tests.functional.renew_golden``.
 
-It writes the golden decision, the digests of outputs that programs rely on, the transcripts below
+It writes the golden decision, the example decision of the checks, the digests of outputs that programs rely on, the transcripts below
 ``doc/source/examples`` and the screen in the README. Review the difference before you commit it:
 users and their programs rely on each of them.
 """
@@ -20,6 +20,9 @@ from valence_sched.service.openapi import document
 
 GOLDEN = Path(__file__).parent / "golden" / "decision.json"
 QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--alternates", "2", "--seed", "7")
+#: The decision that ``examples/check.yaml`` expects.
+CHECKED = ROOT / "examples" / "decision.json"
+CHECKED_QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--count", "2")
 DIGESTS = GOLDEN.with_name("digests.json")
 POLICIES = ("default", "pack", "balanced", "chance", "fragmentation")
 WISHES = (
@@ -120,6 +123,7 @@ def main() -> None:
     """Write all expected results."""
     GOLDEN.parent.mkdir(exist_ok=True)
     run("valence-sched", "podm", "schedule", *QUESTION, "--report", GOLDEN)
+    run("valence-sched", "podm", "schedule", *CHECKED_QUESTION, "--report", CHECKED)
     DIGESTS.write_text(json.dumps({**decisions(), **answers()}, indent=1) + "\n")
     for path in transcripts():
         path.write_text(replayed(path.read_text()))

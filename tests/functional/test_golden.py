@@ -14,7 +14,15 @@ import yaml
 
 import valence_sched
 from tests.functional.programs import FLAVORS, ROOT, SITE, Case, run
-from tests.functional.renew_golden import DIGESTS, GOLDEN, QUESTION, answers, decisions
+from tests.functional.renew_golden import (
+    CHECKED,
+    CHECKED_QUESTION,
+    DIGESTS,
+    GOLDEN,
+    QUESTION,
+    answers,
+    decisions,
+)
 from valence_sched.config import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
@@ -31,14 +39,16 @@ def validator(name: str) -> jsonschema.Draft202012Validator:
 
 
 class TestGolden(Case):
-    """One decision, compared byte for byte."""
+    """Two decisions, compared byte for byte."""
 
-    def test_the_report_is_the_golden_file(self):
-        file = self.folder / "decision.json"
-        done = run("valence-sched", "podm", "schedule", *QUESTION, "--report", file)
-        self.assertEqual(0, done.code, done.err)
-        self.assertEqual(json.loads(GOLDEN.read_bytes()), json.loads(file.read_bytes()))
-        self.assertEqual(GOLDEN.read_bytes(), file.read_bytes())
+    def test_the_reports_are_the_golden_file_and_the_example(self):
+        for golden, question in ((GOLDEN, QUESTION), (CHECKED, CHECKED_QUESTION)):
+            with self.subTest(golden.parent.name):
+                file = self.folder / "decision.json"
+                done = run("valence-sched", "podm", "schedule", *question, "--report", file)
+                self.assertEqual(0, done.code, done.err)
+                self.assertEqual(json.loads(golden.read_bytes()), json.loads(file.read_bytes()))
+                self.assertEqual(golden.read_bytes(), file.read_bytes())
 
     def test_it_does_not_depend_on_where_it_was_made(self):
         file = self.folder / "elsewhere.json"
