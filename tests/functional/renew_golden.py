@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renews the expected results of tests: ``python -m tests.functional.renew_golden``.
 
-It writes the golden decision, the example decision of the checks, the digests of outputs that programs rely on, the transcripts below
-``doc/source/examples`` and the screen in the README. Review the difference before you commit it:
-users and their programs rely on each of them.
+It writes the golden decision, the example decision of the checks, the digests of outputs that
+programs rely on, the transcripts below ``doc/source/examples`` and the screen in the README. Review
+the difference before you commit it: users and their programs rely on each of them.
 """
 
 import hashlib

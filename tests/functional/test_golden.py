@@ -121,6 +121,27 @@ class TestSchemas(Case):
         site["podms"][0]["blocks"][0]["devices"] = {"processors": [{"cores": -1}]}
         self.assertFalse(validator("inventory").is_valid(site))
 
+    def test_memory_in_gib_keeps_to_the_schemas_and_counts_as_in_mib(self):
+        site = json.loads(Path(SITE).read_bytes())
+        modules = [module for podm in site["podms"] for block in podm["blocks"]
+                   for module in block.get("devices", {}).get("memory", ())
+                   if "capacity_mib" in module]  # fmt: skip
+        for module in modules:
+            module["capacity_gib"] = module.pop("capacity_mib") / 1024
+        validator("inventory").validate(site)
+        file = self.folder / "site.json"
+        file.write_text(json.dumps(site))
+        known, found = (run("valence-sched", "podm", "list", "--inventory", one, "-f", "json")
+                        for one in (SITE, file))  # fmt: skip
+        self.assertEqual(known.data, found.data)
+        modules[0]["capacity_mib"] = 1024
+        self.assertFalse(validator("inventory").is_valid(site), "two capacities")
+        flavor = {"name": "a", "properties": {"memory": {"capacity_gib": "64GiB"}}}
+        validator("flavor").validate(flavor)
+        for memory in ({}, {"capacity_gib": 64, "capacity_mib": 65536}):
+            wrong = {"name": "a", "properties": {"memory": memory}}
+            self.assertFalse(validator("flavor").is_valid(wrong), memory)
+
     def test_every_flavor_and_policy_there_is_keeps_to_its_schema(self):
         examples = ROOT / "doc" / "source" / "examples"
         for name, files in (

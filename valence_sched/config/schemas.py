@@ -11,7 +11,17 @@ from typing import Any, get_args
 import msgspec
 
 from valence_sched.config.podms_file import PodmFile
-from valence_sched.model import baremetal, check, decision, flavor, inventory, plan, quantity, zone
+from valence_sched.model import (
+    baremetal,
+    check,
+    codec,
+    decision,
+    flavor,
+    inventory,
+    plan,
+    quantity,
+    zone,
+)
 from valence_sched.model.policy import PolicyText
 from valence_sched.model.replay import Replay
 from valence_sched.model.request_spec import RequestFile, RequestSpec
@@ -58,8 +68,10 @@ def json_schema(name: str) -> bytes:
         "title": f"valence-sched/{name}",
         **_clean_descriptions(_file_schema(name)),
     }
-    if name in WRITTEN_BY_PEOPLE:
-        for noun in document["$defs"].values():
+    for noun in document["$defs"].values():
+        if name in (*WRITTEN_BY_PEOPLE, "inventory"):
+            _accept_gib(noun)
+        if name in WRITTEN_BY_PEOPLE:
             _accept_units(noun.get("properties", {}))
     text = msgspec.json.encode(document, order="deterministic")
     return msgspec.json.format(text, indent=1) + b"\n"
@@ -75,6 +87,20 @@ def _file_schema(name: str) -> dict[str, Any]:
         under_key = {"type": "object", "properties": {key: many}, "required": [key]}
         found += [many, {**under_key, "additionalProperties": False}]
     return {**({"anyOf": found} if len(found) > 1 else found[0]), "$defs": defined}
+
+
+def _accept_gib(noun: dict[str, Any]) -> None:
+    """Accept ``capacity_gib`` in place of ``capacity_mib``, as decoding does."""
+    properties, required = noun.get("properties", {}), noun.get("required", [])
+    if codec.MIB not in properties or codec.GIB in properties:
+        return
+    properties[codec.GIB] = {"type": "number", "minimum": 0}
+    either = [{"required": [codec.MIB]}, {"required": [codec.GIB]}]
+    if codec.MIB in required:
+        noun["oneOf"] = either
+        noun["required"] = [name for name in required if name != codec.MIB]
+    else:
+        noun["not"] = {"allOf": either}
 
 
 def _accept_units(properties: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from msgspec import inspect
 
 from valence_sched.errors import InputError, NewerSchema, escape
 from valence_sched.model import decode_error, quantity
+from valence_sched.model.base import MAX_WHOLE
 from valence_sched.model.decode_error import HEAD_BYTES, SCHEMA, WRONG_FILE, input_error, types_at
 from valence_sched.model.quantity import format_count
 
@@ -125,14 +126,21 @@ def _with_topology(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any
 def _in_mib(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:
     """Convert ``capacity_gib`` of an object to MiB, if its type has only ``capacity_mib``."""
     gib = item[GIB]
-    if MIB in item or types_at(type_, f"{path}.{GIB}") or not types_at(type_, f"{path}.{MIB}"):
+    if types_at(type_, f"{path}.{GIB}") or not types_at(type_, f"{path}.{MIB}"):
         return item
-    if isinstance(gib, str):
-        gib = quantity.quantity_in(gib, "GiB") if quantity.is_quantity(gib) else gib
-    if isinstance(gib, bool) or not isinstance(gib, int | float):
+    if isinstance(gib, str) and quantity.is_quantity(gib):
+        item = {**item, GIB: quantity.quantity_in(gib, "GiB")}
+    return with_mib(item)
+
+
+def with_mib(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with ``capacity_mib`` in place of ``capacity_gib``, if it is a number."""
+    gib = item.get(GIB)
+    if MIB in item or not isinstance(gib, int | float) or isinstance(gib, bool) or gib > MAX_WHOLE:
         return item
     mib = gib * 1024
-    return {MIB if key == GIB else key: mib if key == GIB else it for key, it in item.items()}
+    whole = int(mib) if isinstance(mib, float) and mib.is_integer() else mib
+    return {MIB if key == GIB else key: whole if key == GIB else it for key, it in item.items()}
 
 
 class ShippedJson(bytes):

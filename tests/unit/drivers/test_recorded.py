@@ -158,6 +158,29 @@ class TextsTest(SourceTest):
         self.assertEqual([f"{place}: found the key 'id' twice, expected each key once"],
                          self.diagnostics.lines("skipped"))  # fmt: skip
 
+    def test_memory_may_be_in_gib(self):
+        def podm(*memory):
+            return {"id": "a", "blocks": [{"uri": "/b", "devices": {"memory": memory}}]}
+
+        two = {"capacity_mib": 512, "type": "DDR4"}, {"capacity_mib": 65536, "count": 2}
+        in_mib = FullPodm, msgspec.json.encode(podm(*two))
+        in_gib = podm({"capacity_gib": 0.5, "type": "DDR4"}, {"capacity_gib": 64, "count": 2})
+        line = msgspec.json.encode(in_gib) + b"\n"
+        for text in (document(in_gib), line, HEADER + line, line + b'{"id":"b"}\n'):
+            with self.subTest(text):
+                records = self.read(self.write("a.json", text))
+                self.assertEqual(msgspec.json.decode(in_mib[1], type=FullPodm), records[0].podm())
+        for wrong in ({"capacity_gib": 1, "capacity_mib": 1024}, {"capacity_gib": "64"},
+                      {"capacity_gib": True}, {"capacity_gib": 1e308}, {"capacity_gib": -1},
+                      {"capacity_gib": 0.0001}, {"capacity_gib": None}):  # fmt: skip
+            with self.subTest(wrong):
+                records = self.read(self.write("a.json", document(podm(wrong))))
+                self.assertRaises(InputError, records[0].podm)
+        drive = {"id": "a", "blocks": [{"uri": "/b", "devices": {"drives": [{"capacity_gib": 9}]}}]}
+        records = self.read(self.write("a.json", document(drive)))
+        with self.assertRaisesRegex(InputError, "capacity_gib"):
+            records[0].podm()
+
     def test_one_bad_podm_does_not_sink_the_others(self):
         path = self.write("site.json", document({"id": "a"}, 17, {"nonsense": 1}))
         self.assertEqual(3, len(self.read(path)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -14,7 +14,7 @@ from msgspec import Raw
 from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
 from valence_sched.errors import InputError
 from valence_sched.model import inventory
-from valence_sched.model.codec import check_schema, decode, refuse_duplicate_keys
+from valence_sched.model.codec import GIB, check_schema, decode, refuse_duplicate_keys, with_mib
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.quantity import check_time
 
@@ -31,6 +31,7 @@ EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map fr
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
+_GIB_KEY = f'"{GIB}"'.encode()
 
 #: The most blank lines to skip when the format of a file is detected.
 MAX_BLANK_LINES = 1000
@@ -143,13 +144,13 @@ def _document(
         else:
             podms = decode(whole, inventory.InventoryEnvelope, file).podms
         for index, podm in enumerate(podms):
-            yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
+            yield Record(_in_mib(podm), file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         refuse_duplicate_keys(whole, file)
         yield read({uri: bytes(document) for uri, document in fields.items()}, id_, file)
     elif "id" in fields and "blocks" in fields:
         refuse_duplicate_keys(whole, file)
-        yield Record(whole, file, "$")
+        yield Record(_in_mib(whole), file, "$")
     else:
         names = ", ".join(sorted(fields)[:5]) or "no fields"
         kind = InputError if "podms" in fields else NotAnInventory
@@ -201,8 +202,32 @@ def _lines(
             except InputError as error:
                 diagnostics.skip(error)
             else:
-                yield Record(line, file, place, captured_at=at)
+                yield Record(_in_mib(line), file, place, captured_at=at)
         bytes_before += len(line)
+
+
+def _in_mib(podm: bytes | Raw) -> bytes | Raw:
+    """Return a pod manager in which memory has ``capacity_mib`` in place of ``capacity_gib``.
+
+    A text without the latter is returned as it is: programs write MiB, and are read fast.
+    """
+    text = bytes(podm)
+    if _GIB_KEY not in text:
+        return podm
+    try:
+        return msgspec.json.encode(_memory_in_mib(msgspec.json.decode(text)))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return podm  # its decoder raises the error
+
+
+def _memory_in_mib(value: Any, name: str = "") -> Any:
+    if isinstance(value, list):
+        return [_memory_in_mib(item, name) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if name == "memory":
+        return with_mib(value)
+    return {key: _memory_in_mib(item, key) for key, item in value.items()}
 
 
 def _captured_at(fields: Fields) -> str | None:
