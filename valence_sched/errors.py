@@ -153,10 +153,12 @@ class UnknownName(SchedulerError):
 
     code, http_status = "name_unknown", 404
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], location: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], location: str = "", hint: str = ""
+    ) -> None:
         self.kind, self.name = kind, name
         text = f"{location}: " if location else ""
-        super().__init__(f"{text}no {kind} named {name!r} ({suggest(name, known)})")
+        super().__init__(f"{text}no {kind} named {name!r} ({hint or suggest(name, known)})")
 
 
 class NothingMatches(SchedulerError):

@@ -154,6 +154,7 @@ class PodmCommand:
                     error = SchedulerError(f"{text}: use smaller files or fewer nodes")
                 if not (isinstance(error, SchedulerError) or self.effects):
                     raise
+                error = parsing.with_file_hint(error, args)
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # the traceback, with --debug
                 self._log_problems(error)
                 code = self._delivery.log_error(error, self.closing)
@@ -541,7 +542,11 @@ def name_columns(args: Args, known: Sequence[str]) -> None:
 
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """Exit 2 with one line about wrong arguments; for an unknown option it names the nearest."""
+    """Exit 2 with one line about wrong arguments; it names the nearest option or choice."""
+    if wrong := re.match("(.*: invalid choice: '(.*)') \\(choose from (.*)\\)$", message):
+        choices = re.findall("'([^']*)'", wrong[3])
+        hint = suggest(wrong[2], choices)
+        message = f"{wrong[1]} ({hint})" if choices else message
     if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
         hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""

@@ -679,6 +679,31 @@ class TestPolicies(Bad):
         line = self.refused("scheduler", "policy", "show", "balancd")
         self.assertEqual("no policy named 'balancd' (did you mean 'balanced'?)", line)
 
+    def test_a_file_in_place_of_a_policy_gets_the_option_for_files(self):
+        file = self.write("fast.yaml", "name: fast\nweighers: [room]\n")
+        told = "it is a file: name it with --policy-file, and one of its policies here"
+        hint = f"no policy named {str(file)!r} ({told})"
+        workload = ("--workload", str(Path(SITE).with_name("workload.csv")))
+        for words in (
+            ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--policy", file),
+            ("scheduler", "whatif", "run", "--inventory", SITE, *workload, "--policy", file),
+            ("scheduler", "policy", "show", file),
+        ):
+            with self.subTest(words=words[:3]):
+                self.assertEqual(hint, self.refused(*words))
+        shown = run("valence-sched", "scheduler", "policy", "show", "fast", "--policy-file", file)
+        self.assertEqual(0, shown.code, shown.err)
+
+    def test_a_misspelt_choice_gets_the_nearest_and_others_the_choices(self):
+        for words, hint in (
+            (("podm", "list", "-f", "jsn"), "invalid choice: 'jsn' (did you mean 'json'?); see"),
+            (("podm", "list", "-f", "?"), "(known: asciidoc, csv, fancy_grid, github, grid, "),
+            (("podm", "create", "a", "http://h", "--auth", "digest"),
+             "argument --auth: invalid choice: 'digest' (known: auto, basic, session); see"),
+        ):  # fmt: skip
+            with self.subTest(words=words):
+                self.assertIn(hint, self.refused(*words, code=2))
+
     def test_a_wish_that_no_filter_of_the_policy_reads_is_refused(self):
         words = ("--inventory", SITE, "--flavor", "small", "--policy", "chance", "--trait", "X")
         self.assertIn(

@@ -202,7 +202,7 @@ def map_podm(
 ) -> pages.MapPodm:
     """Return a pod manager of a map; a verdict gives its role and text."""
     day = hardware.old.get(podm.id)
-    old = day and day != hardware.common_day and f"read {day}"
+    old = f"read {day}" if day and day != hardware.common_day else ""
     return pages.MapPodm(
         name=podm.id,
         uses=dict(block_uses(podm, hardware.blocks[podm.id])),

@@ -177,7 +177,7 @@ class SweepWhatif(base.Lister):
         """
         decide --policy <policy>...: policy of all requests (repeat for one set of runs each;
             default: the policy of each request)
-        decide --seeds <seeds>: seeds, such as 1..20 or 1,2,7 (default: 0)
+        decide --seeds <seeds>: seeds, not their number: 1..20 or 1,2,7 (default: 0)
         then --jobs <n>: number of processes (default: one for each core)
         then --backend <dask:address>: run on the workers of a Dask cluster, at the address of its
             scheduler

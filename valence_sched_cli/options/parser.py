@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from valence_sched.errors import RequestError, UsageError
+from valence_sched.errors import RequestError, UnknownName, UsageError
 
 #: The help sections in order: the request, its places, its group, the inventory, its edits, the
 #: decision, the actions, and the output.
@@ -171,6 +171,7 @@ def _folded_row(line: str, width: int) -> str:
 
 
 Value = TypeVar("Value")
+E = TypeVar("E", bound=BaseException)
 
 _A_FILE = "name a file"
 #: The words for files and URLs in usage texts, with the hint about an empty value.
@@ -478,6 +479,16 @@ def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
     value: Any = getattr(args, name, None)
     words = value if isinstance(value, list) else [value]
     return (word for word in words if isinstance(word, str))
+
+
+def with_file_hint(error: E, args: argparse.Namespace) -> E | UnknownName:
+    """Return an error; the one about an unknown policy that is a file names --policy-file."""
+    name = getattr(error, "name", None) if isinstance(error, UnknownName) else None
+    named = (*_words(args, "policy"), *_words(args, "policies"))
+    if name not in named or not os.path.isfile(name):
+        return error
+    hint = "it is a file: name it with --policy-file, and one of its policies here"
+    return UnknownName("policy", name, (), hint=hint)
 
 
 def option_name(name: str) -> str:
