@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches: places the nodes of one request one after another on a private overlay.
 
-Each alternative of the request is tried in order, and each anchor of a group that stays together.
+The alternatives of the request are tried in order. For a group that stays together, each anchor is
+tried too: the domain value that the first node fixes for all.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ class PlacedNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome: nodes in order; view, evaluation and request after the last node.
+    """The outcome: the nodes in order; view, evaluation and request after the last node.
 
-    ``undecided_rows`` might have been chosen: it is unknown whether they make the node. No
-    placement has more nodes than ``bound``, if a scheduler proves one.
+    For ``undecided_rows`` it is unknown whether they make the node: a complete search might have
+    chosen one. ``bound`` is a proven upper bound of the number of nodes, if the scheduler has one.
     """
 
     nodes: list[PlacedNode]
@@ -89,8 +90,8 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
 
     Each node is chosen as if those before it had been composed: an overlay takes the nodes. Then
     only the rows of podms that gave blocks are evaluated again (``Lookahead``); plug-ins that read
-    the group state evaluate every row. With the fits of a plan, its nodes are placed unless a
-    filter rejects them.
+    the group state evaluate every row. If the context has the fits of a plan, these nodes are
+    placed unless a filter rejects them.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
@@ -191,7 +192,7 @@ def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
 def _best_by_anchor(
     context: EvaluationContext, attempt: Callable[..., list[Attempt]]
 ) -> list[Attempt]:
-    """Return the attempts at the anchor with most fitting nodes; anchors are tried by cost."""
+    """Return the attempts at the anchor where most nodes fit; anchors are tried by cost."""
     best = attempts = attempt()
     open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):
@@ -230,7 +231,7 @@ def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContex
 def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Attempt]:
     """Return an attempt for each alternative, in order, up to the one that places the last node.
 
-    The next anchors of a group that must stay together are tried with all alternatives.
+    If a group must stay together, each further anchor is tried with all alternatives.
     """
     if not context.request.other_alternatives or not needs_anchor(context.request):
         return _try_in_order(context, schedule)
@@ -277,7 +278,7 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 
 class _NextNode(Struct, frozen=True, gc=False):
-    """A pod one node ahead: its fit, the undo, and its ``rows`` in the common evaluation."""
+    """A pod with its next node taken ahead: fit, undo, and ``rows`` in the common evaluation."""
 
     fit: Fit
     undo: Change
@@ -304,7 +305,7 @@ class Lookahead:
         self._new_member_rows: list[int] = []  # rows of nodes that are not counted yet
         self._ahead: dict[int, _NextNode] = {}
         group_readers = self.evaluation.group_state_readers
-        #: such plug-ins are called with a view on which no pod is one node ahead
+        #: such plug-ins are called with a view without nodes taken ahead
         self._reads_both = bool(group_readers & self.evaluation.availability_readers)
         #: then the group state of the next node can be evaluated ahead, too
         own_only = affects_own_podm_only(context.request, context.bound, group_readers)
@@ -313,7 +314,8 @@ class Lookahead:
         self._most_ahead = 1 if context.request.alternates or self._reads_both else most_ahead
         self._count_ahead = 1
         self._hits = 0
-        self._left = context.request.count - 1  # nodes to take: the last one is only chosen
+        # nodes to take; the last node is chosen but not taken
+        self._left = context.request.count - 1
         self._last = -1
 
     @property
@@ -325,7 +327,7 @@ class Lookahead:
         return self._request
 
     def fit(self, row: int) -> Fit | Undecided | None:
-        """Return the fit of a row as it is now, whether its pod is one node ahead or not."""
+        """Return the present fit of a row, also if the next node of its pod was taken ahead."""
         podm = int(self.view.podm_of[row])
         ahead = self._ahead.get(podm)
         if ahead is not None:
@@ -369,7 +371,7 @@ class Lookahead:
         return first, last
 
     def close(self) -> None:
-        """Undo every pod that is one node ahead, so that the view shows the present state."""
+        """Undo all nodes taken ahead, so that the view shows the present state."""
         self._overlay.apply([ahead.undo for ahead in self._ahead.values()])
         self._ahead.clear()
 

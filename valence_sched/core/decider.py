@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 class Decider:
     """Decides on the View it holds; the View changes only through :meth:`replace`.
 
-    ``mix`` returns the workload to leave room for, if a request has no mix; it is called once, and
-    only when a policy reads it.
+    ``mix`` returns the workload to leave room for, used for requests without a mix. It is called
+    once, when a policy first reads the mix.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Decider:
     def policy(self, sealed: Request) -> tuple[Policy, int]:
         """Return the policy of a sealed request, and the largest cost of a pool under it.
 
-        With a group or an owner, that is the cost with all weighers active.
+        For a request with a group or an owner, all weighers count as active.
         """
         bound = active = self.bound_policies.policy(sealed.policy)
         if sealed.group is None and sealed.owner is None:
@@ -106,8 +106,8 @@ class Decider:
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node; the decision has the reasons if nothing fits.
 
-        A strict decider raises PluginError if a plug-in broke its contract, and DecisionUndecided
-        if the budget ended before a pool that might be chosen was searched.
+        A strict decider raises PluginError if a plug-in broke its contract. It raises
+        DecisionUndecided if the budget ended before the search of a pool that might be chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)
@@ -156,8 +156,8 @@ class Decider:
     ) -> ZoneAnswer:
         """Return the offers of these pods to a tree of zones, without tokens.
 
-        The caller tries the alternatives of the request and the anchors of its group. StaleOffer: a
-        candidate of ``earlier`` or ``others``, which are on these pods, is no longer free.
+        The caller tries the alternatives of the request and the anchors of its group. ``earlier``
+        and ``others`` are candidates on these pods; StaleOffer: one is no longer free.
         """
         if others:
             return self._after(others).offers(query, earlier)
@@ -195,7 +195,7 @@ class Decider:
         return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
-        """Return whether the mix of a sealed request is yet to be completed."""
+        """Return whether the mix of a sealed request must still be completed."""
         bound, mix = self.bound_policies.policy(sealed.policy), sealed.mix
         if not mix.shares or mix.scarcity or not bound.mix_completions:
             return False
@@ -235,7 +235,7 @@ class Decider:
         return msgspec.structs.replace(sealed, mix=mix)
 
     def replace(self, podm: LeanPodm, file: str = "update", key: UriKey = str) -> None:
-        """Replace a podm by a newer reading; InputError if it is invalid, and nothing changes."""
+        """Replace a podm by a newer reading; InputError without a change if it is invalid."""
         builder = self._builder.empty_copy()
         builder.add(podm, file, key=key)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
@@ -268,7 +268,7 @@ class Decider:
 
 
 class BoundPolicies:
-    """Binds the policies that requests name, each once, and seals requests for them.
+    """Binds each policy that requests name once, and seals requests for their policy.
 
     ``mix`` is as for a :class:`Decider`; ``stated`` are the capabilities of the zone itself.
     """

@@ -21,7 +21,7 @@ from valence_sched.model.decision import Candidate, Outcome, Placement, PoolRef
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
-MIN_ROWS = 64  # rows that pass all filters; from this number on one common search is faster
+MIN_ROWS = 64  # from this number of rows that pass all filters, one common search is faster
 
 RowFit = Literal["fits", "none", "undecided"]
 
@@ -30,9 +30,9 @@ RowFit = Literal["fits", "none", "undecided"]
 class Decision:
     """The nodes chosen for a request, with all data of the explanation.
 
-    ``attempts`` are those of the alternatives tried, in order; reasons are about ``main_attempt``.
-    A decision is not ``explainable`` if its evaluation was changed later. ``podms_of_others`` take
-    nodes of requests decided together with this one.
+    ``attempts`` has one attempt for each alternative tried, in order; reasons are about
+    ``main_attempt``. A decision is not ``explainable`` if its evaluation was changed later.
+    ``podms_of_others`` are the podms with nodes of requests decided together with this one.
     """
 
     attempts: Sequence[Attempt]
@@ -75,7 +75,7 @@ class Decision:
     def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
         """Return the nodes in order, each with its attempt; empty if fewer fit than required.
 
-        No alternate is on a pod manager that takes a node of the request, or of a request decided
+        No alternate is on a pod manager with a node of the request, or of a request decided
         together with it. Each alternate keeps the rules of the group with the other nodes.
         """
         if self.fit_count < self.request.required_count:
@@ -115,18 +115,18 @@ class Decision:
 
     @property
     def failed_attempts(self) -> list[tuple[int, Attempt]]:
-        """Return the attempts before the main one, which placed nothing, numbered from 1."""
+        """Return the attempts before the main one, numbered from 1; they placed no node."""
         first = next((n for n, attempt in enumerate(self.attempts) if attempt.batch.nodes), 0)
         return list(enumerate(self.attempts[:first], 1))
 
     @functools.cached_property
     def undecided_rows(self) -> list[int]:
-        """Return the pools that might have been chosen, but were not searched to the end."""
+        """Return the pools whose search is incomplete and that might have been chosen."""
         return sorted(set().union(*(one.batch.undecided_rows for one in self.attempts)))
 
     @property
     def undecided(self) -> tuple[PoolRef, ...]:
-        """Return the same pools by name."""
+        """Return the undecided pools by name."""
         view = self.view
         rows = self.undecided_rows
         return tuple(PoolRef(podm=view.podm(row).id, pool=view.pools[row].id) for row in rows)
@@ -220,9 +220,9 @@ class RowFits:
 def substitute_rows(
     context: EvaluationContext, with_all_members: Request, replaced_row: int, rows: Sequence[int]
 ) -> set[int]:
-    """Return those of ``rows`` that keep the rules of the group if they replace another row.
+    """Return the ``rows`` that keep the rules of the group if they replace another row.
 
-    ``with_all_members`` is the request with a group state that counts all nodes, replaced or not.
+    The group state of ``with_all_members`` counts all nodes, the replaced one too.
     """
     state = with_members(context.view, with_all_members, [replaced_row], -1).group_state
     request = msgspec.structs.replace(context.request, group_state=state)

@@ -39,7 +39,7 @@ def _tracked(name: str) -> Any:
 
 
 def _tracked_call(name: str) -> Any:
-    """Return a method that records such a read, also of a remembered value."""
+    """Return a method that records such a read, even if the value was remembered."""
     method = getattr(View, name)
 
     def call(view: TrackedView, *arguments: Any, **options: Any) -> Any:
@@ -101,7 +101,7 @@ def track_request(request: Request) -> TrackedRequest:
 
 @functools.cache
 def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
-    """Return the class that tracks a request of a class, which may have more fields."""
+    """Return the tracking class for a class of requests, which may be a subclass of Request."""
     if kind is Request:
         return TrackedRequest
     struct: Any = type(Request)
@@ -179,12 +179,12 @@ class Evaluation(msgspec.Struct):
 class EvaluationContext:
     """A snapshot, a request under a policy, their evaluation, and the fitter of the needs.
 
-    A context never changes; it is not frozen because that takes three times as long to make. With
-    ``strict`` a plug-in that breaks its contract raises. ``other_nodes`` counts the nodes of other
-    requests in the same decision, which may take the blocks of an alternate. ``planned`` has the
-    fits that a plan chose, by alternative, from this one on; None: the scheduler chooses.
-    ``earlier`` has the fits of nodes that the same decision placed here, and ``turn`` counts its
-    nodes here and elsewhere.
+    A context never changes. It is not a frozen class because frozen objects take three times as
+    long to make. With ``strict``, a plug-in that breaks its contract raises. ``other_nodes`` is the
+    number of nodes of other requests in the same decision, which may take the blocks of an
+    alternate. ``planned`` has the fits that a plan chose, by alternative, beginning with this one;
+    None: the scheduler chooses. ``earlier`` has the fits of nodes that the same decision placed on
+    this View. ``turn`` is the number of nodes that it placed in all zones.
     """
 
     view: View
@@ -347,8 +347,8 @@ def write_costs(
     """Write the costs of verdicts and scores into an evaluation; ``passed`` are the rows that pass.
 
     With ``weights`` a row's cost is the mean by its own weights, scaled so that rows are
-    comparable: ``worst × sum(weight × cost) / sum(weight)``, a whole number; without any weight the
-    largest cost.
+    comparable: ``worst × sum(weight × cost) / sum(weight)``, as a whole number. If all weights of a
+    row are 0, it has the largest cost.
     """
     if passed is None:
         passed = np.logical_and.reduce(evaluation.verdicts)
@@ -362,7 +362,8 @@ def write_costs(
         # whole numbers far below 2**53, which are exact as floats
         total = np.full(len(evaluation.cost), float(COST_SCALE * bound.worst_cost))
         for score, weigher in zip(evaluation.weigher_scores, bound.weighers, strict=True):
-            if score.strides == (0,) and len(score):  # one number, as by numpy's broadcast_to
+            # one number for all pools, as numpy's broadcast_to makes it
+            if score.strides == (0,) and len(score):
                 total -= weigher.weight * round(float(score[0]) * COST_SCALE)
                 continue
             gain = score * COST_SCALE
@@ -448,7 +449,7 @@ def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int
 
 
 def first_failures(verdicts: Mask) -> Sequence[int]:
-    """Return per pool the index of the first filter that rejects it, -1 without one."""
+    """Return per pool the index of the first filter that rejects it; -1 if all filters pass it."""
     if not len(verdicts):
         return [-1] * verdicts.shape[1]
     rejected = ~verdicts

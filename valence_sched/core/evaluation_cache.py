@@ -121,9 +121,9 @@ class EvaluationCache:
         return self._completed_mix(mix, bound).supplies
 
     def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
-        """Return a request with its mix completed by all pools, renewed after some changes.
+        """Return a request with its mix completed by all pools, and again after some changes.
 
-        The request carries it, so that the decision can be repeated from the request.
+        The completed mix is a part of the request, so that the decision can be repeated from it.
         """
         key, version = (id(bound), mix.digest), self._snapshot.version
         completed = self._mixes.get(key)
@@ -183,7 +183,7 @@ UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
 
 
 class Ledger:
-    """A snapshot whose hardware nodes take and release; its first View is unchanged.
+    """A snapshot in which nodes take and release hardware; its first View is unchanged.
 
     Evaluations change in place: decide on a context before the next node is taken.
     """
@@ -194,7 +194,7 @@ class Ledger:
         self.version = 0
         self._cache = EvaluationCache(self, most)
         self._usage: dict[UsageKey, int] = {}
-        self._podm_of: list[int] = view.podm_of.tolist()  # quicker to look up one by one
+        self._podm_of: list[int] = view.podm_of.tolist()  # a list is faster for single elements
         self._whole: View | None = None  # all rows in their present state
         self._evaluated = False  # any podm, since the fixed values were last remembered
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm

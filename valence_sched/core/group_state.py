@@ -28,7 +28,10 @@ class NodeCounts(msgspec.Struct):
     by_owner: dict[str, CountByPodm] = msgspec.field(default_factory=dict)
 
     def add(self, group: str | None, owner: str | None, podm: int, number: int = 1) -> None:
-        """Count a node; with ``number`` -1 one fewer, also for nodes that are counted elsewhere."""
+        """Add ``number`` to the counts of a node.
+
+        A new node adds 1. A removed node adds -1, even if another table counts it.
+        """
         if group is not None:
             of_group = self.by_group.setdefault(group, {})
             _add_count(of_group, owner, podm, number)
@@ -38,7 +41,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
-        """Yield the counts of a group: those of an owner and of no owner, all if it is None."""
+        """Yield the counts of a group for an owner and without owner; all if the owner is None."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts
@@ -66,9 +69,10 @@ def with_group_state(
     """Return the request with its group state; RequestError for a domain that does not exist.
 
     ``eligible`` returns the rows that pass every filter which reads neither free capacity nor the
-    group; it is called only for a group that is spread. Values of a domain without such rows do not
-    count for the skew, full ones do (Kubernetes: ``nodeAffinityPolicy: Honor``). Nodes placed
-    ``earlier``, and those on ``other_podms``, which the View lacks, count like those in it.
+    group; it is called only for a group that is spread. A domain value without such rows does not
+    count for the skew; a value whose pods are full does (Kubernetes: ``nodeAffinityPolicy:
+    Honor``). Nodes placed ``earlier`` and nodes on ``other_podms``, which are not in the View, also
+    count.
     """
     group = request.group
     if group is None and request.owner is None:
@@ -96,7 +100,7 @@ def with_group_state(
 
 
 def with_members(view: View, request: Request, rows: Sequence[int], number: int = 1) -> Request:
-    """Return the request with one more node on the podm of each row, one fewer for -1."""
+    """Return the request with ``number`` added to the count of the podm of each row: 1 or -1."""
     podms, state = [view.podm(row) for row in rows], request.group_state
     members, owned = state.members.copy(), state.owned
     for domain in request.group.domains if request.group else ():
@@ -116,10 +120,10 @@ def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict
 
 
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:
-    """Return whether a placed node changes no answer of these plug-ins for other podms.
+    """Return whether a placed node changes answers of these plug-ins only for its own podm.
 
-    That holds if all declare that they count nodes by podm: always, or because no rule of the
-    group has another domain or compares values.
+    All must declare that they count nodes by podm. A plug-in that counts by domain does so if no
+    rule of the group has another domain or compares values.
     """
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):

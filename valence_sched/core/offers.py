@@ -35,7 +35,7 @@ def offers(
     """Return the offers of the pods of a context: nodes one after another, and a ranking.
 
     The request of the context is that of the query with its group state. ``earlier`` are the
-    candidates that the same decision took before; StaleOffer if one is no longer free.
+    candidates that the decision has already taken; StaleOffer if one is no longer free.
     """
     view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
@@ -83,7 +83,7 @@ def offers(
 def with_candidates(
     view: View, request: Request, candidates: Sequence[Candidate], number: int = 1
 ) -> Request:
-    """Return the request with one more node for each candidate, one fewer for -1; StaleOffer."""
+    """Return the request with ``number``, 1 or -1, added to its counts per candidate."""
     return with_members(view, request, [fit_of(view, one).row for one in candidates], number)
 
 

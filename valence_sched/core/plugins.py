@@ -114,7 +114,7 @@ def _is_ours(source: str) -> bool:
 
 @contextmanager
 def plugin_errors(source: str) -> Iterator[None]:
-    """Convert a foreign error of a plug-in into a PluginError that names the plug-in."""
+    """Convert an unexpected error of a plug-in into a PluginError that names the plug-in."""
     try:
         yield
     except SchedulerError:

@@ -37,7 +37,7 @@ WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole num
 #: The filters of every policy, before those that it lists: available pods, and the places that the
 #: request names.
 REQUIRED_FILTERS = ("enabled", "alive", "target", "zone", "isolation")
-#: Fields that hold others: a reader of the whole reads each part.
+#: Fields with parts: a plug-in that reads the whole field reads each part.
 MAPS = ("facts", "capabilities")
 
 Kind = Literal["filter", "weigher"]
@@ -51,8 +51,8 @@ REPORTED_FIRST = tuple(_FIRST.split())
 class RequestReader(Struct, frozen=True, eq=False):
     """A plug-in, and the fields of a request that make it active.
 
-    A plug-in with ``optional`` fields is always active. Each field has a test of the values that
-    make the plug-in active.
+    Each field has a test of the values that make the plug-in active. A plug-in with ``optional``
+    fields is always active.
     """
 
     kind: Kind
@@ -73,7 +73,7 @@ class RequestReader(Struct, frozen=True, eq=False):
         return False
 
     def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:
-        """Yield the fields that are set, that this plug-in would read, and that no reader reads."""
+        """Yield the set fields that this plug-in would read and no reader reads."""
         for field, when in self.required:
             value = getattr(request, field, None)
             is_set = value is not None and when(value)
@@ -83,8 +83,8 @@ class RequestReader(Struct, frozen=True, eq=False):
     def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
         """Return whether it reads the same part of a field as a plug-in of another ``kind``.
 
-        A filter and a weigher that declare another ``when`` read different parts of a field: then
-        only a plug-in of the same kind serves, or one to which the field is optional.
+        If a filter and a weigher declare different tests ``when``, they read different parts of the
+        field. Then only a plug-in of the same kind, or one with the field as optional, replaces it.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
         return any(name == field and holds(value) for name, holds in (*required, *self.optional))
@@ -132,7 +132,7 @@ class BoundWeigher(Struct, frozen=True):
 
 
 class BoundPolicy(Struct, frozen=True, dict=True):
-    """A policy with loaded plug-ins, without idle filters, which keep every pool.
+    """A policy with loaded plug-ins; idle filters, which keep every pool, are left out.
 
     ``readers`` are the plug-ins of the policy that declare the fields of a request that they read.
     ``absent_readers`` are other installed plug-ins with such a declaration.
@@ -168,7 +168,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def mix_completions(self) -> dict[str, MixCompletion]:
-        """Return the completions of the mix of a request, by the name of the weigher."""
+        """Return the functions that complete the mix of a request, by the name of the weigher."""
         found = ((weigher.name, weigher.mix_completion) for weigher in self.weighers)
         return {name: completion for name, completion in found if completion is not None}
 
@@ -181,7 +181,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
         }
 
     def completed_mix(self, mix: Mix, supplies: Mapping[str, MixSupplies]) -> Mix:
-        """Return a mix with its scarcity, by the first weigher for which anything is scarce."""
+        """Return a mix with its scarcity, from the first weigher that finds a scarce resource."""
         for name, completion in self.mix_completions.items():
             if name in supplies and not mix.scarcity:
                 mix = completion.complete(mix, supplies[name])
@@ -310,7 +310,7 @@ def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReade
 
 
 def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
-    """Return the policy without idle plug-ins: filters that keep all, weighers without effect."""
+    """Return the policy without filters that keep every pool and weighers without effect."""
     filters = frozenset(reader.name for reader in readers if reader.kind == "filter")
     weighers = {reader.name for reader in readers if reader.kind == "weigher"}
     return msgspec.structs.replace(
@@ -322,9 +322,9 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 
 def resolve_needs(request: Request, policy: Policy) -> Request:
-    """Return the request with the meaning that a policy gives to unknown attributes and health.
+    """Return the request with the policy's settings for unknown attributes and health.
 
-    It replaces the meaning given by another policy, as in a request from a report.
+    They replace the settings of another policy, as in a request from a report.
     """
     unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
     worst: Any = policy.worst_health
@@ -363,7 +363,7 @@ def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
 def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where: str) -> None:
     """Raise InputError if a plug-in declares an unknown field; the message has the nearest.
 
-    A request of a class of its own may have more fields than :class:`Request`.
+    A subclass of :class:`Request` may have more fields.
     """
     known = _fields_of(Request)
     for field in (field for declared in declarations(plugin) for field in declared.fields):

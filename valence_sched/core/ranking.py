@@ -27,8 +27,8 @@ FitFinder = Callable[[int], Fit | Undecided | None]
 def draw_lots(lots: Lots, request: Request, turn: int = 0) -> Lots:
     """Return lots mixed with (request id, seed, turn): random across requests, equal on replay.
 
-    A pool's lot does not depend on other pools, so flat zones and trees draw alike. The mixing is
-    the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+    The lot of a pool does not depend on other pools, so a flat zone and a tree draw the same lots.
+    The mixing is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
     """
     lots = lots ^ _salt(request.id, request.seed, turn)
     lots = (lots ^ (lots >> _30)) * _MULTIPLIER_1
@@ -97,10 +97,10 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the fit of the first row that makes the node, or of one of the ``best_of`` first.
+    """Return the fit of the first row that makes the node, or of one of the first ``best_of``.
 
-    Rows that make no node are added to ``rows_without_fit``, which are not tried. Rows without an
-    answer are added to ``undecided_rows``.
+    Rows that make no node are added to ``rows_without_fit`` and not tried again. Rows whose search
+    has no answer are added to ``undecided_rows``.
     """
     fits: list[Fit] = []
     for row in rows:
@@ -122,7 +122,7 @@ def choose_fit(
 def alternate_fits(
     view: View, rows: Iterator[int], find_fit: FitFinder, chosen: Fit, most: int
 ) -> list[Fit]:
-    """Return the fits of the ``most`` next best pools, each on another podm, not the chosen one."""
+    """Return the fits of the ``most`` next best pools, each on another podm than all others."""
     fits: list[Fit] = []
     podms = {int(view.podm_of[chosen.row])}
     while len(fits) < most and (row := next(rows, None)) is not None:

@@ -18,8 +18,8 @@ N = TypeVar("N", bound=Struct)
 class Portable(Struct, frozen=True):
     """A struct that is encoded to the same bytes after it was pickled.
 
-    msgspec omits a field that *is* its default, not one that equals it: without this, an unpickled
-    request would have another digest.
+    msgspec omits a field only if its value is the default object itself, not if it is equal.
+    Without this class, an unpickled request would have another digest.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -54,7 +54,7 @@ MAX_WHOLE = 2**53
 
 Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 
-#: A property of a pod manager: a number, a word, or several words.
+#: A property of a pod manager: a number, a text, or several texts.
 Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
 
 #: A value that an explanation shows: the need of a filter, or the value of a pool.

@@ -55,9 +55,9 @@ class Capacity(Noun, frozen=True, kw_only=True):
     """The number of nodes of one flavor, or of one mix, that still fit.
 
     ``podm_sums`` is an upper bound from the free amounts of each pod manager, ``site_sums`` from
-    those of the whole site. ``exhausted`` are the resources that run out first, sorted by the nodes
-    on their pod managers. For a mix ``by_flavor`` counts its nodes, and ``refused`` is the flavor
-    of the first node that does not fit. ``silent`` zones are not counted.
+    those of the whole site. ``exhausted`` are the resources that run out first, the one with the
+    most nodes on its pod managers first. For a mix ``by_flavor`` counts its nodes, and ``refused``
+    is the flavor of the first node that does not fit. ``silent`` zones are not counted.
     """
 
     name: str
@@ -86,8 +86,9 @@ class Capacity(Noun, frozen=True, kw_only=True):
 class StrandedAmount(Noun, frozen=True, kw_only=True):
     """Free devices of one kind and model on a pod manager, or an amount of a resource.
 
-    ``usable`` is the amount that nodes take until no flavor fits, ``stranded`` the rest; ``why``
-    has the reason for each part of the rest, the largest part first. ``unit`` is empty for a count.
+    Nodes take the ``usable`` amount until no flavor fits; the ``stranded`` amount remains. ``why``
+    has the reason for each part of the stranded amount, the largest part first. ``unit`` is empty
+    for a count.
     """
 
     podm: str
@@ -163,5 +164,5 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
 
     @property
     def is_smallest(self) -> bool:
-        """Return whether no purchase is smaller: the result meets the bound."""
+        """Return whether the purchase is proven to be the smallest: its total equals the bound."""
         return self.total == self.bound

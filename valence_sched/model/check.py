@@ -77,10 +77,10 @@ class WorkloadBounds(Noun, frozen=True, kw_only=True):
 
 
 class GoldenDecision(_PlacedNodes, frozen=True, kw_only=True):
-    """A decision that is expected to equal the recorded one of a file.
+    """A decision that is expected to equal the recorded decision of a file.
 
-    Request, placements, policy and inventory are compared; with ``placements_only`` only placements
-    are.
+    Request, placements, policy and inventory are compared; with ``placements_only`` only the
+    placements.
     """
 
     file: Name

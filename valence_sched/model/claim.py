@@ -41,11 +41,11 @@ class Grant(Noun, frozen=True):
 
 
 class NodeAllocation(Noun, frozen=True, kw_only=True):
-    """The blocks and amounts that one node of a claim is made of.
+    """The blocks and amounts of one node of a claim.
 
     ``places`` are the topology domains that the request constrains. ``flavor`` and ``score`` are
-    those of the decision. ``charges`` are the amounts, by resource, that count against the quota of
-    the owner.
+    taken from the decision. ``charges`` are the amounts, by resource, that count against the quota
+    of the owner.
     """
 
     node: Count
@@ -61,8 +61,9 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
 class ClaimPart(Noun, frozen=True, kw_only=True):
     """The part of a claim on one pod manager, at the generation that the decision read.
 
-    ``declared_stocks`` are the free amounts, before any claim, of stocks that an operator declared:
-    claims never hold more than that. ``request`` has the requirements of each node.
+    ``declared_stocks`` are the free amounts, before all claims, of the stocks that an operator
+    declared. Claims never hold more than these amounts. ``request`` has the requirements of each
+    node.
     """
 
     podm: Name
@@ -216,8 +217,8 @@ def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
 def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
     """Return the nodes that were read and those of the usage, each once.
 
-    Pod managers report neither owner nor group. If a composed node was not read, only the blocks
-    that its claim still holds are certain.
+    Pod managers report neither owner nor group. If a composed node was not read, it has only the
+    blocks that its claim still holds.
     """
     known = {node.uri: node for node in usage.nodes}
     nodes = []
@@ -263,7 +264,7 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
         return tuple(it for it in self.grants if not it.uri.startswith(scheme))
 
     def names(self, name: str | None, uri: str) -> bool:
-        """Return whether this is the node's name: some services keep it only in the URI."""
+        """Return whether a node has this name; some services report the name only in the URI."""
         return bool(self.name) and self.name in (name, uri.rpartition("/")[2])
 
     def missing_blocks(self, found: Iterable[str]) -> list[str]:
@@ -298,7 +299,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
 
 
 class ComposedNode(Noun, frozen=True, kw_only=True):
-    """A node on one pod manager; this program chose the ``id``, the pod manager the ``uri``.
+    """A node on one pod manager; this program assigns ``id``, the pod manager assigns ``uri``.
 
     ``amounts`` are its memory chunks and volumes with their sizes, ``grants`` its amounts of
     stocks. ``created_at`` is seconds since 1970 by the clock of the database.
@@ -343,7 +344,7 @@ def node_name(claim: Claim, allocation: NodeAllocation) -> str:
 def composition_request(
     claim: Claim, allocation: NodeAllocation, podm: FullPodm | None
 ) -> CompositionRequest:
-    """Return the composition of one node, with the devices of its blocks as they were last read."""
+    """Return the composition request of one node; devices are as in the last reading."""
     devices: dict[str, Any] = dict.fromkeys(Devices.__struct_fields__, ())
     for block in podm.blocks if podm else ():
         for field in devices if block.devices and block.uri in allocation.blocks else ():
@@ -359,7 +360,7 @@ def composition_request(
 
 
 def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[str, ...]]:
-    """Return for each block those with the same devices, pool and constrained places."""
+    """Return for each block the blocks with equal devices, pool and constrained places."""
     found: dict[tuple[Any, ...], list[str]] = {}
     keys: dict[str, tuple[Any, ...]] = {}
     for block in podm.blocks:

@@ -73,7 +73,7 @@ def check_depth(data: bytes, file: str) -> None:
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
     """Convert lists and maps to ``type_``, numbers also from texts with a unit (``256GiB``).
 
-    It raises the errors of :func:`decode`.
+    Errors as of :func:`decode`.
     """
     try:
         amounts = _convert_amounts(value, type_, file, document_path)
@@ -144,7 +144,7 @@ def with_mib(item: dict[str, Any]) -> dict[str, Any]:
 
 
 class ShippedJson(bytes):
-    """JSON that ships with the package and is checked by tests."""
+    """JSON of the package, which tests check."""
 
 
 def load_yaml(data: bytes, file: str) -> Any:
@@ -209,7 +209,7 @@ def dump_yaml(value: object) -> str:
 
 
 def check_schema(found: str, version: str, schema: str, ours: str, file: str) -> list[str]:
-    """Refuse another schema or a newer major version; return a warning for a newer minor one."""
+    """Refuse another schema or newer major version; return a warning for a newer minor version."""
     if found != schema:
         decode_error.refuse_other_kind({"schema": found}, schema.removeprefix(SCHEMA), file)
         raise InputError(file, "$.schema", repr(found), repr(schema))

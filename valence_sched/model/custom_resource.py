@@ -29,9 +29,9 @@ class CustomResource(Noun, frozen=True, kw_only=True):
 
     The amount is the entry of ``podms`` for the pod manager's id or name, else the value of its
     ``fact``, else ``total``. ``used_fact`` is the fact with the amount in use; the other fields are
-    those of a stock. If ``per`` is a kind of device, each such device has this number of parts;
-    they become accelerators of the kind ``name``. ``of`` is a pattern of the model or kind of these
-    devices.
+    as in a stock. If ``per`` is a kind of device, the amount is the number of parts of each such
+    device; the parts become accelerators of the kind ``name``. ``of`` is a pattern of the model or
+    kind of these devices.
     """
 
     name: Name
@@ -201,5 +201,5 @@ def declared_amounts(podm: Podm[Any, Any]) -> dict[str, float]:
 
 
 def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:
-    """Return the last resource of each name."""
+    """Return the resources; of several with one name only the last."""
     return list({resource.name: resource for resource in resources}.values())

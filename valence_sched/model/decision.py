@@ -74,9 +74,9 @@ class NodeRemoval(Struct, frozen=True, kw_only=True):
 class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that could almost take the node.
 
-    ``hardware``: it lacks free hardware only; ``freeing`` is the node whose removal would be
-    enough, None if no single one of the ``tried`` nodes is. ``word``: exactly one filter rejects
-    it, for another reason than free hardware.
+    ``hardware``: it lacks free hardware only; ``freeing`` is a node whose removal would be enough,
+    None if no single node of the ``tried`` ones is enough. ``word``: exactly one filter rejects it,
+    for another reason than free hardware.
     """
 
     podm: str
@@ -91,9 +91,9 @@ class NearMiss(Struct, frozen=True, kw_only=True):
 class Sensitivity(Struct, frozen=True, kw_only=True):
     """A change of one weight, or of the amount of one need, that changes the choice.
 
-    ``podm`` and ``pool`` are the choice after the change, None if nothing fits; ``instead_of`` and
-    ``instead_of_pool`` the present choice. ``by_lot``: the seed then breaks a tie. An amount of 0
-    drops that need.
+    ``podm`` and ``pool`` are the choice after the change, None if nothing fits. ``instead_of`` and
+    ``instead_of_pool`` are the present choice. ``by_lot`` is true if the seed breaks a tie after
+    the change. An amount of 0 drops the need.
     """
 
     of: Literal["weight", "need"]
@@ -109,7 +109,7 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """The explanation of a decision for its first node, from the decision's own matrices.
+    """The explanation of a decision for its first node, computed from the decision itself.
 
     ``nearest_misses`` are the near misses of the first node that was not placed. ``flips`` are
     sorted by the relative size of the change; ``notes`` name omitted parts.
@@ -140,9 +140,9 @@ class PlacementZone(Struct, frozen=True, kw_only=True):
 class DecisionZones(Struct, frozen=True, kw_only=True):
     """The zones of a decision.
 
-    ``answered`` counts the zones that answered and the asked zone. The child zones were asked for
-    offers in this number of ``rounds``. ``silent`` zones did not answer; ``excluded`` ones were not
-    asked, because their capabilities do not match the request.
+    ``answered`` counts the zones that answered and the asked zone. ``rounds`` is the number of
+    queries for offers to the child zones. ``silent`` zones did not answer; ``excluded`` ones were
+    not asked, because their capabilities do not match the request.
     """
 
     answered: int
@@ -219,9 +219,9 @@ class Uncounted(Struct, frozen=True, kw_only=True):
 class Reason(Struct, frozen=True, kw_only=True):
     """A reason against a pool: the filter, its need, and the value of the pool.
 
-    ``podm_have`` is the sum over all pools of the pod manager if that sum is enough; a node needs a
-    single pool. ``instead`` counts free devices of that kind by model. ``uncounted`` are amounts
-    that do not count for their health or state.
+    ``podm_have`` is the sum over all pools of the pod manager; it is set if the sum is enough,
+    although a node must fit in one pool. ``instead`` counts free devices of that kind by model.
+    ``uncounted`` are amounts that do not count for their health or state.
     """
 
     filter: str
@@ -268,11 +268,11 @@ class PoolReasons(Struct, frozen=True, kw_only=True):
 class PodmVerdict(Struct, frozen=True, kw_only=True):
     """The verdict on one pod manager: its best pool, or why all its pools are rejected.
 
-    ``behind`` is the difference of its score to that of the chosen pool. ``pools_passed`` of its
-    ``pools`` passed every filter. ``fitting`` nodes of the request fit one after another; they are
-    placed if enough fit in total. The ``reason`` of a chosen pod manager explains why it takes no
-    more nodes. On a small site ``pool_reasons`` has all reasons against rejected pools, the nearest
-    first.
+    ``behind`` is the difference of its score to that of the chosen pool. ``pools_passed`` is how
+    many of its ``pools`` passed every filter. ``fitting`` is how many nodes of the request fit on
+    it one after another; they are placed if enough fit in total. The ``reason`` of a chosen pod
+    manager explains why it takes no more nodes. On a small site ``pool_reasons`` has all reasons
+    against rejected pools, the nearest first.
     """
 
     podm: str
@@ -297,8 +297,8 @@ class PoolRef(Struct, frozen=True, kw_only=True):
 class FunnelStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One filter of the funnel: the numbers of pools before and after it.
 
-    The step ``fit`` counts ``undecided`` pools: the budget of the policy ended before their search
-    did.
+    The step ``fit`` also counts ``undecided`` pools, whose search exceeded the budget of the
+    policy.
     """
 
     filter: str
@@ -332,10 +332,11 @@ class Recording(Struct, frozen=True, kw_only=True):
 class Report(Struct, frozen=True, kw_only=True):
     """A decision with all its inputs; the same inputs and seed give the same bytes.
 
-    ``fitting`` nodes fit; they are ``placed`` if the request requires no more. ``undecided`` are
-    pools that might be chosen: the budget of the policy ended before their search did. Only a
-    dispatched decision on recorded pod managers has a ``recording``. Only a decision over a tree of
-    zones has ``zones``; it may lack verdicts, and has only the inventory of the asked zone.
+    ``fitting`` is the number of nodes that fit; they are ``placed`` if the request requires no
+    more. ``undecided`` are pools that might be chosen, but whose search exceeded the budget of the
+    policy. Only a dispatched decision on recorded pod managers has a ``recording``. Only a decision
+    over a tree of zones has ``zones``; it may lack verdicts, and has only the inventory of the
+    asked zone.
     """
 
     schema: str = SCHEMA
@@ -415,7 +416,7 @@ class DecisionDetails(Struct, frozen=True, kw_only=True):
 
 
 class DecisionResult(Struct, frozen=True, kw_only=True):
-    """A decision: its report, and its details, None if later requests changed the inventory."""
+    """A decision: its report, and its details (None if later requests changed the inventory)."""
 
     report: Report
     details: DecisionDetails | None = None
@@ -442,8 +443,8 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 class FitCounts(Struct, frozen=True, kw_only=True):
     """The number of nodes of one request that fit, by pod manager.
 
-    On ``undecided`` pod managers more may fit: the budget of their search ended. ``silent`` zones
-    are not counted.
+    On ``undecided`` pod managers more may fit, because their search exceeded the budget. ``silent``
+    zones are not counted.
     """
 
     podms: tuple[tuple[str, int], ...]

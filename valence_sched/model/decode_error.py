@@ -52,7 +52,7 @@ _KEY = re.compile(rb"(?:- )?['\"]?[\w.-]+['\"]?:(?:\s|$)")  # of YAML
 
 
 def refuse_other_kind(document: Any, kind: str, file: str) -> None:
-    """Raise InputError for a document of another kind; it names the command for it."""
+    """Raise InputError for a document of another kind; it names the command that reads it."""
     if not isinstance(document, dict):
         return
     found = str(document.get("schema", "")).removeprefix(SCHEMA)
@@ -168,7 +168,7 @@ def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tupl
 def _find(
     value: Any, steps: Sequence[tuple[str, str]], is_wrong: Callable[[Any], bool]
 ) -> tuple[str, Any] | None:
-    """Return the path and the value of the first wrong item below these steps."""
+    """Return the path and the value of the first item of a wrong type at these steps."""
     if not steps:
         return ("", value) if is_wrong(value) else None
     (key, index), *rest = steps

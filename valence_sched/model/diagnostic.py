@@ -13,8 +13,8 @@ Kind = Literal["skipped", "unread", "warning", "remark"]
 class Diagnostic(NamedTuple):
     """One line about an inventory or a pod manager.
 
-    ``skipped``: a document was left out. ``unread``: a pod manager could not be read.
-    ``warning``: a reading is old. ``remark``: a value is doubtful, and nothing was left out.
+    ``skipped``: a document was left out. ``unread``: a pod manager could not be read. ``warning``:
+    a reading is old. ``remark``: a value is doubtful, but was used.
     """
 
     kind: Kind
@@ -41,7 +41,7 @@ class Diagnostics(list[Diagnostic]):
         return [one.text for one in self if not kinds or one.kind in kinds]
 
 
-#: The limit of pod managers that the progress names as awaited; the others are counted.
+#: The largest number of awaited pod managers that the progress names; the others are counted.
 MAX_AWAITED = 3
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences between two inventories, or between two readings of one pod manager.
 
-Equal bytes are never decoded. The time and the generation of a reading are not compared.
+Equal bytes are never decoded. Times and generations of readings are not compared.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ _Item = tuple[str, ItemKind, str]  # pod manager, kind and name
 
 
 class Difference(NamedTuple):
-    """One difference of one item: it was added or removed, or its field ``change`` differs.
+    """One difference of an item: ``added``, ``removed``, or the name of the field that differs.
 
     ``before`` and ``after`` are JSON values, None for a missing one.
     """

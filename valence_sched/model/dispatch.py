@@ -22,8 +22,9 @@ class Order:
 
     ``alternatives`` are the alternatives of the request that the nodes fulfil. ``key`` signs the
     document; it is never printed. ``recording`` names the pod managers that were not read live; a
-    dispatcher must send it even without the document. An order with an ``id`` is sent ``again`` if
-    no answer came. Its ``claim`` holds its hardware. ``login`` is a user name and a password.
+    dispatcher must send ``recording`` even if it does not send the document. An order with an
+    ``id`` that got no answer is sent ``again``. ``claim`` is the claim that holds the hardware.
+    ``login`` is a user name and a password.
     """
 
     report: bytes

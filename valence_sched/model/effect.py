@@ -39,7 +39,7 @@ class AuditLine(Noun, frozen=True, kw_only=True):
 
 
 class AuditQuery(Noun, frozen=True, kw_only=True):
-    """The newest audit lines with these values, after ``skip`` newer ones."""
+    """A query for the newest audit lines with these values, without the ``skip`` newest."""
 
     user: str | None = None
     owner: str | None = None
@@ -51,7 +51,7 @@ class AuditQuery(Noun, frozen=True, kw_only=True):
 
 
 def held_state(claim_id: str) -> str:
-    """Return the state of a held claim, as the end of a sentence."""
+    """Return the state of a held claim, as the predicate of a sentence."""
     return (
         f"is HELD: podm claim compose {claim_id} composes it, podm claim release {claim_id} ends it"
     )
@@ -65,7 +65,7 @@ def unsure_state(state: str, claim_id: str) -> str:
 class EffectLog:
     """The latest state of every changed object, by kind and id; safe in several threads.
 
-    A change is noted before it begins, so that an interruption finds it.
+    A change is recorded before it begins, so that an interruption can report it.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class EffectLog:
         return bool(self._states)
 
     def note(self, kind: str, id_: str, state: str) -> None:
-        """Note the state of an object, as the end of a sentence."""
+        """Record the state of an object, as the predicate of a sentence."""
         self._states[kind, id_] = state
 
     def forget(self, kind: str, id_: str) -> None:
@@ -92,7 +92,7 @@ class EffectLog:
 
     @contextlib.contextmanager
     def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
-        """Note the change of a ``with`` block; a SchedulerError of known outcome removes it."""
+        """Record the change of a ``with`` block; a SchedulerError of known outcome removes it."""
         before = self._states.get((kind, id_))
         self.note(kind, id_, begun)
         try:

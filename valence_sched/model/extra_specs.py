@@ -12,8 +12,8 @@
 ``x``                                   without an operator: the text is x
 ======================================  =======================================================
 
-The results are those of Nova's ``extra_specs_ops.match``, but four mistakes are errors: an unknown
-operator, an operator without a value or with too many, and text where numbers are compared.
+The results equal those of Nova's ``extra_specs_ops.match``. Four mistakes are errors here: an
+unknown operator, an operator without a value or with too many, and text where numbers are compared.
 """
 
 import math
@@ -132,7 +132,7 @@ def split_attribute(path: str) -> tuple[str, str]:
 
 
 def qualify(path: str) -> str:
-    """Return a path with its namespace: a single word is a plain attribute, else a fact."""
+    """Return a path with its namespace: a single word is a plain attribute or else a fact."""
     alone = "." not in path and path not in (*NAMESPACES, *PLAIN_ATTRIBUTES)
     return f"facts.{path}" if alone and path else path
 

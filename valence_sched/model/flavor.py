@@ -40,7 +40,7 @@ class MemorySpec(Noun, frozen=True):
 
 
 class DeviceGroupSpec(Noun, frozen=True, kw_only=True):
-    """A number of devices; constraints name them by ``name``; ``same``, ``apart`` are domains."""
+    """A number of devices; constraints use their ``name``; ``same`` and ``apart`` name domains."""
 
     name: Word | None = None
     count: PositiveInt = 1
@@ -195,7 +195,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
 GIB = 1 << 30
 DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the device groups with their names
-#: For each spec the kind of need, the fields compared as text, and the fields that are minimums.
+#: Per spec: the kind of need, the fields compared as text, and the fields that are minimums.
 _DEMANDS: dict[type[Noun], tuple[NeedKind, tuple[str, ...], tuple[str, ...]]] = {
     ProcessorSpec: ("processor", ("architecture", "instruction_set"), ("speed_mhz",)),
     MemorySpec: ("memory", ("type",), ("speed_mhz",)),
@@ -349,7 +349,8 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
 def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
     """Return an alternative with more needs: totals are added up, others are appended.
 
-    A total with tests is a separate need; the sum is required of all devices together.
+    A total with tests remains a separate need; the sum of the totals is required of all devices
+    together.
     """
     before = alternative.needs
     totals = {

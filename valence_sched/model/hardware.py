@@ -33,7 +33,9 @@ class PodmSummary(Struct, frozen=True, kw_only=True):
 
 
 class PodmOverview(Struct, frozen=True, kw_only=True):
-    """A pod manager without its blocks; ``live`` if it was read in this run or reports itself.
+    """A pod manager without its blocks.
+
+    It is ``live`` if it was read in this run or reports statistics.
 
     Only the overview of a single pod manager has the amounts of its ``pools``.
     """
@@ -142,7 +144,7 @@ class DeviceCount(Struct, frozen=True, kw_only=True):
     podms: int
 
 
-#: The word for the devices of a field; for an accelerator it is its kind.
+#: The noun for the devices of a field; for an accelerator the noun is its kind.
 _KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
 
 

@@ -26,7 +26,7 @@ MOST_DEADLINE_S = 600.0
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 _ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
 
-#: The zones that the present request has passed before this one.
+#: The zones that the present request passed before it reached this zone.
 ROUTE: ContextVar[tuple[str, ...]] = ContextVar("ROUTE", default=())
 
 

@@ -2,9 +2,9 @@
 """The inventory document: pod managers, pools, blocks, devices, stocks and nodes.
 
 ``None`` means that the pod manager did not report a value, never zero; the number of devices whose
-``count`` is None is unknown. ``Podm[Devices, Status]`` is decoded whole; ``Podm[Raw, Raw]`` leaves
-the inside of each block as bytes, so that a million blocks of a few dozen kinds are decoded a few
-dozen times (``view.builder.ViewBuilder``).
+``count`` is None is unknown. ``Podm[Devices, Status]`` is fully decoded. ``Podm[Raw, Raw]`` keeps
+the content of each block as bytes: a million blocks of a few dozen kinds are then decoded only a
+few dozen times (``view.builder.ViewBuilder``).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PodmStatus = Literal["Online", "Offline", "Unknown"]
 
 
 class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
-    """Any device: its ``state`` unless ``Enabled``, its ``health`` unless OK, as in Redfish.
+    """Any device. ``state`` is set unless it is Enabled, ``health`` unless it is OK, as in Redfish.
 
     A device in another state, or of Critical health, is listed but never counted.
     """
@@ -67,7 +67,7 @@ class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The state unless Enabled, or the health unless OK; Critical health comes first."""
+        """The state unless Enabled, else the health unless OK; Critical health has precedence."""
         return condition_word(self.state, self.health)
 
 
@@ -133,8 +133,8 @@ class Devices(Noun, frozen=True, kw_only=True, gc=False):
 class Status(Noun, frozen=True, kw_only=True, gc=False):
     """The state and use of a block, in Redfish's terms (``ResourceBlock.CompositionStatus``).
 
-    ``enabled`` and ``health`` are the worse of the block's and its system's; ``resource_state`` is
-    the state of a block that is not enabled, such as UnavailableOffline.
+    ``enabled`` and ``health`` are the worse value of the block and its system; ``resource_state``
+    is the state of a block that is not enabled, such as UnavailableOffline.
     """
 
     state: CompositionState = "Unused"
@@ -150,7 +150,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The state unless Enabled, or the health unless OK; Critical health comes first."""
+        """The state unless Enabled, else the health unless OK; Critical health has precedence."""
         if self.state in BROKEN_STATES:
             return self.state
         state = self.resource_state or "Disabled" if self.enabled is False else None
@@ -160,8 +160,9 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
     def slots(self) -> int:
         """Return the number of nodes that may still use the block.
 
-        A reservation, membership of the active pool, a state other than Enabled or Critical health
-        each forbid its use. A shareable block is available up to its maximum of compositions.
+        The number is 0 if the block is reserved or in the active pool, if its state is not Enabled,
+        or if its health is Critical. A shareable block is available up to its maximum of
+        compositions.
         """
         if self.reserved or self.active or self.enabled is False or self.health == "Critical":
             return 0
@@ -246,8 +247,8 @@ class Stock(Noun, frozen=True, kw_only=True):
 class Node(Noun, frozen=True, kw_only=True):
     """A composed node: its URI, the URIs of its blocks, its owner and group.
 
-    ``flavor`` and ``request`` are known only for nodes that this program composed. The document of
-    a ``stale`` node cannot be read: the node is the one of the last reading.
+    ``flavor`` and ``request`` are known only for nodes that this program composed. A node is
+    ``stale`` if its document cannot be read: its values are from the last reading.
     """
 
     uri: Name
@@ -302,7 +303,7 @@ FREE_STATUS, NO_DEVICES = Status(), Devices()
 
 
 class InventoryHeader(Noun, frozen=True, kw_only=True):
-    """The first line of a JSON Lines inventory; the podms follow, one a line."""
+    """The first line of a JSON Lines inventory; the podms follow, one per line."""
 
     schema: str
     version: str = VERSION
@@ -322,7 +323,7 @@ class InventoryEnvelope(InventoryHeader, frozen=True, kw_only=True):
 
 
 def condition_word(state: str | None, health: Health | None) -> str | None:
-    """Return a state other than Enabled, or a health other than OK, the worse of both."""
+    """Return the worse of state and health, without the values Enabled and OK."""
     if health == "Critical" or state in (None, "Enabled"):
         return None if health == "OK" else health
     return state
@@ -366,7 +367,7 @@ def free_amount(stock: Stock) -> float:
 
 
 def to_a_billionth(amount: float) -> float:
-    """Return an amount without rounding errors; other functions here inline it for speed."""
+    """Return an amount without rounding errors; for speed, functions here repeat its expression."""
     return amount if amount % 1 == 0 else round(amount, 9)
 
 

@@ -55,11 +55,11 @@ class UnverifiedNode(Struct, frozen=True, kw_only=True):
 
 
 class ProvisionResult(Struct, frozen=True, kw_only=True):
-    """The nodes of a request; ``decision`` is None if they were requested earlier with its key.
+    """The nodes of a request; ``decision`` is None if an earlier request had the same key.
 
     ``failures`` has a line for each node that was not composed. ``claim_lost``: another claim or
-    system uses its hardware; ``use_unknown``: its use is unknown. ``notes`` are about nodes
-    composed on other hardware instead.
+    system uses the hardware; ``use_unknown``: the use of the hardware is unknown. ``notes`` are
+    about nodes composed on other hardware instead.
     """
 
     decision: DecisionResult | None = None
@@ -104,7 +104,7 @@ class NodeRecord(NodeStatus, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """A change of a claim or node, made or planned; ``exit_code`` is that of its error."""
+    """A change of a claim or node, made or planned; ``exit_code`` is the one of its error."""
 
     kind: str
     id: str
@@ -116,7 +116,8 @@ class Action(Struct, frozen=True, kw_only=True):
 class ReconcileResult(Struct, frozen=True, kw_only=True):
     """The actions of reconciling, and the numbers of deleted claims and decisions.
 
-    ``composing`` are claims that may still be composed, without their parts, the oldest first.
+    ``composing`` are the claims whose composition may still be running, without their parts, the
+    oldest first.
     """
 
     actions: tuple[Action, ...] = ()

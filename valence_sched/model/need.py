@@ -33,9 +33,9 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An amount of a measure, from devices that pass every test.
 
     ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of
-    ``count`` separate grants. ``unknown`` rejects or allows devices of which a tested attribute is
-    unknown. ``worst`` is the worst health of a device that counts. Topology constraints refer to
-    the ``name``.
+    ``count`` separate grants. ``unknown`` rejects or allows devices with an unknown value of a
+    tested attribute. A device counts if its health is at least ``worst``. Topology constraints
+    refer to the ``name``.
     """
 
     kind: NeedKind
@@ -54,7 +54,7 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def label(self) -> str:
-        """Return the need in an operator's words: ``GPU A100``, ``cores``."""
+        """Return a short name of the need for messages: ``GPU A100``, ``cores``."""
         if self.kind == "stock":
             return self.resource
         words = [str(test.value) for test in self.tests if test.operator != "at_least"]
@@ -77,7 +77,7 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def subject(self) -> Need:
-        """Return the need without its amount, equal for needs of the same devices or stock."""
+        """Return the need without its amount; needs of the same devices or stock become equal."""
         return msgspec.structs.replace(self, amount=0, count=1, name="")
 
     @property
@@ -109,7 +109,7 @@ class Alternative(Noun, frozen=True):
 
 
 class NameRequirements(Noun, frozen=True):
-    """Names that are required, names that are forbidden, and lists of which one is required."""
+    """Required names, forbidden names, and lists of names of which one is required."""
 
     required: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class NameRequirements(Noun, frozen=True):
 
 
 class Proximity(Noun, frozen=True, kw_only=True):
-    """The place of an external resource, such as a volume; ``soft`` if it is a preference."""
+    """The place of an external resource, such as a volume. ``soft`` makes it a preference."""
 
     thing: str
     zone: str | None = None
@@ -153,7 +153,7 @@ class Proximity(Noun, frozen=True, kw_only=True):
 
 
 class NodeRequest(Noun, frozen=True, kw_only=True):
-    """The requirements of a request on its node alone, without its pod managers and its group."""
+    """The part of a request that concerns only its node, not its pod managers and its group."""
 
     needs: tuple[Need, ...] = ()
     topology: tuple[TopologyConstraint, ...] = ()

@@ -79,7 +79,7 @@ class MapPool(Struct, frozen=True, kw_only=True):
 class MapPodm(Struct, frozen=True, kw_only=True):
     """A pod manager: its pools, labels, and role in a decision.
 
-    A block in two pools is drawn in both; ``uses`` counts it once. ``marks`` name its problems,
+    A block in two pools is drawn in both, but counts once in ``uses``. ``marks`` name its problems,
     ``nodes`` are the names of its nodes, and ``href`` is its page, if it has one.
     """
 
@@ -144,7 +144,7 @@ class ChartGrid(Struct, frozen=True, kw_only=True):
 
 
 class Measure(Struct, frozen=True, kw_only=True):
-    """One number for each compared thing, such as a scenario; None is unknown.
+    """A measure: one number for each compared item, such as a scenario; None is unknown.
 
     ``better`` is the preferred direction, ``errors`` are the standard errors of means, and ``best``
     is the index of the value that is clearly the best.
@@ -159,7 +159,7 @@ class Measure(Struct, frozen=True, kw_only=True):
 
 
 class BarComparison(Struct, frozen=True, kw_only=True):
-    """Bars of each measure for several things, such as scenarios; ``names`` are their names."""
+    """Bars of each measure for several items, such as scenarios; ``names`` are their names."""
 
     title: str
     names: tuple[str, ...]
@@ -168,7 +168,7 @@ class BarComparison(Struct, frozen=True, kw_only=True):
 
 
 class Lines(Struct, frozen=True, kw_only=True):
-    """Sentences, one below the other."""
+    """Sentences, each on its own line."""
 
     title: str
     lines: tuple[str, ...]

@@ -36,7 +36,7 @@ class PodmBasis(Noun, frozen=True, kw_only=True):
 class Plan(Noun, frozen=True, kw_only=True):
     """A decision to apply later, and the pod managers that it was based on.
 
-    ``podms`` are those that take a node, ``zone`` is the path of the zone that has them. ``digest``
+    ``podms`` are the pod managers that take a node, ``zone`` is the path of their zone. ``digest``
     covers all fields before it. ``signature`` covers all other fields as the zone that made the
     plan wrote them; a scheduler without a key does not sign.
     """
@@ -72,7 +72,7 @@ class PlanResult(Struct, frozen=True, kw_only=True):
 
 
 class PlanRefresh(Struct, frozen=True, kw_only=True):
-    """The present decision for the request of a plan, and a line for each change since."""
+    """The present decision for the request of a plan, and a line for each change since the plan."""
 
     report: Report
     changes: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def make_plan(
 
 
 def plan_in(plan: Plan, zone: str) -> Plan:
-    """Return a plan with another path of its zone; ``zone`` is empty in the zone that made it."""
+    """Return a plan with another ``zone``, which is empty in the zone that made the plan."""
     if zone == plan.zone:
         return plan
     placed = replace(plan, zone=zone, digest="", signature="")
@@ -147,7 +147,7 @@ def plan_drift(
     podms: Mapping[str, FullPodm],
     seen: Callable[[FullPodm], FullPodm] = lambda podm: podm,
 ) -> Iterator[Difference]:
-    """Yield the changes of a plan's pod managers since it was made, in the ``seen`` parts."""
+    """Yield the changes of a plan's pod managers since the plan, in the parts that are ``seen``."""
     for basis in plan.podms:
         current = podms.get(basis.podm.id)
         if current is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The addresses of pod managers: URL, identity, and the URL for their events.
 
-An identity is independent of name and port: ``uuid:…``, the UUID of the service, else
-``address:…``, the address of its URL together with its blocks.
+An identity is independent of name and port: ``uuid:…`` with the UUID of the service. Without a UUID
+it is ``address:…``, the address of the URL, and the blocks are compared too.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def conflict_text(name: str, identity: str, other: str) -> str:
 
 
 def change_text(name: str, known: str, found: str) -> str:
-    """Return the line about a name whose service has changed."""
+    """Return the line about a name under which another service answers now."""
     now = "it has no block of its last reading" if known == found else f"is now {found}"
     return (
         f"{name!r} is another service than before: its identity was {known} and {now}: check its "

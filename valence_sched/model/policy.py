@@ -71,7 +71,7 @@ class Budget(Noun, frozen=True, kw_only=True):
 
 DEFAULT_BUDGET = Budget()
 
-#: The preference of scheduler ``joint`` among placements of equally many nodes.
+#: How scheduler ``joint`` chooses among placements with the same number of nodes.
 Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms", "spread"]
 
 
@@ -79,7 +79,8 @@ Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms"
 class Policy(Noun, frozen=True, kw_only=True):
     """A named list of filters and of weighted weighers, in the order in which they run.
 
-    ``goals`` are for scheduler ``joint``, in order: the most nodes always come first.
+    ``goals`` are for scheduler ``joint``, in order; the number of placed nodes always has
+    precedence.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -122,8 +123,8 @@ class PolicyText(Noun, frozen=True, kw_only=True):
 class PodmReads(Noun, frozen=True, kw_only=True):
     """The fields of pod managers that decisions of a policy read; other fields may be missing.
 
-    ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts. With
-    ``flavor`` they are the fields for requests of that flavor, else for any request.
+    ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts. If
+    ``flavor`` is set, these are the fields for requests of that flavor, else for any request.
     """
 
     policy: str
@@ -144,7 +145,10 @@ class PluginSummary(Struct, frozen=True, kw_only=True):
 
 
 class PluginList(Struct, frozen=True, kw_only=True):
-    """The plug-ins of one kind, such as ``filter``, and by name the errors of loading others."""
+    """The plug-ins of one kind, such as ``filter``.
+
+    ``load_errors`` has the errors of plug-ins that cannot be loaded, by name.
+    """
 
     kind: str
     plugins: tuple[PluginSummary, ...]

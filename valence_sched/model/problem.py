@@ -51,7 +51,7 @@ def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
 
 
 def http_problem(status: int, title: str, detail: str, request_id: str = "") -> Problem:
-    """Return the document of an error of HTTP, such as an unknown path."""
+    """Return the document of an HTTP error, such as an unknown path."""
     code, text = f"http_{status}", one_line(detail)
     kind = f"{TYPE}{code}"
     return Problem(

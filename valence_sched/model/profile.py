@@ -79,7 +79,7 @@ def check_profiles(file: ProfileFile, path: str) -> None:
 
 
 def located_profile(profile: Profile, folder: str) -> Profile:
-    """Return a profile with paths that do not depend on the current folder."""
+    """Return a profile with absolute paths."""
 
     def located(path: str) -> str:
         return path if "://" in path else os.path.join(folder, os.path.expanduser(path))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Amounts with a unit or a noun, as people write them, and ages: ``256GiB``, ``1 node``, ``3d``.
 
-The unit of a name is its end (``capacity_mib``, ``speed_mbps``, ``DISK_GB``). Placement's ``_MB``
-and ``_GB`` mean MiB and GiB.
+A name ends in its unit (``capacity_mib``, ``speed_mbps``, ``DISK_GB``). Placement's ``_MB`` and
+``_GB`` mean MiB and GiB.
 """
 
 import datetime
@@ -14,14 +14,14 @@ from valence_sched.errors import InputError
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP", 1)}
 
-#: Unit to its dimension and its size in bytes, bits a second, or hertz.
+#: The dimension of each unit, and its size in bytes, bits per second, or hertz.
 UNITS = {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).items()}
 UNITS |= {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
 UNITS |= {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
 for _unit in ("bps", "b/s", "bit/s", "bit"):
     UNITS |= {f"{prefix}{_unit}": ("bits a second", size) for prefix, size in _DECIMAL.items()}
 
-#: The end of a name, in lower case, to the unit of its numbers.
+#: The unit of the numbers by the end of a name, in lower case.
 _SUFFIXES = {"bytes": "B", "mib": "MiB", "mb": "MiB", "gib": "GiB", "gb": "GiB", "mhz": "MHz"}
 _SUFFIXES |= {"mbps": "Mbps", "kilobit_per_sec": "kbps"}
 _SUFFIX = re.compile(rf"(?:.*_)?({'|'.join(_SUFFIXES)})", re.IGNORECASE)

@@ -43,7 +43,7 @@ _DEVICES = {kind: f"{kind}s" for kind in ("processor", "accelerator", "drive", "
 
 
 class Quota(Noun, frozen=True, kw_only=True):
-    """The limits and the usage of an owner; without ``owner`` the default limits."""
+    """The limits and the usage of an owner; if ``owner`` is None, the default limits."""
 
     owner: str | None = None
     limits: dict[str, float] = {}

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class ReadOptions(Struct, frozen=True, kw_only=True):
     """The sources of live pod managers, and how they are read.
 
-    ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers of a
-    cloud, None if it is not asked. ``only`` are the names to read, empty for all. A reading older
-    than ``max_age_s`` is an error, one older than ``warn_age_s`` a warning. ``liveness`` is the
-    plug-in (``NAME`` or ``NAME:ARGUMENT``) that decides whether unread pod managers are alive. With
-    ``stored`` the stored readings are used. With ``subtract_claims`` claims are subtracted from
-    recorded pod managers, too.
+    ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers in
+    the catalogue of a cloud, None if it is not used. ``only`` are the names to read, empty for all.
+    A reading older than ``max_age_s`` is an error, one older than ``warn_age_s`` a warning.
+    ``liveness`` is the plug-in (``NAME`` or ``NAME:ARGUMENT``) that decides whether unread pod
+    managers are alive. With ``stored`` the stored readings are used. With ``subtract_claims``
+    claims are subtracted from recorded pod managers, too.
     """
 
     podm_files: tuple[str, ...] = ()
@@ -55,11 +55,12 @@ DEFAULT_READ_OPTIONS = ReadOptions()
 class Selection(Struct, frozen=True, kw_only=True):
     """The inputs of one decision: inventories and files.
 
-    ``sources`` are inventories (empty: those of the environment, else the ``live`` pod managers).
-    ``near_maps`` locate external resources. With ``strict`` an unreadable document or pod manager
-    is an error. With ``no_cache`` cached views of inventory files are ignored. ``zones`` are the
-    settings of this zone, None: those of the user's file. With ``dispatches`` claimed decisions are
-    queued for the controller. ``stated`` are the capabilities of zones, by source.
+    ``sources`` are inventories; if empty, they are taken from the environment, or else the ``live``
+    pod managers are used. ``near_maps`` locate external resources. With ``strict`` an unreadable
+    document or pod manager is an error. With ``no_cache`` cached views of inventory files are
+    ignored. ``zones`` are the settings of this zone; None means the settings of the user's file.
+    With ``dispatches`` claimed decisions are queued for the controller. ``stated`` are the
+    capabilities of zones, by source.
     """
 
     sources: tuple[str, ...] = ()
@@ -95,7 +96,7 @@ class ReadPace(Struct, frozen=True, kw_only=True):
     event_pause_s: float = 5.0
 
     def pause_s(self, failures: int, draw: float) -> float:
-        """Return the seconds to the next reading; ``draw`` is a random number, 0..1."""
+        """Return the seconds to the next reading; ``draw`` is a random number in 0..1."""
         doubled = self.interval_s * 2.0 ** min(failures, 30)
         pause_s = max(self.interval_s, min(self.backoff_s, doubled)) if failures else doubled
         return pause_s * (1.0 + self.jitter * (2.0 * draw - 1.0))
@@ -137,7 +138,7 @@ class PreviousReading(NamedTuple):
         return cls(frozenset(blocks), frozenset(pools), podm.nodes)
 
     def loss(self, podm: Podm[Any, Any]) -> str:
-        """Return a text about the blocks that the next reading lacks, empty if they are few."""
+        """Return a text about the blocks that the next reading lacks; empty if it lacks few."""
         gone = sorted(self.blocks.difference(block.uri for block in podm.blocks))
         found = len(self.blocks) - len(gone)
         if found >= LEAST_FOUND * len(self.blocks):
@@ -158,8 +159,8 @@ DEFAULT_LIMIT_S = 600.0  # without an argument
 class Sign(NamedTuple):
     """The last contact with a pod manager, None if there was no contact.
 
-    ``read_s`` is the age of its last reading or report, ``beat_s`` that of its last report by the
-    clock of the state, in seconds.
+    Ages are in seconds by the clock of the state: ``read_s`` of the last reading or report,
+    ``beat_s`` of the last report.
     """
 
     id: str

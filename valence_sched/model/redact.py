@@ -87,7 +87,7 @@ def redact_text(text: str, secrets: Collection[str] = ()) -> str:
         if len(secret) >= MIN_SECRET_LENGTH and secret in text:
             text = text.replace(secret, REDACTION)
     if "%" in text and (plain := unquote(text)) != text and _redact_patterns(plain) != plain:
-        text = plain  # a URI with an encoded credential need not work any more
+        text = plain  # a URI with an encoded credential may stop working
     return _redact_patterns(text)
 
 

@@ -53,12 +53,12 @@ def is_variable(name: str) -> bool:
 class Registration(Noun, frozen=True, kw_only=True):
     """One pod manager of the registry; ``name`` is its id in every inventory.
 
-    ``identity`` is that of the service, None before the first reading. ``driver`` is a dialect, or
-    ``auto``: it is detected. The fields from ``zone`` to ``facts`` are added to the reported
-    properties. ``max_blocks`` is the largest number of blocks of a type in one node, unless the pod
-    manager reports fewer. At most ``parallel_composes`` nodes of a request are composed at a time.
-    ``cacert``, ``cert`` and ``key`` are the files of trusted authorities and of the client
-    certificate.
+    ``identity`` is the identity of the service, None before the first reading. ``driver`` is a
+    dialect, or ``auto``: it is detected. The fields from ``zone`` to ``facts`` are added to the
+    reported properties. ``max_blocks`` is the largest number of blocks of a type in one node,
+    unless the pod manager reports fewer. At most ``parallel_composes`` nodes of a request are
+    composed at a time. ``cacert``, ``cert`` and ``key`` are the files of trusted authorities and of
+    the client certificate.
     """
 
     name: Name
@@ -143,8 +143,9 @@ def reregistered(
     """Return the reading of a pod manager under an old registration, adapted to a new one.
 
     Properties that are no longer registered are removed, and maxima of blocks replaced. A reported
-    maximum that the old registration hid is unknown until the next reading. Without a new maximum a
-    node then has one whole compute unit and any number of other blocks.
+    maximum that the old registration replaced is unknown until the next reading. Unless the new
+    registration sets a maximum, a node has until then one whole compute unit and any number of
+    other blocks.
     """
     kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())
     changed = [kind for kind in kinds if old.max_blocks.get(kind) != new.max_blocks.get(kind)]

@@ -12,13 +12,13 @@ from valence_sched.model.scenario import Target
 
 AsksFor = Literal["request", "flavor", "hardware"]
 Why = Literal["failed", "drained"]
-NEVER = 1 << 30  # no number of moves is enough
+NEVER = 1 << 30  # means that no number of moves is enough
 
 
 class MovedNode(Noun, frozen=True, kw_only=True):
     """A node that has to be placed again, with its devices.
 
-    ``asks_for`` is its requirement: its request, its flavor, or all of its hardware.
+    ``asks_for`` is the source of its requirements: its request, its flavor, or all of its hardware.
     """
 
     node: str
@@ -39,9 +39,9 @@ class NodeMove(MovedNode, frozen=True, kw_only=True):
 
 
 class StuckNode(MovedNode, frozen=True, kw_only=True):
-    """A node that cannot be placed again, the most frequent reasons first.
+    """A node that cannot be placed again, with the reasons, the most frequent first.
 
-    Without ``reasons`` the hardware of the node is unknown.
+    If ``reasons`` is empty, the hardware of the node is unknown.
     """
 
     reasons: tuple[ReasonGroup, ...] = ()
@@ -67,7 +67,7 @@ class Survival(Noun, frozen=True, kw_only=True):
     """The test that every node can be placed again after any ``failures`` pod managers fail.
 
     ``tried`` of all ``sets`` of pod managers were tried; ``bad_sets`` leave nodes unplaced.
-    ``worst`` is the set that leaves the most, ``stuck`` are these nodes.
+    ``worst`` is the set that leaves the most nodes unplaced; ``stuck`` are these nodes.
     """
 
     failures: int
@@ -118,8 +118,8 @@ class Rebalance(Noun, frozen=True, kw_only=True):
 
     The goal is fragmentation ``below`` a share, imbalance below ``imbalance_below``, or else
     ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. The moves of a
-    search that is not ``complete`` are the best it found. ``waiting`` nodes need the places of each
-    other, and no spare place was found.
+    search that is not ``complete`` are the best it found. ``waiting`` nodes need each other's
+    places, and no spare place was found.
     """
 
     flavor: str | None = None

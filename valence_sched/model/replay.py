@@ -70,7 +70,7 @@ class Fragmentation(Struct, frozen=True, kw_only=True):
 class Imbalance(Struct, frozen=True, kw_only=True):
     """The standard deviation of use over pod managers and over pools: means over time, 0 to 0.5.
 
-    The use of each is that of its most used resource.
+    The use of a pod manager or pool is the use of its most used resource.
     """
 
     podms: float
@@ -88,8 +88,9 @@ class NodeSpread(Struct, frozen=True, kw_only=True):
 class ReplaySeries(Struct, frozen=True, kw_only=True):
     """A replay over time, in buckets of ``bucket_s`` seconds from the first arrival.
 
-    ``used`` and ``fragmentation`` are shares, ``nodes`` and ``podms`` those in use: means over the
-    bucket, ``fragmentation`` at its end. The other fields are counts.
+    ``used`` and ``fragmentation`` are shares, ``nodes`` and ``podms`` the numbers in use. They are
+    means over the bucket, but ``fragmentation`` is the value at its end. The other fields are
+    counts.
     """
 
     bucket_s: float
@@ -110,8 +111,8 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
     over all requests: ``placed + refused + undecided = requested``. All means are over the time
     from the first arrival to the last, which is ``duration_s``; nodes that depart later are in use
     until then. ``podms_needed`` is the largest number of pod managers that had nodes at once.
-    ``cost`` is the sum over pod managers of their fact ``price``, per hour, times the hours with
-    nodes; None if no pod manager has a price.
+    ``cost`` is the sum of ``price × hours with nodes`` over the pod managers, where the fact
+    ``price`` is per hour; None if no pod manager has a price.
     """
 
     site: str
@@ -183,7 +184,8 @@ class RunMeasure(Struct, frozen=True, kw_only=True):
 class MeasureChange(Struct, frozen=True, kw_only=True):
     """A measure of a run that differs from the baseline by more than its tolerance.
 
-    ``before`` or ``after`` is None if it is missing; the measure of a missing run is ``run``.
+    ``before`` or ``after`` is None if the run lacks the measure. If the whole run is missing,
+    ``measure`` is ``run``.
     """
 
     run: str
@@ -231,11 +233,11 @@ def check_measure_names(names: Iterable[str], replay: Replay) -> None:
 def changes(
     baseline: Replay, replay: Replay, tolerance: float, tolerances: Mapping[str, float]
 ) -> list[MeasureChange]:
-    """Return the measures that differ from a baseline by more than a share of the old value.
+    """Return the measures that differ from a baseline by more than their tolerated share of it.
 
     ``tolerances`` are shares by measure, or by the part of its name before the dot; ``tolerance``
-    is that of all other measures. Worked example: 0.05 tolerates 95 to 105 for 100, and only 0 for
-    0.
+    is the share for all other measures. Worked example: 0.05 tolerates 95 to 105 for 100, and only
+    0 for 0.
     """
     before = {run.name: run for run in baseline.runs}
     after = {run.name: run for run in replay.runs}
@@ -319,7 +321,7 @@ class SweepRun(Struct, frozen=True, kw_only=True):
 class MeasureComparison(Struct, frozen=True, kw_only=True):
     """A measure over the seeds of each variation: mean and standard error, None if unknown.
 
-    ``best`` is the variation with a significant difference to each other one, if any.
+    ``best`` is the variation that is significantly better than each other one, if any.
     """
 
     measure: RunMeasure
@@ -329,7 +331,7 @@ class MeasureComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def is_unclear(self) -> bool:
-        """Whether the differences of variations are not significant."""
+        """Whether no difference between variations is significant."""
         values = {round(one, 4) for one in self.means.values() if one is not None}
         return self.measure.better is not None and self.best is None and len(values) > 1
 

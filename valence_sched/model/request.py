@@ -51,8 +51,8 @@ class Spread(Noun, frozen=True):
 class Group(Noun, frozen=True, kw_only=True):
     """A group of nodes, and the rules for the placement of its members.
 
-    ``affinity``: in each of these domains all members have one value; ``anti_affinity``: no two
-    members have the same value; the ``soft`` forms are preferences. ``at_most`` is the largest
+    ``affinity``: in each of these domains all members have the same value. ``anti_affinity``: no
+    two members have the same value. The ``soft`` forms are preferences. ``at_most`` is the largest
     number of members with the same value of a domain. A group without a name has the name of the
     flavor.
     """
@@ -79,7 +79,7 @@ class Group(Noun, frozen=True, kw_only=True):
 
     @property
     def known_domains(self) -> tuple[str, ...]:
-        """Return the domains of all rules, and those that rules of other requests may use."""
+        """Return the domains of all rules, and the domains that rules of other requests may use."""
         return tuple(dict.fromkeys((*DOMAINS, *self.domains)))
 
     @property
@@ -93,9 +93,9 @@ class Group(Noun, frozen=True, kw_only=True):
 class GroupState(Noun, frozen=True, kw_only=True):
     """The counts of nodes placed before a decision.
 
-    ``members`` counts the nodes of the request's group by domain and value; ``owned`` those of its
-    owner by pod manager; ``open`` lists, for each domain of a spread, the values at which a pod
-    manager passes every filter that does not depend on free hardware.
+    ``members`` counts the nodes of the request's group by domain and value. ``owned`` counts the
+    nodes of its owner by pod manager. ``open`` lists for each domain of a spread the values with a
+    pod manager that passes every filter, except filters on free hardware.
     """
 
     members: dict[str, dict[str, int]] = {}
@@ -152,8 +152,9 @@ SCARCITY_PART = 40  # the scarcity of a mix is renewed after changes to 1/40 of 
 class Mix(Noun, frozen=True, dict=True):
     """The workload over time, as shares of flavors: a decision should leave room for it.
 
-    ``scarcity`` weighs the supply of each share against that of the most plentiful one. It is
-    computed from all pools, because a plug-in sees only one row. Empty: all supplies count equally.
+    ``scarcity`` has a factor for each share: the fewer of its nodes the pools can supply, the
+    larger the factor. It is computed from all pools, because a plug-in scores each row by itself.
+    If it is empty, all shares have factor 1.
     """
 
     shares: tuple[FlavorShare, ...] = ()
@@ -169,8 +170,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     """A request compiled to needs: the only input of plug-ins beside the View.
 
     ``needs`` and ``topology`` are the first alternative to make the node, before
-    ``other_alternatives``. ``alternates`` is the number of other candidates that the decision
-    names. ``inherited`` are the capabilities that zones state for their pod managers.
+    ``other_alternatives``. ``alternates`` is the number of alternates per node. ``inherited`` are
+    the capabilities that zones state for their pod managers.
     """
 
     schema: str = SCHEMA
@@ -203,7 +204,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def evaluation_key(self) -> bytes:
-        """Return the inputs of filters and weighers: equal bytes, equal verdicts."""
+        """Return the inputs of filters and weighers as bytes: equal bytes give equal verdicts."""
         mix = b""
         if self.mix.shares:
             scarcity = msgspec.json.encode(self.mix.scarcity) if self.mix.scarcity else b""
@@ -216,7 +217,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         """Return the requirements, without the mix: equal bytes break ties in the same way."""
         places = (self.podms, self.exclude_podms, self.zone, self.aggregates.required)
         always = (self.needs, *places, self.capabilities, self.traits)
-        # last and only if set: requests without a newer field keep their identity
+        # last, and only if set, so that requests without a newer field keep their identity
         names = _optional_names(type(self))
         optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
@@ -249,7 +250,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @property
     def required_count(self) -> int:
-        """Return the number of nodes that must fit for any to be placed."""
+        """Return the smallest number of nodes to place: if fewer fit, no node is placed."""
         return self.count if self.min_count is None else self.min_count
 
 
@@ -292,7 +293,7 @@ def sealed(request: Request) -> Request:
 
 
 def with_content_id(request: Request) -> Request:
-    """Return a request with its id, else with one that is the same for equal requests."""
+    """Return a request with its id; without one, with an id that is the same for equal requests."""
     if request.id:
         return request
     _ = request.evaluation_key  # computed once for a request that is decided on again
@@ -300,7 +301,7 @@ def with_content_id(request: Request) -> Request:
 
 
 def with_own_id(request: Request, key: str | None = None) -> Request:
-    """Return a request with its id, else one made from owner and ``key``, else a random one."""
+    """Return a request with its id, else an id made from owner and ``key``, else a random id."""
     if request.id:
         return request
     if key is None:
@@ -406,7 +407,7 @@ def request_for(node: NodeRequest, flavor: str | None, owner: str | None, policy
     return Request(flavor=flavor, owner=owner, policy=policy, **msgspec.structs.asdict(node))
 
 
-MAX_SUPPLY_PARTS = 64  # floats of one amount: their exponents need no more
+MAX_SUPPLY_PARTS = 64  # floats of one amount; the range of exponents allows no more
 MAX_SUPPLY = 2.0**60
 
 

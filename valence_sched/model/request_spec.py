@@ -17,7 +17,7 @@ from valence_sched.model.request import MAX_ID, Group, Owner, Request
 
 
 class ExternalResource(Noun, frozen=True):
-    """An external resource by kind and name: ``volume``, ``db-1``; ``soft``: a preference."""
+    """An external resource by kind and name (``volume``, ``db-1``); a preference if ``soft``."""
 
     kind: str
     name: str
@@ -51,7 +51,7 @@ class Resolver(Protocol):
         """Return the name of the source, for the message about an unknown resource."""
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the place of a resource, empty if it is unknown, None for an unknown resource.
+        """Return the place of a resource: empty if the place is unknown, None if the resource is.
 
         CloudError if the cloud does not answer.
         """

@@ -28,11 +28,11 @@ class Target(Noun, frozen=True, kw_only=True):
     """All pod managers, pools or blocks that meet each condition.
 
     With ``block``, ``type``, ``kind``, ``model`` or ``free`` the targets are blocks, else with
-    ``pool`` pools, else pod managers. ``podm`` is an id or a name, ``block`` a URI, the last part
-    of one or a name. These, ``pool``, ``zone``, ``aggregate`` and ``trait`` may be patterns with
-    ``*``, ``?`` and ``[…]``. ``model`` are adjacent words of the model of a device, ``kind`` is
-    that of an accelerator. A ``free`` block can be used by at least one more node. A ``trait`` is
-    one of the pod manager or of the pool.
+    ``pool`` pools, else pod managers. ``podm`` is an id or a name; ``block`` is a URI, the last
+    part of a URI, or a name. These, ``pool``, ``zone``, ``aggregate`` and ``trait`` may be patterns
+    with ``*``, ``?`` and ``[…]``. ``model`` are adjacent words of the model of a device, ``kind``
+    is the kind of an accelerator. A ``free`` block can be used by at least one more node. A
+    ``trait`` is one of the pod manager or of the pool.
     """
 
     podm: Name | None = None
@@ -129,7 +129,7 @@ class Fail(_TargetedEdit, frozen=True):
 
 
 class Drain(_TargetedEdit, frozen=True):
-    """The target gets no new nodes and keeps its present nodes; a pod manager is disabled."""
+    """The target gets no new nodes and keeps its present ones; pod managers are disabled."""
 
     drain: Target | str
 
@@ -173,9 +173,9 @@ class AddBlocks(Noun, frozen=True):
 class SetAttributes(_TargetedEdit, frozen=True):
     """Attributes are changed.
 
-    Of pod managers ``enabled``, ``status``, ``zone``, ``aggregates``, ``traits``, and single
-    ``capabilities`` and ``facts``, which null removes; of pools ``traits``; of blocks ``enabled``,
-    ``health`` and ``reserved``.
+    Pod managers have ``enabled``, ``status``, ``zone``, ``aggregates``, ``traits``, and single
+    ``capabilities`` and ``facts``, which null removes. Pools have ``traits``. Blocks have
+    ``enabled``, ``health`` and ``reserved``.
     """
 
     set: Target | str
@@ -274,8 +274,8 @@ class ScenarioText(Noun, frozen=True, kw_only=True):
 
     ``extends`` is a scenario of the same file, a file with one scenario, or ``FILE#NAME``; its
     edits are applied first. ``policy`` is the default policy of requests, ``weights`` override
-    those of its weighers. ``policies``, ``flavors`` and ``templates`` add to the known ones, and
-    replace those of the same name.
+    those of its weighers. ``policies``, ``flavors`` and ``templates`` are added to the known ones
+    and replace those with the same name.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^#]*$")]

@@ -47,7 +47,7 @@ TREE_S = 30.0  # how long a tree of zones has to answer
 
 
 class Verbs(Protocol):
-    """Verbs that a class may implement in part; ``_call`` gets the others."""
+    """Verbs that a class may implement in part; ``_call`` handles all others."""
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
         """Return the answer of another scheduler to a verb with these arguments."""
@@ -90,7 +90,7 @@ class DecidingVerbs(Verbs, Protocol):
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        """Count as ``count_fits``; ``explain`` adds the exhausted resources and the bound of sums.
+        """Count as ``count_fits`` does; ``explain`` adds exhausted resources and bounds by sums.
 
         ``proven`` adds a proven bound; SchedulerError if the solver is not installed.
         """
@@ -394,7 +394,7 @@ class ZoneVerbs(Verbs, Protocol):
     def change_zone(
         self, name: str, change: zone_registry.ZoneChange
     ) -> zone_registry.ZoneOverview:
-        """Change the registration of a zone directly below; errors as for adding."""
+        """Change the registration of a zone directly below; errors as for registering."""
         return self._call(ZoneVerbs.change_zone, name, change)
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
@@ -421,7 +421,7 @@ class ZoneVerbs(Verbs, Protocol):
 class Scheduler(
     DecidingVerbs, ClaimingVerbs, ComposingVerbs, InventoryVerbs, RegistryVerbs, ZoneVerbs, Protocol
 ):
-    """Decides where nodes are made, claims the hardware, and has the nodes composed."""
+    """Decides on requests, claims the hardware, and has pod managers compose the nodes."""
 
 
 class OwnPodms(Verbs, Protocol):
@@ -441,7 +441,7 @@ class OwnPodms(Verbs, Protocol):
         earlier: Sequence[Candidate],
         others: Sequence[zone.OtherCandidate] = (),
     ) -> zone.ZoneAnswer:
-        """Return their offers, without tokens; errors as for a decision."""
+        """Return the offers of these pod managers, without tokens; errors as for a decision."""
         return self._call(OwnPodms.offers, query, earlier, others)
 
     def group_state(
@@ -450,13 +450,13 @@ class OwnPodms(Verbs, Protocol):
         earlier: Sequence[Candidate],
         others: Sequence[zone.OtherCandidate] = (),
     ) -> GroupState:
-        """Return the group state of the request on these pod managers, with the candidates."""
+        """Return the group state of the request on these pod managers, including the candidates."""
         return self._call(OwnPodms.group_state, query, earlier, others)
 
     def mix_supplies(
         self, query: zone.OfferQuery, others: Sequence[zone.OtherCandidate] = ()
     ) -> zone.ZoneSupplies:
-        """Return their supplies to the mix of the request, with the candidates."""
+        """Return the supplies of these pod managers to the mix, after the candidates are placed."""
         return self._call(OwnPodms.mix_supplies, query, others)
 
     def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:

@@ -31,7 +31,7 @@ class ReportedSwitch(msgspec.Struct, frozen=True):
 
 
 class ReportedStats(Noun, frozen=True):
-    """The statistics that a pod manager reported; ``alone``: the pod manager was never read.
+    """The statistics that a pod manager reported; ``alone`` if the pod manager was never read.
 
     ``at`` is the time of the last report in seconds since 1970 by the clock of the database.
     """
@@ -47,7 +47,7 @@ def podm_id(name: str | tuple[str, str]) -> str:
 
 
 def merge_stats(earlier: Stats, stats: Stats) -> Stats:
-    """Return all reported statistics: a key that is reported again replaces the earlier value."""
+    """Merge reported statistics: a key that is reported again replaces its earlier value."""
     merged = {**earlier, **stats}
     for key in MERGED_BY_KEY:
         values = {**_object(earlier, key), **_object(stats, key)}
@@ -59,8 +59,8 @@ def merge_stats(earlier: Stats, stats: Stats) -> Stats:
 def select_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> Stats:
     """Return the reported statistics of these fields, with all pools, blocks and stocks.
 
-    A field is one of a podm, such as ``zone``, or one of its facts or capabilities, such as
-    ``facts.year``; ``facts`` and ``capabilities`` alone are all of them.
+    A field is a field of a podm, such as ``zone``, or one of its facts or capabilities, such as
+    ``facts.year``. ``facts`` means all facts, and ``capabilities`` all capabilities.
     """
     wanted = {*fields, *STRUCTURE}
     selected: Stats = {}

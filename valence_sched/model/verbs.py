@@ -52,7 +52,7 @@ class SpecBody(Noun, frozen=True, kw_only=True):
 
 
 class SelectBody(RequestBody, frozen=True, kw_only=True):
-    """A request to decide on; with ``keep`` the whole decision is stored by its id."""
+    """A request to decide on; with ``keep`` the whole decision is stored under its id."""
 
     detail: Detail = "placements"
     keep: bool = False
@@ -193,14 +193,16 @@ class Operation(Noun, frozen=True, kw_only=True):
 
 
 class Route(NamedTuple):
-    """One method of one path: a verb of the scheduler, or without ``verb`` of the service alone.
+    """One method of one path.
+
+    It calls the ``verb`` of the scheduler; without ``verb`` only the service handles it.
 
     ``operation`` and ``text`` name and describe it in the document of the API. ``rule`` is its
-    access rule, ``role`` the least role with that rule by default. Without a rule the route is
+    access rule, ``role`` the lowest role that has the rule by default. Without a rule the route is
     public, or for a single pod manager if its path has a ``{token}``. ``query`` has the names of
     the query parameters, or their noun. ``reads``: the route changes nothing, for any role.
-    ``reading``: the scheduler only reads, and waiting tenants take turns. ``decides``: ties are
-    broken by a new id. A long-running operation ends with a ``result``.
+    ``reading``: the scheduler only reads, and waiting tenants take turns. ``decides``: the request
+    gets a new id, which breaks ties. A long-running operation ends with a ``result``.
     """
 
     verb: str
@@ -306,7 +308,7 @@ VERBS = {route.verb: route for route in (
 
 
 class WaitQuery(Noun, frozen=True, kw_only=True):
-    """The query of an operation; ``name`` is for a name that a path cannot contain."""
+    """The query of an operation; ``name`` is a name that the path cannot contain."""
 
     name: str = ""
     wait_s: WaitSeconds = WAIT_S

@@ -20,7 +20,7 @@ Duration = (
     Annotated[float, Meta(ge=0, le=10**15)]
     | Annotated[str, Meta(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*[smhd]?\s*$")]
 )
-#: Seconds since one moment, which all lines share; or a duration, or a date and time.
+#: Seconds or a duration since a moment that all lines share, or a date and time.
 Moment = Annotated[float, Meta(ge=0, le=10**15)] | Annotated[str, Meta(min_length=1)]
 
 TIMES = ("arrival", "departure", "duration")
@@ -33,8 +33,8 @@ _SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\
 class WorkloadLine(RequestSpec, frozen=True, kw_only=True):
     """One request of a workload, its arrival, and the departure of its nodes.
 
-    The default ``arrival`` is that of the line before it, and 0 for the first line. Its nodes
-    depart at ``departure`` or after ``duration``, else never.
+    ``arrival`` defaults to that of the previous line, for the first line to 0. Its nodes depart at
+    ``departure`` or after ``duration``, else never.
     """
 
     arrival: Moment | None = None
@@ -43,7 +43,7 @@ class WorkloadLine(RequestSpec, frozen=True, kw_only=True):
 
 
 class WorkloadEntry(Struct, frozen=True, gc=False):
-    """One compiled request of a workload: times are in seconds, ``departure`` None is never."""
+    """One compiled request of a workload, with times in seconds; ``departure`` None means never."""
 
     arrival: float
     departure: float | None
@@ -70,8 +70,8 @@ class TraceFile(Noun, frozen=True, kw_only=True):
 def parse_trace_column(text: str) -> TraceColumn:
     """Parse ``creation_time``, ``cpu_milli/1000`` or ``minutes*60``; ValueError for a factor of 0.
 
-    Worked example: ``cpu_milli/1000`` reads 3152 as 3.152, which is 4 cores where only whole ones
-    can be requested.
+    Worked example: ``cpu_milli/1000`` reads 3152 as 3.152, which is rounded up to 4 cores, as only
+    whole cores can be requested.
     """
     match = _SOURCE.fullmatch(text.strip())
     if match is None:

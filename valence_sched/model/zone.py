@@ -62,8 +62,8 @@ class Rival(Noun, frozen=True, kw_only=True):
 class Overtaking(Struct, frozen=True, kw_only=True):
     """The first pool that overtakes a rival as the weight of a weigher changes by a ``step``.
 
-    The step is in thousandths; ``cost`` and ``lot`` are those of the pool after it. ``by_lot``: its
-    zone has a tie. ``zone`` is its path.
+    The step is in thousandths. ``cost`` and ``lot`` are the cost of the pool after the step and its
+    lot. ``by_lot`` is true if pools of its zone have equal cost. ``zone`` is the path of its zone.
     """
 
     weigher: str
@@ -78,16 +78,19 @@ class Overtaking(Struct, frozen=True, kw_only=True):
 class OfferQuery(Noun, frozen=True, kw_only=True):
     """One request, sent to every zone of a tree in parallel.
 
-    ``request`` has one alternative. A zone offers up to ``count`` nodes one after another. It ranks
-    ``limit`` candidates for the first node, with ``per_podm`` one of each pod manager, in the
-    ``order`` of cost or of lots. ``taken`` are the tokens of its offers that the decision took
-    before, ``others`` those of other requests; ``turn`` nodes are already placed in all zones.
-    ``group_state`` is that of all zones, with the ``generations`` of the group in each. The first
-    node avoids the ``closed`` places. No candidate costs more than ``most_cost``.
+    ``request`` has one alternative. A zone offers the nodes of the request, each as if those before
+    it were composed. It also ranks ``limit`` candidates for the first node by ``order``: by cost or
+    by lot. With ``per_podm`` each pod manager has at most one candidate in the ranking. ``taken``
+    are the tokens of offers of this zone that the decision has taken; ``others`` are nodes of other
+    requests in the same decision. ``turn`` is the number of nodes that the decision has placed in
+    all zones. ``group_state`` counts the group in all zones; ``generations`` are the generations of
+    these counts. The first node avoids the ``closed`` places. No candidate costs more than
+    ``most_cost``.
 
-    ``left_out`` zones below did not answer before and are not asked again. With a ``rival`` a zone
-    also reports the pools that overtake it at another weight. ``route`` are the ids of the zones
-    above, to prevent loops; ``hops`` levels may still be asked, within ``deadline_s``.
+    ``left_out`` are the zones below that did not answer an earlier query: they are not asked again.
+    If ``rival`` is set, a zone also reports the pools that overtake it at another weight. ``route``
+    has the ids of the zones above, to detect loops. The query may go down ``hops`` more levels and
+    must be answered within ``deadline_s``.
     """
 
     request: Request
@@ -111,7 +114,8 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
 class Offer(Struct, frozen=True, kw_only=True):
     """A candidate of a zone, with the token by which the zone finds it again.
 
-    ``zone`` is the path of the zone, ``place`` has the values of the domains of its group's rules.
+    ``zone`` is the path of the zone. ``place`` has the pod manager's values of the domains that the
+    rules of the group name.
     """
 
     candidate: Candidate
@@ -121,7 +125,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 
 class ZoneSupplies(Struct, frozen=True, kw_only=True):
-    """The supplies of pools to the mix of a request, by weigher, empty for a complete mix.
+    """The supplies of pools to the mix of a request, by weigher; empty if the mix is complete.
 
     ``most_nodes`` is an upper bound of the nodes that the pools make, each need considered alone.
     """
@@ -132,15 +136,15 @@ class ZoneSupplies(Struct, frozen=True, kw_only=True):
 
 
 class ZoneAnswer(Struct, frozen=True, kw_only=True):
-    """The answer of a zone: its nodes one after another, and its best candidates now.
+    """The answer of a zone: the nodes that it offers, and a ranking for the first node.
 
-    ``worst_cost`` is the cost of a candidate that scores 0. ``coupled``: a node in another zone may
-    change these offers. ``unknown_podms`` are pod managers of the request that no zone of this
-    answer has. ``silent`` zones did not answer; ``excluded`` ones cannot fulfil the request and
-    were not asked. ``answered`` counts the zones of this answer. ``supplies`` are those to the
-    complete mix of the request, if every zone reports them. ``overtakings`` of the rival are unset
-    if weights differ by pool or zone. For a rival ``most_free`` is the largest free amount of each
-    need in one pool.
+    ``worst_cost`` is the cost of a candidate that scores 0. ``coupled`` is true if a node in
+    another zone may change these offers. ``unknown_podms`` are pod managers that the request names
+    and that these zones do not have. ``silent`` zones did not answer. ``excluded`` zones cannot
+    fulfil the request and were not asked. ``answered`` is the number of zones that answered.
+    ``supplies`` are set if every zone reports its supplies to the mix of the request.
+    ``overtakings`` are unset if weights differ by pool or zone. If the query has a rival,
+    ``most_free`` is the largest free amount of each need in one pool.
     """
 
     nodes: tuple[Offer, ...] = ()
@@ -160,8 +164,8 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
 class GroupAnswer(Struct, frozen=True, kw_only=True):
     """The group state of a request on the pod managers of a zone and of those below it.
 
-    ``generations`` were read before the members. ``supplies`` are those of all these pod managers;
-    ``uncounted`` zones reported missing or invalid ones.
+    ``generations`` were read before the members. ``supplies`` are the supplies of all these pod
+    managers. ``uncounted`` zones reported no supplies, or invalid ones.
     """
 
     group_state: GroupState
@@ -174,8 +178,8 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
 class SealedRequest(Struct, frozen=True, kw_only=True):
     """A request in the form sent to every zone, with the policy and inventory of the first zone.
 
-    ``most_cost`` is the largest cost of its policy. With ``needs_supplies`` its mix must be
-    completed by the supplies of all zones.
+    ``most_cost`` is the largest cost of a pool under the policy. ``needs_supplies`` is true if the
+    mix must be completed with the supplies of all zones.
     """
 
     request: Request
@@ -189,10 +193,10 @@ class OfferingZone(Protocol):
     """A source of offers: a child over HTTP, or a tree in this process."""
 
     def offers(self, query: OfferQuery) -> ZoneAnswer:
-        """Return the offers of the zone and those below it; errors as of a scheduler."""
+        """Return the offers of the zone and the zones below it; errors as of a scheduler."""
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
-        """Return the group state of the request on its pod managers and those below."""
+        """Return the group state of the request in the zone and the zones below it."""
 
 
 DEFAULT_NAME = "default"
@@ -202,10 +206,10 @@ class ZoneSettings(Noun, frozen=True, kw_only=True):
     """The settings of this zone.
 
     ``capabilities`` is ``key=value;value, key=value``, for this zone and all below it; a key that
-    is not listed may have any value. With ``enable_zone_routing`` child zones can be registered,
-    are polled every ``poll_interval_s``, and are asked for offers within ``offer_deadline_s``, over
-    at most ``most_hops`` levels. ``secrets`` sign plans and offers, the newest last; every process
-    of the zone needs the same.
+    is not listed may have any value. With ``enable_zone_routing`` child zones can be registered.
+    They are polled every ``poll_interval_s``. A query for offers goes down at most ``most_hops``
+    levels and ends after ``offer_deadline_s``. ``secrets`` sign plans and offers, the newest last;
+    every process of the zone needs the same secrets.
     """
 
     name: ZoneName = DEFAULT_NAME
@@ -250,7 +254,8 @@ class ZoneClaimBody(Noun, frozen=True, kw_only=True):
     """Offers that a zone holds for ``ttl_s``, all or nothing.
 
     ``tokens`` are in the order of the nodes. ``content`` is the digest that the idempotency key is
-    bound to, by default of the offers. ``route``, ``hops``, ``deadline_s``: as of an offer query.
+    bound to, by default the digest of the offers. ``route``, ``hops`` and ``deadline_s`` are as in
+    an offer query.
     """
 
     request: Request

@@ -27,7 +27,7 @@ ServiceRanges = dict[str, Annotated[tuple[float, ...], Meta(min_length=2, max_le
 MOST_WEIGHT = 1000
 WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
 WeightOffset = Annotated[float, Meta(ge=-MOST_WEIGHT, le=MOST_WEIGHT)]
-#: Names that are paths of the service below ``/v1/zones``.
+#: Names that are already paths of the service below ``/v1/zones``.
 RESERVED_NAMES = ("claims", "group_state", "info", "offers", "tree")
 _NUMBER = re.compile(r"[0-9]+")
 
@@ -48,9 +48,9 @@ class KeystoneLogin(NamedTuple):
 class ZoneRegistration(Noun, frozen=True, kw_only=True):
     """A child zone in its parent: ``name`` is the parent's name for it.
 
-    ``url`` is that of its service, ``cacert`` the file of trusted authorities, ``cert`` and ``key``
-    are the files of the client certificate. The login is HTTP basic, or with ``auth_url`` a token
-    of that Keystone for a ``project``. The parent counts its scores as
+    ``url`` is the URL of its service. ``cacert`` is the file of trusted authorities, ``cert`` and
+    ``key`` are the files of the client certificate. The login is HTTP basic. With ``auth_url`` it
+    is a token from that Keystone, for a ``project``. The parent replaces each score of the zone by
     ``weight_offset + weight_scale × score``. A zone that is not ``enabled`` is neither polled nor
     asked.
     """
@@ -151,7 +151,7 @@ class ZoneOverview(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ZoneAmounts(Struct, frozen=True, kw_only=True):
-    """The sums over the pod managers of a zone itself: ``(free, total)``, None if unknown."""
+    """The sums over the own pod managers of a zone: ``(free, total)``, None if unknown."""
 
     podms: int = 0
     amounts: dict[str, tuple[int | None, int | None]] = {}

@@ -24,7 +24,7 @@ def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Seque
     """Return an upper bound of the nodes of several types that fit together.
 
     Each resource is considered alone: nodes with the smallest amounts come first, until all pools
-    together are full. A type has at most its number in ``most_alone``.
+    together are full. ``most_alone`` limits the number of each type.
     """
     most = [min(alone, one.most or 0) for alone, one in zip(most_alone, types, strict=True)]
     bound, resources = sum(most), dict[Need, list[tuple[float, int]]]()
@@ -34,7 +34,7 @@ def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Seque
                 amounts = resources.setdefault(need.subject, [])
                 amounts.append((need.total_amount(), most[number]))
     for subject, amounts in resources.items():
-        # of all podms together: a block counts once, however many pools have it
+        # of all podms together: a block in several pools counts once
         free = float(view.free(subject, "podm")[view.first_row[:-1]].sum())
         fits = sum(most) - sum(number for _, number in amounts)
         for amount, number in sorted(amounts):
@@ -46,7 +46,7 @@ def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Seque
 
 
 def worthwhile_orders(requests: Sequence[Request], most_alone: Sequence[int]) -> Iterator[Order]:
-    """Yield the first orders, each once: scarcest, as given, tightest, and largest first."""
+    """Yield the orders to try first: scarcest first, as given, tightest first, largest first."""
     numbers = range(len(requests))
     tight = [alone / one.count for alone, one in zip(most_alone, requests, strict=True)]
     size = [-price_of_needs(one.needs) for one in requests]
@@ -66,7 +66,7 @@ def all_orders(requests: Sequence[Request]) -> Iterator[Order]:
 
 
 def _with_groups_in_order(requests: Sequence[Request], order: Sequence[int]) -> Order:
-    """Return an order with the requests of each group in the given order, for their rules."""
+    """Return an order in which the requests of each group keep the given order, for their rules."""
     ordered = list(order)
     for name in {one.group.name for one in requests if one.group is not None}:
         groups = [requests[number].group for number in order]

@@ -222,8 +222,8 @@ class BatchPlan:
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
         """Return the best trial, None if too few nodes of some type fit alone.
 
-        ``exact`` asks the optimiser after the first order; ``goals``, one after another, choose
-        between placements of equally many nodes.
+        ``exact`` asks the optimiser after the first order; ``goals``, in order, choose between
+        placements with the same number of nodes.
         """
         pairs = zip(self._most_alone, self.least, strict=True)
         if any(most < least for most, least in pairs) or self.bound < sum(self.least):
@@ -243,7 +243,8 @@ class BatchPlan:
                 return best
             best = min(best, self.trial(order), key=value)
         if not exact and not self._is_enough(best):
-            fits = len(view) * len(self.types)  # as many as take about the time of the optimiser
+            # about as many orders as take the time of the optimiser
+            fits = len(view) * len(self.types)
             if fits <= self._fits_left:
                 # the optimiser ignores the rules of groups
                 grouped = [
@@ -255,7 +256,7 @@ class BatchPlan:
         return best
 
     def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode] = ()) -> Trial:
-        """Return the trial of ``fixed`` and of other optimal nodes, and lower the bound."""
+        """Return the trial of the ``fixed`` and the optimiser's other nodes; lower the bound."""
         if "least-cost" in goals:
             for number, one in enumerate(self.types):
                 request = self.requests[self.type_of.index(number)]
@@ -351,7 +352,7 @@ class BatchPlan:
 
 
 def keep_explainable(decision: Decision, current: View) -> None:
-    """Copy arrays of a decision, which later nodes change, if an explanation may need them."""
+    """Copy the arrays of a decision that later nodes change, if an explanation may need them."""
     if len(decision.placed_nodes) == decision.request.count and len(decision.attempts) == 1:
         decision.explainable = False
         return

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity: counts of the nodes of a flavor or a mix, and the reason why each count ends.
 
-Stranded amounts stay free when no flavor fits any more: the site is filled with nodes of the
-flavors, one flavor after another, the most expensive first. This is repeated for each flavor with
-that flavor first. The usable amount of a resource kind on a podm is that of the filling that uses
-most of it. A block in a node is used as a whole.
+Stranded amounts stay free when no flavor fits any more. To find them, the site is filled with nodes
+of the flavors, one flavor after another, the most expensive first. This is repeated once per
+flavor, with that flavor first. The usable amount of a resource kind on a podm is the largest amount
+that one of these fillings uses. A block in a node is used as a whole.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from valence_sched.words.phrases import ReasonPhrases
 
 MIX = "mix"  # the name of the capacity for a mix
 IN_NO_POOL = "in no pool"
-MOST_ON_ROW = 1_000  # nodes of one flavor in one pool whose stocks grant without end
+MOST_ON_ROW = 1_000  # the limit of nodes of one flavor in a pool whose stocks have no end
 ROUNDING = 1e-6  # rounding error of a sum of grants
 
 _WORDS = {"processor": "cores", "memory": "memory", "drive": "drive", "nic": "NIC"}
@@ -51,7 +51,7 @@ Lines = dict[Need, float]  # the amount of a resource that one node takes
 
 
 class NodeSums(msgspec.Struct, frozen=True):
-    """Upper bounds of nodes by sums of free amounts: by podm, added up, and for the whole site."""
+    """Upper bounds of nodes by sums of free amounts: by podm, their sum, and for the whole site."""
 
     by_podm: tuple[int, ...]
     podms: int
@@ -112,7 +112,7 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
 
 
 def _lines(needs: Iterable[Need]) -> Lines:
-    """Return the amounts of one node: devices and grants add up, totals are of the same devices."""
+    """Return the amounts of one node; totals of the same devices are not added up."""
     lines: Lines = {}
     for need in needs:
         line = need.subject if need.unknown == "reject" else msgspec.structs.replace(need, name="")
@@ -192,7 +192,7 @@ class MixPlacement:
 
 
 def mix_order(shares: Sequence[int]) -> Iterator[int]:
-    """Yield without end the number of the flavor of the next node.
+    """Yield the number of the flavor of each next node, without end.
 
     Of the first ``n`` nodes each flavor has ``n × share / sum of shares``, rounded down or up: node
     ``j`` of a flavor may come once ``n > (j - 1) × sum / share``, and comes before
@@ -336,7 +336,7 @@ def _proven_most(
     shares: Sequence[int] | None,
     sums: NodeSums | None,
 ) -> tuple[model.ProvenMost, dict[str, int]]:
-    """Return the proven bound of nodes, and the bound of each podm that is counted alone."""
+    """Return the proven bound of nodes, and the bound of each podm if it is counted alone."""
     budget = context.bound.policy.budget
     optimum = most_nodes(context.view, node_types, shares=shares, budget=budget)
     bound = optimum.bound if sums is None else min(optimum.bound, sums.podms)
@@ -386,7 +386,7 @@ def _stocks(table: BlockTable) -> Iterator[tuple[int, ResourceKind, float]]:
 def _free_amounts(
     kinds: BlockKinds, table: BlockTable, before: BlockTable
 ) -> Counter[ResourceKind]:
-    """Return the free amounts by resource kind, of blocks only if unchanged since ``before``."""
+    """Return the free amounts by resource kind; blocks changed since ``before`` do not count."""
     amounts: Counter[ResourceKind] = Counter()
     for kind, number in Counter(table.kinds[one] for one in _unused_blocks(table, before)).items():
         for resource, amount in _block_amounts(kinds, kind).items():
@@ -407,7 +407,7 @@ def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[model.Strand
     order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
     fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
     view = contexts[0].view
-    rows = np.zeros(len(view), dtype=bool)  # without podms that every request excludes by name
+    rows = np.zeros(len(view), dtype=bool)  # podms that every request excludes by name are left out
     for context in contexts:
         verdicts = zip(context.bound.filters, context.evaluation.verdicts, strict=True)
         target = [passed for filter_, passed in verdicts if filter_.name == "target"]
@@ -441,7 +441,7 @@ def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[model.StrandedA
 
 
 class Filling:
-    """A site before and after it is filled with nodes of some requests, in their order."""
+    """A site before and after nodes of some requests fill it, in the order of the requests."""
 
     def __init__(self, contexts: Sequence[EvaluationContext]) -> None:
         self.contexts, self.before = contexts, contexts[0].view

@@ -26,7 +26,7 @@ from valence_sched.planning.site import Site, find_targets, pools_of
 from valence_sched.planning.workload import open_workload
 from valence_sched.words import checks as words
 
-MOST_FITS = 1000  # nodes that are counted on one pod manager, unless more are expected
+MOST_FITS = 1000  # the limit of counted nodes per pod manager, unless more are expected
 Found = tuple[bool, str]  # whether an expectation is met, and the actual result
 Record = Callable[[str, Report], None]
 
@@ -34,10 +34,10 @@ Record = Callable[[str, Report], None]
 class Checker:
     """Checks expectations on a site, or on the site after a scenario or edits.
 
-    Names of files are relative to the file of the expectation. ``record``, if any, receives the
-    file and the decision of each golden decision, which then is not compared. ``progress`` receives
-    the name of each run of a workload, and returns the function that receives the number of its
-    requests so far.
+    Names of files are relative to the file of the expectation. If ``record`` is given, it receives
+    the file and the decision of each golden decision, and no comparison is made. ``progress``
+    receives the name of each run of a workload, and returns a function that receives the number of
+    requests decided so far.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, .
 
 
 def _refusal(decision: Decision, podms: Sequence[str] = ()) -> str:
-    """Return the reason against a request: of one of these pod managers, else the most frequent."""
+    """Return the reason of one of these pod managers against a request, else the most frequent."""
     if decision.undecided:
         return words.undecided_phrase(f"{one.podm}/{one.pool}" for one in decision.undecided)
     if podms:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edits and scenarios: change a site by failures, removals, additions and policies.
 
-A block or a stock fails, drains or is removed with a pool if it is in no other pool; else it only
-leaves the pool. An edit of all pools of a pod manager is an edit of the pod manager.
+If a pool fails, drains or is removed, so do its blocks and stocks that are in no other pool. Its
+other blocks and stocks only leave the pool. An edit of all pools of a pod manager is an edit of the
+pod manager.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ BlockOrStock = TypeVar("BlockOrStock", LeanBlock, inventory.Stock)
 
 
 class StatusChanges:
-    """Changes statuses; equal statuses are changed once per ``key``, by default the function."""
+    """Changes statuses; equal statuses are changed once per ``key`` (default: the function)."""
 
     def __init__(self) -> None:
         self._changed: dict[tuple[Hashable, bytes], Raw | None] = {}
@@ -125,7 +126,7 @@ def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm |
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The affected pools by id, and their own blocks by number and stocks by URI; or all."""
+    """The affected pools by id, and the blocks and stocks that only these pools have."""
 
     whole: bool
     pools: frozenset[str]
@@ -265,7 +266,7 @@ def _set(site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch
         elif match.pools and podm.pools:
             pools = (change(pool) if pool.id in match.pools else pool for pool in podm.pools)
             podms[match.podm] = replace(podm, pools=tuple(pools))
-        else:  # also the traits of the only pool of a pod manager that lists no pools
+        else:  # a pod manager that lists no pools has one pool with the same traits
             podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
     counts = {"podms": len(matches), "pools": sum(len(match.pools) for match in matches)}
     return podms, {**counts, "blocks": sum(len(match.blocks) for match in matches)}
@@ -402,7 +403,7 @@ def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterato
 
 
 SUFFIXES = (".yaml", ".yml", ".json")  # of files of scenarios; other references are names
-MAX_EXTENDED = 100  # scenarios that extend one another in a row
+MAX_EXTENDED = 100  # the longest chain of scenarios that extend each other
 
 
 class ScenarioKey(NamedTuple):
@@ -419,7 +420,7 @@ def scenario_sites(base: Site, references: Sequence[str], config: Configuration)
     """Return a site for each named scenario, ``FILE#NAME`` or all of a ``FILE``.
 
     Each has the name of its scenario, with the file if two names are equal. InputError: a file is
-    invalid, or scenarios extend each other in a circle. UnknownName: no such scenario, policy or
+    invalid, or scenarios extend each other in a cycle. UnknownName: no such scenario, policy or
     weigher. Errors of edits name their place in the file.
     """
     scenarios = _Scenarios(base, config)

@@ -3,8 +3,8 @@
 
 This is a lower bound, as an optimal packing may have more nodes. Pods are independent. If a fit is
 a cover of blocks alone, pools with equal offers share it (``pool_covers``): each turn places one
-node on every pod that still makes one, and evaluates all these pods in one call. The counts are the
-same as those of one pod at a time.
+node on every pod that still makes one, and evaluates all these pods in one call. The counts equal
+those of pods counted one at a time.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class BlockSlots:
     def take(self, entries: Ints, numbers: Ints) -> Ints:
         """Take a slot of ``numbers[n]`` free blocks of pool entry ``entries[n]``.
 
-        The blocks are in the order of :meth:`BlockTable.free_blocks`, and in only one of the
-        entries. Return the blocks that are full now.
+        The blocks are taken in the order of :meth:`BlockTable.free_blocks`; no block may be in two
+        of the entries. Return the blocks that are full now.
         """
         low = self.of.start[entries]
         sizes = self.of.start[entries + 1] - low
@@ -120,7 +120,7 @@ def _find_entries(counts: BlockCounts, rows: Ints, kinds: Ints, kind_count: int)
 
 
 def ranges(low: Ints, sizes: Ints) -> Ints:
-    """Return the concatenated ranges that begin at ``low`` and have these ``sizes``."""
+    """Return the concatenation of the ranges that begin at ``low`` and have these ``sizes``."""
     ends = np.cumsum(sizes)
     ranges: Ints = np.repeat(low - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
     return ranges
@@ -138,7 +138,7 @@ def count_fits(
 
     The warnings are about plug-ins that broke their contract, unknown terms, and podms that the
     budget of the policy left undecided. A ``listener`` receives the number of each podm with its
-    attempts, which takes longer.
+    attempts; this takes longer.
     """
     group = request.group
     if group is not None and group.hard:  # each pod manager is counted alone
@@ -197,8 +197,8 @@ def _count_alone(
 class _CoverRounds:
     """Places nodes that are covers of blocks alone, each on the best pool that makes it.
 
-    A pool keeps its cover while it has the blocks (``pool_covers``). No block table is made for a
-    node, so this does not work with plug-ins that read block tables.
+    A pool keeps its cover while it has the blocks (``pool_covers``). It makes no block tables, so
+    it does not work with plug-ins that read block tables.
     """
 
     def __init__(self, context: EvaluationContext, most: int, min_pools: int = MIN_POOLS) -> None:
@@ -211,7 +211,7 @@ class _CoverRounds:
         self._open: dict[int, int] = {}  # the first pool of a podm that may make more
 
     def run(self) -> list[FitCount] | None:
-        """Return the count of each podm; None if plug-ins fail, or read more than counts."""
+        """Return the count of each podm; None if a plug-in fails or reads block tables."""
         podms = np.arange(len(self._context.view.podms))
         counts = np.zeros(len(podms), dtype=np.int64)
         failed = set(self._evaluation.failed_plugins)

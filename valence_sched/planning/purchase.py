@@ -39,7 +39,8 @@ from valence_sched.planning.site import Site, find_targets
 from valence_sched.planning.succession import Succession
 from valence_sched.view.view import View
 
-MOST_BLOCKS = 20_000  # added to find the exhausted resource, if no purchase is enough
+# blocks added per option to find the exhausted resource, if no purchase is enough
+MOST_BLOCKS = 20_000
 CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
 
 PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
@@ -53,11 +54,11 @@ def smallest_purchase(
 ) -> PurchaseResult:
     """Return the smallest purchase after which all nodes of a request fit.
 
-    ``choices`` are edits that add one block, for pod managers or pools. ``prices`` are by block,
-    and override those of templates; without prices the fewest blocks are the smallest purchase. A
-    block is bought for one pool. UsageError: no choice, or only some blocks have a price.
-    UnknownName: a price belongs to no choice. NothingMatches: a choice matches no pod manager or
-    pool.
+    ``choices`` are edits that add one block, for pod managers or pools. ``prices`` has a price per
+    block and overrides the prices of templates. Without prices the purchase with the fewest blocks
+    is the smallest. Each block is bought for one pool. UsageError: no choice, or only some blocks
+    have a price. UnknownName: a price belongs to no choice. NothingMatches: a choice matches no pod
+    manager or pool.
     """
     if not choices:
         raise UsageError("no block to buy given: add --buy BLOCK@PODM")
@@ -154,7 +155,8 @@ def _options(
 class PurchaseOption(Struct, frozen=True):
     """Blocks of one kind, a number of the View's ``BlockKinds``, that some rows may get.
 
-    ``price`` is that of one block; ``most`` is their number for all pools together.
+    ``price`` is the price of one block; ``most`` limits the number of blocks for all pools
+    together.
     """
 
     kind: int
@@ -174,8 +176,8 @@ class PurchaseItem(Struct, frozen=True):
 class Purchase(Struct, frozen=True):
     """The blocks to buy, their price, and the least price of any sufficient purchase.
 
-    Without ``exact_model`` the fit may refuse some nodes: then count the nodes that fit with the
-    purchase.
+    If ``exact_model`` is false, the fit may refuse some nodes: the caller must count the nodes that
+    fit with the purchase.
     """
 
     items: tuple[PurchaseItem, ...]
@@ -268,7 +270,7 @@ def _purchase_offers(
 def _useful(
     classes: BlockClasses, option: PurchaseOption, limits: Limits, wanted: Sequence[int]
 ) -> int:
-    """Return the number of blocks of an option that all wanted nodes can use in one pool."""
+    """Return the most blocks of an option that all wanted nodes together can use in one pool."""
     least = [limit.min for name, limit in limits if name in classes.kinds.kinds[option.kind].types]
     useful = 0
     for variant in classes.variants:

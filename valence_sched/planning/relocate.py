@@ -43,7 +43,7 @@ Placed = tuple["Resident", Request, Fit]
 
 
 def site_after(site: Site, result: model.Relocation | model.Survival) -> Site:
-    """Return the site after the failure or the drain of a result, or the worst set of failures."""
+    """Return the site after the failure or drain of a result, or after its worst failures."""
     if isinstance(result, model.Survival):
         targets = [Target(podm=glob.escape(podm)) for podm in result.worst]
         return edited(site, [Fail(target) for target in targets])
@@ -70,8 +70,8 @@ def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
 def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
     """Return the moves of all nodes off pod managers, pools or blocks; errors as of :func:`fail`.
 
-    A node takes its new place before it frees the old one. Later moves may use hardware that a move
-    frees: unplaced nodes are tried again after each round with a move.
+    A node takes its new place before it frees the old one. Hardware that a move frees is available
+    to later moves: after each round with a move, unplaced nodes are tried again.
     """
     after = edited(site, [Drain(target) for target in targets])
     residents = Residents(after.view(), site.policy, site.flavors)
@@ -236,7 +236,7 @@ def _place(
 
 
 def move(view: View, one: Resident, step: int, fit: Fit, podm: str | None = None) -> model.NodeMove:
-    """Return the move of a node, from its pod manager, or from the ``podm`` of an earlier move."""
+    """Return the move of a node from its pod manager, or from ``podm`` if it moved there before."""
     table, moved = view.block_tables[view.podm_of[fit.row]], one.moved(view)
     return model.NodeMove(
         **structs.asdict(structs.replace(moved, podm=podm or moved.podm)),
@@ -297,9 +297,9 @@ class Resident:
 class Residents:
     """The nodes of a View, and notes about those with unknown hardware or requests.
 
-    A node has its original request, else one for its flavor from ``flavors``, else one for all its
-    hardware. It has no group: the rules of groups are not in the inventory. Nodes of equal requests
-    share one, and its evaluation. ``policy`` places them.
+    The request of a node is its original one, else one for its flavor from ``flavors``, else one
+    for all its hardware. It has no group: the rules of groups are not in the inventory. Nodes with
+    equal requests share one request and its evaluation. ``policy`` places them.
     """
 
     def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:

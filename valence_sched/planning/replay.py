@@ -36,7 +36,7 @@ from valence_sched.view.fragmentation import ACCELERATORS, FragmentationMeasure,
 from valence_sched.view.leftover import MEASURED, imbalance
 from valence_sched.view.view import Mask, View
 
-LOOKAHEAD = 10_000  # requests whose times set the width of the first buckets
+LOOKAHEAD = 10_000  # the number of first requests whose times set the width of the buckets
 PROGRESS_EVERY = 1000  # requests
 
 MOST_REASONS = 8  # reasons of a first refusal
@@ -96,7 +96,7 @@ class Timeline:
         self._open()
 
     def advance(self, moment: float) -> None:
-        """Close the buckets that end until a moment, which is not before the latest one."""
+        """Close the buckets that end at or before a moment; moments must not go back."""
         while moment >= self.end:
             self._close(self.end)
             if len(self.buckets) >= MOST_BUCKETS:
@@ -114,7 +114,7 @@ class Timeline:
             integral[number] += change * rest
 
     def finish(self, moment: float) -> None:
-        """Close the last bucket at a moment; an empty one is merged into that before it."""
+        """Close the last bucket at a moment; if it is empty, merge it into the bucket before it."""
         self.advance(moment)
         begin = self.end - self.width
         if moment > begin or not self.buckets:
@@ -152,7 +152,7 @@ Changes = tuple[tuple[int, float], ...]  # amounts by the number of their level
 
 
 class Occupancy:
-    """The resources in use, nodes and prices of a View while nodes come and go."""
+    """The resources in use, nodes and prices of a View while nodes are added and removed."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -188,7 +188,7 @@ class Occupancy:
         self._peaks = list(self._levels)
 
     def start(self, moment: float, width: float, sample: Callable[[], Sample]) -> Timeline:
-        """Return the timeline of this occupancy, with the width of its first bucket."""
+        """Return a timeline of this occupancy; its buckets begin with this width."""
         self._timeline = Timeline(moment, width, self._levels, len(EVENTS), sample)
         return self._timeline
 
@@ -526,7 +526,7 @@ class ReplayRun:
         )
 
 
-#: Receives the name of each run before it, and returns the function that gets its progress.
+#: Receives the name of each run before it starts, and returns the function that gets its progress.
 RunProgress = Callable[[str], Progress]
 
 
@@ -563,7 +563,7 @@ def replay_one(
     *,
     strict: bool = False,
 ) -> model.ReplayResult:
-    """Replay a workload on one site, by one policy or those of the requests; errors as for all."""
+    """Replay a workload on one site, by one policy or those of the requests; errors as above."""
     name = site.name if policy is None else f"{site.name}/{policy}"
     entries = workload.entries(site.flavors, PolicyChoice(policy, site.policy))
     succession = Succession(site.decider(strict=strict))

@@ -113,7 +113,7 @@ BlockText = tuple[tuple[Any, ...], bytes]  # the types of a block, and its devic
 
 @dataclass(frozen=True, slots=True)
 class TargetMatch:
-    """The pools, by id, or blocks, by number, of one pod manager; all of it without either."""
+    """The pools, by id, or the blocks, by number, of one pod manager; without both, all of it."""
 
     podm: int
     pools: frozenset[str] = frozenset()

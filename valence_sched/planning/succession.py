@@ -34,8 +34,8 @@ class Succession:
     """Decides on requests on a snapshot whose hardware its own nodes take and release.
 
     A decision is that of a :class:`~valence_sched.core.decider.Decider` on an inventory with these
-    nodes. Its arrays change with the next node: copy them to keep them. Nodes on pod managers
-    outside the View also count for groups.
+    nodes. Its arrays change with the next node, so the caller must copy arrays that it keeps. Nodes
+    on pod managers outside the View also count for groups.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -86,8 +86,8 @@ class Succession:
     ) -> Decision:
         """Choose pool and blocks for every node of a request, without taking them.
 
-        ``other_nodes`` are those of other requests of the same decision, with which it shares
-        ``spending``. If there are ``planned`` fits, by alternative, only these are placed. Errors
+        ``other_nodes`` is the number of nodes of other requests in the same decision, which shares
+        ``spending``. If ``planned`` fits are given, by alternative, only these are placed. Errors
         as for a decider that is not strict about its budget.
         """
         context = self._context(request)
@@ -129,7 +129,7 @@ class Succession:
         self._counts.add(node.group, node.owner, podm, -1)
 
     def close(self, podm: int) -> Callable[[], None]:
-        """Close a podm to all nodes; call the result to undo it with the same nodes taken."""
+        """Close a podm to all nodes; return the undo, valid only while the same nodes are taken."""
         return self._ledger.close(podm)
 
     def _count(self, request: Request, fit: Fit, number: int) -> None:
@@ -173,9 +173,10 @@ def verify(
 ) -> list[Fit]:
     """Return the fits of earlier candidates, one after another, if all are still valid.
 
-    Their blocks make nodes of the request, on pools that its policy accepts. ``partial`` candidates
-    are only some of the nodes: the scheduler that chose them keeps the rules of the group. Errors
-    as for a decision, and StaleOffer: a candidate is not free, does not fit, or is rejected.
+    Their blocks make nodes of the request, on pools that its policy accepts. With ``partial`` the
+    candidates are only some of the nodes: the scheduler that chose them has checked the rules of
+    the group. Errors as for a decision, and StaleOffer: a candidate is not free, does not fit, or
+    is rejected.
     """
     succession, fits = Succession(decider), []
     names = {name for podm in succession.view.podms for name in (podm.id, podm.name)}

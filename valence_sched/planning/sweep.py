@@ -191,7 +191,7 @@ def _kind(cells: Sequence[Any]) -> type:
 
 
 class SweepJournal:
-    """A file of finished runs, open for more, and locked against other sweeps.
+    """A file of finished runs, open for appending, and locked against other sweeps.
 
     An incomplete last line is removed before the next run is added. InputError: the file cannot be
     read or written, or another sweep has it.
@@ -203,7 +203,8 @@ class SweepJournal:
             self._stream: BinaryIO = open(file, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise self._unwritable(error) from None
-        if not stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode):  # it may have no end
+        # the last line may be incomplete
+        if not stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode):
             self._stream.close()
             raise InputError(file, "", "a special file", "a file of JSON Lines to add runs to")
         try:
@@ -221,7 +222,7 @@ class SweepJournal:
         self._stream.close()
 
     def finished(self, question: str) -> list[SweepRun]:
-        """Return the runs in the file, each once; InputError for a run of another question."""
+        """Return the runs in the file, each once; InputError for a run of a different sweep."""
         try:
             self._stream.seek(0)
             *lines, cut = self._stream.read().split(b"\n")

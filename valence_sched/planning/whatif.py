@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What-if: answers to the questions of commands about sites, and the fewest moves to a goal.
 
-The fragmentation of a site is that of the weigher ``fragmentation``, added up over the pools of a
-podm. A migration changes two podms, so its gain is the sum of their changes: the ``excess`` of a
-podm is its useless part above a wanted share. A site is below that share if the excesses of all
-podms have a sum below 0, or no accelerator is free. A greedy search repeats the migration that
-gains most; then an exhaustive one tries all shorter plans.
+Fragmentation is measured as by the weigher ``fragmentation``, added up over the pools of a podm.
+The ``excess`` of a podm is its number of useless accelerators above the wanted share of its free
+ones. A site is below that share if the sum of all excesses is below 0, or if no accelerator is
+free. A migration changes the excess of two podms; the sum of these decreases is its gain. A greedy
+search repeats the migration with the largest gain; then an exhaustive search tries all shorter
+plans.
 
 Imbalance is the standard deviation of use over pod managers, or pools, as VMware's Distributed
 Resource Scheduler defines it for hosts. The use of each is that of its most used resource.
@@ -87,8 +88,8 @@ class WhatIf:
     ) -> list[Site]:
         """Return the site of each scenario, by default the given one, after the edits.
 
-        ``policy`` decides requests without one, with other ``weights`` of its weighers. Errors as
-        of scenarios and edits.
+        ``policy`` decides requests that name no policy; ``weights`` override weights of its
+        weighers. Errors as of scenarios and edits.
         """
         sites = scenario_sites(site, scenarios, self._config) if scenarios else [site]
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
@@ -214,10 +215,10 @@ def rebalance(
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
     With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
-    site's. With ``imbalance_below`` the goal is imbalance of the pod managers below that number.
-    The measures of the moves then include the room for nodes of the ``request``. RequestError:
-    ``below`` without accelerators in the site or the mix. UnknownName, RequestError: the policies
-    cannot place the node, or the moved nodes.
+    site's. With ``imbalance_below`` the goal is imbalance of the pod managers below that number. In
+    both cases the measures of the moves include the room for nodes of the ``request``.
+    RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError:
+    the policies cannot place the node, or the moved nodes.
     """
     movable = _MovableNodes(site)
     view, types, nodes = movable.view, movable.types, movable.nodes
@@ -287,7 +288,7 @@ class _MovableNodes:
     def moves(
         self, plan: Sequence[migrations.Migration], wanted: int | None, mix: FlavorMix | None
     ) -> tuple[model.SiteMeasure, tuple[model.RebalanceMove, ...]]:
-        """Return the measures of the site before all moves, and each move with those after."""
+        """Return the measures before all moves, and each move with the measures after it."""
         state = MigrationState(self.view, tuple(self.types), self.nodes, model.NEVER)
         measured = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
 
@@ -350,7 +351,8 @@ def _fewest(
         pass
     reached, greedy = goal.is_reached(), tuple(state.migrations)
     state.go_back((0, 0))
-    if len(state.nodes) * len(state.view) > fits:  # too many to try all single migrations
+    # with more nodes, too many to try all single migrations
+    if len(state.nodes) * len(state.view) > fits:
         least = goal.lower_bound(state, len(greedy) if reached else most)
     else:
         state.fits_left = fits
@@ -425,8 +427,8 @@ class FragmentationGoal:
     def lower_bound(self, state: MigrationState, left: int) -> int:
         """Return 0 below the share, else 1; before the first migration a better bound.
 
-        Each migration changes two podms, which at best have no useless accelerator afterwards. Its
-        node frees at most its own accelerators.
+        At best the two podms of a migration have no useless accelerator afterwards. The moved node
+        frees at most its own accelerators.
         """
         if self.is_reached():
             return 0
@@ -462,7 +464,7 @@ class FragmentationGoal:
 def _migrate_best(state: MigrationState, goal: FragmentationGoal) -> bool:
     """Make the migration with the largest gain above 0, if any; the best candidates first."""
     measure, wanted = goal.measure, goal.wanted
-    releases = []  # the best gain of the migration, the node, the gain of its podm, its cards
+    releases = []  # upper bound of the gain, node, gain at its podm, number of its cards
     for numbers in state.by_podm().values():
         for number in {state.signature(one): one for one in numbers[::-1]}.values():
             change, cards = goal.change(state, number), state.held_accelerators(number)
@@ -475,7 +477,7 @@ def _migrate_best(state: MigrationState, goal: FragmentationGoal) -> bool:
             break
         node_type, source = state.places[number].node_type, state.podm(number)
         for podm, (useless, _) in useless_first:
-            # a podm gains no more than its useless cards, nor than the cards of the node
+            # the gain of a podm is at most its useless cards, and at most the cards of the node
             if change - min(useless, cards) >= best:
                 break
             known = None if podm == source else takes.get((podm, node_type))

@@ -58,7 +58,7 @@ class Workload(Protocol):
     name: str
 
     def place(self, number: int) -> str:
-        """Return the place of a request in errors, by the ``line`` of its entry."""
+        """Return the place of a request for errors, from the ``line`` of its entry."""
 
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
@@ -161,7 +161,7 @@ def open_workload(
 
 
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
-    """Return arrival and departure of a line, whose default arrival is ``before``."""
+    """Return arrival and departure of a line; the default arrival is ``before``."""
     try:
         arrival = before if line.arrival is None else model.parse_moment(line.arrival)
         if line.departure is None:

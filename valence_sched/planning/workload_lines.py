@@ -68,7 +68,7 @@ class Cells:
         return lambda row: tuple([row[position] for position in others])
 
     def document(self, row: Row) -> dict[str, Any]:
-        """Return the fields of a row as nested objects; empty cells are left out."""
+        """Return the fields of a row as nested objects, without empty cells."""
         document: dict[Step, Any] = {}
         for steps, position, read in self._fields:
             value = read(row[position].strip())
@@ -148,7 +148,7 @@ def _with_lists(value: Any) -> Any:
 
 
 Form = Literal["csv", "jsonl", "json", "yaml"]
-DELIMITERS = ",;\t"  # of CSV: the most frequent one in its first line
+DELIMITERS = ",;\t"  # separators of CSV; the most frequent one in the first line is used
 _FORMS: dict[str, Form] = {
     ".csv": "csv",
     ".jsonl": "jsonl",
@@ -163,8 +163,8 @@ NOT_IN_KEY = (*TIMES, "id")  # lines that differ only in these share a request
 class Line(NamedTuple):
     """One line: its number from 1, its times as written, and its request.
 
-    ``word`` is its name in errors: ``line``, or ``request`` in a document. Lines with equal ``key``
-    have the same request; ``document`` returns its fields.
+    ``word`` is what errors call it: ``line``, or ``request`` in a document. Lines with equal
+    ``key`` have the same request; ``document`` returns its fields.
     """
 
     number: int
@@ -181,8 +181,8 @@ def read_lines(
 ) -> Iterator[Line]:
     """Yield the lines of a workload; its suffix, or else its beginning, shows the format.
 
-    ``columns`` are those of a recorded trace, by field, which is CSV; its other columns are
-    ignored. InputError: the content is invalid, or a column is unknown.
+    ``columns`` are the columns of a recorded trace in CSV, by field; other columns are ignored.
+    InputError: the content is invalid, or a column is unknown.
     """
     stream = io.BufferedReader(stream) if not hasattr(stream, "peek") else stream  # type: ignore[type-var]
     form = "csv" if columns else _form(stream, file)

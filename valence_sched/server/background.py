@@ -2,8 +2,8 @@
 """Background threads of a worker: leased jobs, such as reading pod managers, and hints.
 
 Each process has a thread for each job. Only the process with the job's lease works, so that any
-process may die. A thread starts after the fork, in the serving process, so that no lock or
-connection is inherited. A worker that receives a hint loads changes before the next request.
+process may die. The threads start in the serving process, after the fork, so that it inherits no
+lock or connection. A worker that receives a hint loads changes before the next request.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ReaderThread:
         self._problem = ""
 
     def start(self) -> None:
-        """Start the thread, unless this process has started it; a forked child has not."""
+        """Start the thread, unless this process has started it; a forked child starts its own."""
         if self._pid == os.getpid() or self._ended.is_set():
             return
         self._pid = os.getpid()
@@ -149,7 +149,7 @@ class ServiceHints:
         return answer
 
     def start(self) -> Fanout:
-        """Connect, unless it is connected."""
+        """Connect, unless already connected."""
         if self._fanout is None:
             with self._lock:
                 if self._fanout is None:

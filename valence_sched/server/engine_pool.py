@@ -49,12 +49,12 @@ def selection_of(settings: ServiceSettings) -> Selection:
 
 
 class EnginePool:
-    """The engines of one process: a shared one, for one thread at a time, and ones for changes.
+    """The engines of one process: a shared one, for one thread at a time, and others for changes.
 
     The shared one decides and claims. For registered pod managers it follows the change log of the
-    state, and reads nothing else. It is made again after a change of its files and after a defect,
-    but not after an invalid request or an unavailable state. For recorded inventories it reads
-    everything again after a change of a file or of ``state_mark``.
+    state, and reads nothing else. A new shared engine is made after a change of its files and after
+    an internal error, but not after an invalid request or an unavailable state. With recorded
+    inventories it reads everything again after a change of a file or of ``state_mark``.
 
     ``note_changes`` takes the number of changes that the engine has loaded, after each use.
     """
@@ -180,7 +180,8 @@ class RequestCompiler:
     """Compiles requests as an app does; ``near_maps`` locate external resources.
 
     Callers send few different requests, each many times. A request without external resources
-    depends only on itself and its flavor: it is compiled once, and its decision caches stay valid.
+    depends only on its text and its flavor. So it is compiled once, and decision caches that use it
+    stay valid.
     """
 
     def __init__(self, app: App, near_maps: Sequence[str]) -> None:
@@ -199,7 +200,8 @@ class RequestCompiler:
         request = self._compile(spec, flavor)
         if len(key) <= MOST_BYTES:
             if len(self._compiled) >= MOST_REQUESTS:
-                self._compiled.clear()  # no order of use, which each hit would update
+                # the oldest entry is dropped: the order of use would cost an update per hit
+                self._compiled.clear()
             self._compiled[key] = flavor, request
         return request
 

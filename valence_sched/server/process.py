@@ -42,7 +42,7 @@ class JsonLines(logging.Formatter):
 
 def configure_logs(level: int = logging.INFO) -> None:
     """Send the records of the service and of its server to standard error."""
-    # lines have no thread and no process name: records need not look them up
+    # log lines have no thread or process name, so records need not look them up
     logging.logThreads = logging.logMultiprocessing = False
     stream = logging.StreamHandler()
     stream.setFormatter(JsonLines())
@@ -61,7 +61,8 @@ PREFIX = "valence-scheduler-"  # of a folder made here
 def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
     """Make a folder for metrics, unless the environment names one.
 
-    Worker processes leave this block too when they end: only the first process removes it.
+    Worker processes also leave this block when they end, so only the first process removes the
+    folder.
     """
     if VARIABLE in environ:
         yield

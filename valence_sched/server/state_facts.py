@@ -123,5 +123,5 @@ def _waiting_line(waiting: WaitingDispatches) -> str:
 
 
 def _public_text(what: str, error: SchedulerError) -> str:
-    """Return a problem without its place: an anonymous client must not see hosts and files."""
+    """Return a problem without hosts and file names, which an anonymous client must not see."""
     return f"the {what} cannot be used ({error.code}): see the log of the service"

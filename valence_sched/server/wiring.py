@@ -55,7 +55,7 @@ LOG = logging.getLogger(__name__)
 
 MOST_PODMS, MOST_ASKED = 5, 400  # pod managers, and characters of the request, in a summary
 
-#: Time limits for the reader to release its lease, and for a last request to be decided.
+#: The time limits for the reader to release its lease, and for the last request to end.
 READER_END_S, ENGINE_END_S = 5.0, 1.0
 
 
@@ -84,7 +84,7 @@ class SharedState:
             return self._store
 
     def mark(self) -> object:
-        """Return a mark that differs after any change of the data that decisions use."""
+        """Return a mark that changes with the data that decisions use."""
         return self.store().log_totals()
 
     def close(self) -> None:
@@ -230,7 +230,7 @@ class ServiceProcess:
             next(iter(scheduler.blocks(hardware.BlockFilter())), None)
 
     def start(self) -> None:
-        """Start the threads that read, poll zones and post decisions, unless started."""
+        """Start the threads that read, poll zones and post decisions, unless they are started."""
         for one in (self.reader, self.poller, self.sender):
             if one is not None:
                 one.start()

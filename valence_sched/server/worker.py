@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ServiceWorker: a gunicorn worker whose loop holds the connections while its threads answer.
 
-A request goes to a thread once its last byte has arrived, and the loop sends the answer: a client
-that sends or reads slowly costs a connection and its bytes, never a thread. The number of
+A thread gets a request once its last byte has arrived, and the loop sends the answer. So a client
+that sends or reads slowly occupies a connection and its buffers, but no thread. The number of
 connections and the bytes that they hold are limited. Above a limit, the longest waiting connections
 of the host with the most connections are closed.
 """
@@ -73,7 +73,7 @@ class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
 class ClientConnection(asyncio.BufferedProtocol):
     """One connection: parses its requests one after another, and sends their answers.
 
-    It waits for the client ``since`` a time and until its ``deadline``.
+    It has been waiting for the client ``since`` a time and is closed at its ``deadline``.
     """
 
     def __init__(self, worker: ServiceWorker) -> None:
@@ -144,7 +144,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._body, self._request, self._parser = bytearray(), None, parser.PythonProtocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection; an answer to it is dropped."""
+        """Remove the connection; an answer that is still computed is dropped."""
         self._worker.forget(self)
 
     def abort(self) -> None:
@@ -153,7 +153,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transports[0].abort()
 
     def end_soon(self) -> None:
-        """Shorten the deadline of an incomplete request, as the worker ends."""
+        """Shorten the deadline of an incomplete request, because the worker ends."""
         if self.phase is Phase.ARRIVING:
             self.deadline = min(self.deadline, self._worker.loop.time() + LINGER_S)
 
@@ -231,7 +231,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._flush(closes, FLUSH_S[0])
 
     def _flush(self, closes: bool, pause_s: float) -> None:
-        """Continue after the answer was sent; check again later until then."""
+        """Continue if the answer is sent; otherwise check again later."""
         if self not in self._worker.open:
             return
         unsent = sum(one.get_write_buffer_size() for one in self._transports)
@@ -356,7 +356,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
                 del self._of_host[connection.host]
 
     def limit_held(self) -> None:
-        """If all connections together hold too much, close those above their share."""
+        """If all connections hold too many bytes together, close those above their share."""
         if self.held_bytes > MOST_HELD_BYTES:
             self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, SHARE_BYTES)
 

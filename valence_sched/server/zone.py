@@ -41,8 +41,8 @@ QUERIES = 4  # concurrent queries to each child per process; further queries wai
 class EngineForEach(OwnScheduler):
     """The engines of a process as one scheduler: each verb holds an engine while it runs.
 
-    An iterator of a verb is run to its end, so that no engine is held during queries to other
-    zones.
+    An iterator that a verb returns is exhausted at once, so that no engine is held during queries
+    to other zones.
     """
 
     def __init__(self, engines: EnginePool, tenant: str) -> None:
@@ -257,7 +257,7 @@ class ZonedSchedulers:
         return self._engines.reading(tenant) if zoned is None else contextlib.nullcontext(zoned)
 
     def changing(self) -> AbstractContextManager[Scheduler]:
-        """Yield the scheduler for all other changes, such as composing."""
+        """Yield the scheduler that makes all other changes, such as composing."""
         zoned = self._zone.scheduler("")
         return self._engines.changing() if zoned is None else contextlib.nullcontext(zoned)
 

@@ -38,7 +38,7 @@ from valence_sched.service.users import Access, User
 
 NAME = "the body"
 NUL_FOUND, NUL_EXPECTED = "the character U+0000", "text without it"
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # in a text of JSON
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # a NUL character in a JSON text
 _CODINGS = ("", "chunked", "identity")
 _VALENCE_FIELDS = {"flavor_id", "properties"}
 LOG = logging.getLogger("valence_sched.service")
@@ -86,7 +86,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
 
 
 def limit_ttl(body: Any, most_s: float) -> Any:
-    """Return a body whose claim is held for at most ``most_s``; RequestError if longer."""
+    """Return a body after the check that it holds a claim for at most ``most_s``."""
     asked_s = getattr(body, "ttl_s", None)
     if asked_s is None or asked_s <= most_s:
         return body
@@ -146,15 +146,15 @@ def check_key(key: str | None) -> str | None:
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return the answer of the handler, or the recorded one of the key; and whether it is recorded.
+    """Return the answer of the handler or the recorded one, and whether it was recorded.
 
-    Only a success is recorded; concurrent requests get the answer of the first to end. NameTaken if
-    another request has the key.
+    Only a success is recorded; concurrent requests get the answer that is recorded first. NameTaken
+    if another request has the key.
     """
     if call.key is None or route.body in KEYED_BODIES:
         return _answer(route, call), False
     user = call.user
-    # also by the user's visibility: an answer may name claims of other owners
+    # the visibility is part of the key: an answer may name claims of other owners
     words = (user.tenant, user.owner or "", route.path, *call.path.values(), call.key)
     record = ANSWER + digest("\0".join(words).encode())
     content = digest(to_json(call.body) + b"\0" + repr(sorted(call.query.items())).encode())
@@ -345,7 +345,7 @@ def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, 
 
 
 def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
-    """Return the pod manager of a token, as a tenant without a user; else NothingMatches."""
+    """Return the pod manager of a token as a tenant without a user; NothingMatches if unknown."""
     address = _client(req, parts.rates)
     parts.rates.check_address(address)
     name = parts.events.podm_of(token) if parts.events is not None else None
@@ -360,7 +360,7 @@ def _client(req: falcon.Request, rates: fairness.RateLimiter) -> str:
 
 
 def count_failure(rates: fairness.RateLimiter, address: str) -> None:
-    """Count a malformed request, which is answered even if Redis cannot count it."""
+    """Count a malformed request; a failure of Redis does not prevent the answer."""
     try:
         rates.count_failure(address)
     except errors.ServiceBusy as error:

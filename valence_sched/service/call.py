@@ -126,7 +126,7 @@ class Call:
     rule: str = ""
 
     def record_change(self, name: str, outcome: str) -> None:
-        """Log a change or a refused change, and store it unless the state is unavailable."""
+        """Log a change or a refused change; store it if the state is available."""
         line = effect.AuditLine(
             user=self.user.name,
             owner=self.user.project,
@@ -146,9 +146,9 @@ class Call:
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
-        """Return the name in the path, or in the query if the path has ``-``.
+        """Return the name in the path, or the name in the query if the path has ``-``.
 
-        Servers decode a path before they split it, so a name with a slash is in the query.
+        Servers decode a path before they split it, so a name with a slash must be in the query.
         """
         name = self.path[word]
         return self.text("name") or "" if name == NAME_IN_QUERY else name
@@ -187,14 +187,14 @@ class Call:
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
         """Return the request of a body to decide on; errors as for ``compiled``.
 
-        A request without ID and seed gets a random ID, so that equal requests do not all get the
-        same of equal pools.
+        A request without ID and seed gets a random ID, so that equal requests are spread over
+        equally good pools.
         """
         request = self.compiled(scheduler, body)
         return _own(request, body.request or body.compiled, self.key)
 
     def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body that has several, to decide on; errors as for one."""
+        """Return the requests of a body with several, to decide on; errors as for one request."""
         asked = (*body.requests, *body.compiled)
         requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
         keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))
@@ -205,7 +205,7 @@ class Call:
         return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body that has several, compiled; errors as for one."""
+        """Return the requests of a body with several, compiled; errors as for one request."""
         most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
         if count > most:
             raise errors.RequestError(
@@ -275,7 +275,7 @@ SERVICE_TYPE = "podm-scheduler"
 
 
 class Microversion(NamedTuple):
-    """A version of the API; a caller gets the version that it names, or the least."""
+    """A version of the API; a caller gets the version that it names, by default the oldest."""
 
     major: int
     minor: int

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FairLock:
-    """A lock that waiting tenants get in turn, and the waiting threads of one tenant in order."""
+    """A lock that waiting tenants get in turn; threads of one tenant get it in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class FairLock:
         if turn.wait(timeout_s):
             return True
         with self._lock:
-            if turn.is_set():  # the turn came at the last moment
+            if turn.is_set():  # the lock was handed over at the last moment
                 return True
             queue = self._waiting[tenant]
             queue.remove(turn)
@@ -56,7 +56,7 @@ class FairLock:
             tenant, queue = self._waiting.popitem(last=False)
             queue.popleft().set()
             if queue:
-                self._waiting[tenant] = queue  # behind all others
+                self._waiting[tenant] = queue  # the tenant waits behind all others
 
 
 class TenantGate:

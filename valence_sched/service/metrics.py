@@ -36,9 +36,9 @@ class StateFacts(NamedTuple):
 
 
 class StateMetrics(Collector):
-    """The metrics of other collectors, and those of the state, which any process reads.
+    """The metrics of other collectors, and the metrics of the state, which any process can read.
 
-    Each process has its own position in the change log: the least of them counts.
+    Each process has its own position in the change log; the lowest position counts.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class StateMetrics(Collector):
         self._collect, self._facts = collect, facts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; of an unavailable state only ``valence_scheduler_state_up``, 0."""
+        """Yield every metric; without the state only ``valence_scheduler_state_up``, 0."""
         position = 0.0
         for metric in self._collect():
             if metric.name == POSITION:

@@ -38,10 +38,10 @@ class RecordStore(Protocol):
     """Documents by ID, shared by all processes of a service. Raises the errors of a store."""
 
     def put_new(self, id_: str, document: bytes) -> bytes:
-        """Store a record unless there is one of this id; return the one that is stored."""
+        """Store a record unless one with this id exists; return the stored one."""
 
     def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
-        """Replace an existing record; wait this long for an unavailable state."""
+        """Replace an existing record; wait up to ``patience_s`` if the state is unavailable."""
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
         """Return a record and its age in seconds, None for an unknown id."""
@@ -53,15 +53,15 @@ class RecordStore(Protocol):
         """Store a decision by its ID, and post it to a controller, if any."""
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
-        """Return the newest decisions of an owner, or of all for None, after ``skip`` newer."""
+        """Return the newest decisions of an owner, of all if None, after ``skip`` newer ones."""
 
     def newest_claims(
         self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
     ) -> tuple[Sequence[claim.Claim], int]:
         """Return the newest claims after ``skip`` newer ones, and their total number.
 
-        ``owner`` and ``podm`` restrict the claims, None does not; ``ended`` includes claims that
-        have ended.
+        ``owner`` and ``podm`` restrict the claims unless they are None; ``ended`` includes claims
+        that have ended.
         """
 
     def newest_nodes(

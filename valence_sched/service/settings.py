@@ -24,9 +24,9 @@ Pause = Annotated[float, Meta(gt=0, le=86400)]
 class Limits(base.Noun, frozen=True, kw_only=True):
     """The limits of one request.
 
-    It must arrive within ``read_s``, and is refused if it waits for other decisions for longer than
-    ``queue_s``. ``tenant_requests`` is the largest number of concurrent requests of a tenant in a
-    process: by default one less than its threads, and unlimited without authentication. ``ttl_s``
+    The request must arrive within ``read_s``. It is refused if it waits longer than ``queue_s`` for
+    other decisions. ``tenant_requests`` is the largest number of concurrent requests of a tenant in
+    a process: by default one less than its threads, and unlimited without authentication. ``ttl_s``
     is the longest time that a claim is held.
     """
 
@@ -83,10 +83,11 @@ class KeystoneSettings(base.Noun, frozen=True, kw_only=True):
 
 
 class EventReceiverSettings(base.Noun, frozen=True, kw_only=True):
-    """The receiver of events: ``url`` is the base URL at which pod managers reach this service.
+    """The receiver of events.
 
-    ``secret`` refers to the text from which the tokens of pod managers are made, the same for all
-    processes of the service.
+    ``url`` is the base URL at which pod managers reach this service. ``secret`` refers to the text
+    from which the tokens of pod managers are made; it must be the same for all processes of the
+    service.
     """
 
     url: str
@@ -97,10 +98,10 @@ class ReaderSettings(base.Noun, frozen=True, kw_only=True):
     """How one process reads the registered pod managers.
 
     Each is read every ``interval_s``, varied by up to the fraction ``jitter``. A failure doubles
-    the interval, up to ``max_interval_s``; after ``open_after`` failures in a row, the failing ones
-    are tried one at a time. At most ``readers`` are read at the same time, and each may take
-    ``request_timeout_s`` to answer. Another process takes over ``lease_s`` after the reading
-    process has died.
+    the interval, up to ``max_interval_s``. Pod managers with ``open_after`` failures in a row are
+    tried one at a time. At most ``readers`` are read at the same time, and each may take
+    ``request_timeout_s`` to answer. If the reading process dies, another process takes over after
+    ``lease_s``.
 
     With ``events: sse`` a pod manager with an event stream is read when it sends an event, no
     sooner than ``event_pause_s`` after its last reading. With ``push`` a pod manager without a
@@ -122,8 +123,8 @@ class ReaderSettings(base.Noun, frozen=True, kw_only=True):
 class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     """The settings of the service.
 
-    ``auth`` selects the users: of a password file (``basic``), of Keystone (``keystone``, with
-    rules overridden by ``policy_file``), or all users of this machine (``none``, on loopback only).
+    ``auth`` selects the users: ``basic`` those of a password file, ``keystone`` those of Keystone
+    (``policy_file`` overrides access rules), ``none`` all users of this machine (on loopback only).
     ``inventories`` replace the registered pod managers. ``reader`` configures the reading of pod
     managers, False if another program reads them; decisions exclude readings that are older than
     ``max_age_s``. ``workers`` is the number of processes, ``threads`` the number in each. A process

@@ -20,7 +20,7 @@ from valence_sched import files
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated
 from valence_sched.model.verbs import Role
 
-#: A reader lists, a member also schedules and owns claims, an admin does everything.
+#: A reader lists. A member also schedules and owns claims. An admin does everything.
 ROLES: tuple[Role, ...] = get_args(Role)
 
 CACHE_SIZE = 1000  # verified passwords, so that a request need not compute a bcrypt hash
@@ -32,8 +32,8 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
 class User(NamedTuple):
     """A user, in a ``project`` if the service has projects.
 
-    Claims and nodes of other owners are visible only to an admin, and to a user with
-    ``all_owners``, which an operator's rules can give. ``role`` is None if rules decide by the
+    Claims and nodes of other owners are visible only to an admin and to a user with ``all_owners``,
+    which the operator's access rules can grant. ``role`` is None if rules decide by the
     ``credentials``.
     """
 
@@ -182,7 +182,7 @@ class BasicAccess:
 
 
 def _spend(password: bytes, entry: UserEntry | None, most: int) -> None:
-    """Spend the time of the most expensive hash for every user: 2^n = 2^(n-1) + ... + 1."""
+    """Spend the time of the most expensive hash for every user, by more hashes of lower cost."""
     for cost in range(entry.cost, most) if entry else (most,):
         bcrypt.hashpw(password, b"$2b$%02d$" % cost + b"." * 22)
 

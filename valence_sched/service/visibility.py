@@ -25,7 +25,7 @@ WALKED = (msgspec.Struct, str, tuple)
 
 
 def listed_owner(owner: str | None, named: str | None) -> str | None:
-    """Return the owner whose claims and nodes a list has: the user's, else the named one.
+    """Return the owner that a list of claims or nodes is limited to: the user's or the named one.
 
     None means all owners. A user with an owner cannot select another one.
     """

@@ -68,7 +68,7 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
-    """Return needs without amounts, of stocks the resource; unchanged if unknown amounts count."""
+    """Return needs without amounts, stocks as resources; unchanged if unknown amounts count."""
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
     return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 
@@ -79,16 +79,16 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
 
 
 def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
-    """Return the largest grants of each stock need, None for other needs, and their minimum."""
+    """Return the largest grants of each stock need (None for other needs), and the least of all."""
     grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
     least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
     return grants, np.array(least)
 
 
 def uncounted(view: View, need: Need, row: int) -> Uncounted | None:
-    """Return the amount of a need that does not count because of its condition, None for 0.
+    """Return the amount of a need in hardware whose condition does not count; None for 0.
 
-    A device is in a condition of its own, or in that of its block.
+    A device has a condition of its own, or the condition of its block.
     """
     table, kinds = view.block_tables[view.podm_of[row]], view.kinds
     position = int(view.position_of[row])
@@ -118,8 +118,9 @@ class _ShareTable(Struct, frozen=True, eq=False):
     """The free share of some needs, and one over the total of each; shape ``(needs, rows)``.
 
     ``free`` is a share of the total, 0 where the total is 0, and ``mean`` its mean per row.
-    ``absent`` is the share of the needs with a total of 0, None if 0 for all rows. With
-    ``exceeds_total`` a row has more free than its total, because the need allows unknown amounts.
+    ``absent`` is the share of the needs with a total of 0, None if 0 for all rows.
+    ``exceeds_total`` is true if a row has more free than its total, since the need allows unknown
+    amounts.
     """
 
     free: Floats
@@ -132,7 +133,7 @@ class _ShareTable(Struct, frozen=True, eq=False):
 class FreeShare(NamedTuple):
     """The mean per row of the shares that stay free after a request; valid for feasible rows.
 
-    It may be above 1 if its ``table`` ``exceeds_total``.
+    It may be above 1 if ``exceeds_total`` of its ``table`` is true.
     """
 
     mean: Floats
@@ -147,7 +148,7 @@ def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
 
 
 def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
-    """Return the mean of the squares of the same shares; meaningless for infeasible rows."""
+    """Return the mean of the squares of these shares; undefined for infeasible rows."""
     _, _, amounts, table = free_share(view, needs, by)
     squares, mean_squares = view.memoise_free(("squares", by), table, lambda: _squares(table))
     # (free - amount * inverse)**2, multiplied out
@@ -161,7 +162,8 @@ def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
 def weighted_sum(table: Floats, weights: Floats) -> Floats:
     """Return ``sum(weights[i] * table[i])`` per column, added in order.
 
-    A single column gets the same sum as it does among many: numpy would add it in another order.
+    Numbers are added in order, so that the sum of a column does not depend on the number of
+    columns, as it would with numpy's sum.
     """
     if table.shape[1] == 1:
         return weighted_sum(np.repeat(table, 2, axis=1), weights)[:1]

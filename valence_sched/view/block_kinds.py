@@ -30,7 +30,7 @@ from valence_sched.model.need import Need, Test, has_words
 Floats = npt.NDArray[np.float64]
 D = TypeVar("D", bound=InventoryDevice)
 
-#: The price of a device. Of two sets of blocks that make a node, the cheaper one wastes less.
+#: The price of a device: of two sets of blocks that make a node, the cheaper one wastes less.
 PRICE_BLOCK, PRICE_CORE, PRICE_ACCELERATOR, PRICE_DRIVE, PRICE_NIC = 10, 100, 20_000, 1_000, 200
 MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 
@@ -131,7 +131,7 @@ class BlockKinds:
         return np.array([self.amounts(need) for need in needs])
 
     def cheapest_first(self, need: Need) -> list[int]:
-        """Return the kinds that supply ``need``, sorted by the price of blocks for all of it.
+        """Return the kinds that supply ``need``, sorted by the price of enough blocks for the need.
 
         A block is used whole: of kinds that supply more than enough, the cheapest one is first.
         """
@@ -169,7 +169,7 @@ class BlockKinds:
         return [device for name, device in self._devices if name == need_kind]
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
-        """Return ``(need kind, device)`` of a kind; a Warning of a block is also in its devices."""
+        """Return ``(need kind, device)`` of a kind; devices of a block with Warning have it too."""
         kind = self.kinds[number]
         lines = [
             (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
@@ -243,7 +243,10 @@ V = TypeVar("V")
 
 
 class BoundedMemo(dict[K, V]):
-    """At most ``limit`` values by key; a full memo drops all, so that a hit is a plain ``get``."""
+    """At most ``limit`` values by key.
+
+    A full memo drops all values; so a hit needs no bookkeeping.
+    """
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
         super().__init__(entries)
@@ -284,7 +287,7 @@ class BlockCounts(Struct, frozen=True):
         return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
 
     def sums(self, amounts: Floats, *, free: bool) -> Floats:
-        """Return such sums for several needs; shape ``(needs, rows)``."""
+        """Return these sums for several needs; shape ``(needs, rows)``."""
         counts = self.free if free else self.total
         return np.add.reduceat(amounts[:, self.kind] * counts, self.start[:-1], axis=1)
 

@@ -55,8 +55,8 @@ class ViewBuilder:
     def add(self, podm: LeanPodm, file: str, document_path: str = "$", key: UriKey = str) -> None:
         """Add a podm; its blocks are tried in the order of the ``key`` of their URIs.
 
-        InputError, the builder unchanged, if an id or a block URI is a duplicate, a block is in a
-        pool that the podm does not list, or devices are invalid.
+        InputError if an id or a block URI is a duplicate, a block is in a pool that the podm does
+        not list, or devices are invalid; the builder is then unchanged.
         """
         if podm.id in self._files:
             raise repeated_id(podm.id, self._files[podm.id], file, document_path)
@@ -238,7 +238,7 @@ class Splice(Struct, frozen=True):
 
 
 def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
-    """Return the View in which ``part`` replaces podm number ``podm``, and the rows it changed.
+    """Return the View in which ``part`` replaces podm number ``podm``, and the changed rows.
 
     ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends.
     """

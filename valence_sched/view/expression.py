@@ -3,14 +3,14 @@
 
 The truth value of a row is 1 (the expression holds), -1 (it does not hold) or 0 (unknown: it
 compares with a value that was not reported). ``and`` is the minimum of its parts, ``or`` the
-maximum, ``not`` the negation; so unknown remains unknown unless the other parts decide alone.
+maximum, ``not`` the negation; so the result is unknown only if the known parts do not decide it.
 
 Rules for a pair of values:
 
 - Numbers compare as numbers, texts as texts, character by character. A text that is a number
   compares with a number as that number. No comparison of any other pair holds.
-- Of several values (a list in a fact, the values of a capability, traits, aggregates) one that
-  compares is enough; ``!=`` holds if all values differ. No comparison with an empty list holds.
+- Of several values (a list in a fact, the values of a capability, traits, aggregates) it is enough
+  that one compares; ``!=`` holds if all values differ. No comparison with an empty list holds.
 - A missing value is unknown: a missing fact, capability, zone, name or driver. 0, the empty text
   and the empty list are values. Without traits or aggregates the list is empty; a missing stock
   has 0 free; for cores and memory the reported amounts count.
@@ -158,7 +158,7 @@ def _labels(column: RowValues) -> Labels:
 
 
 def _compare_values(sign: str, left: Any, right: Any) -> int:
-    """Compare two values: 1 if it holds, -1 if not, 0 if one is unknown."""
+    """Compare two values: 1 if the comparison holds, -1 if not, 0 if a value is unknown."""
     if left is None or right is None:
         return 0
     return 1 if any(_holds(sign, x, y) for x in _members(left) for y in _members(right)) else -1

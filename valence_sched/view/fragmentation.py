@@ -31,9 +31,10 @@ LEAST_PROTECTION = 0.001  # lower probabilities count as 0
 class ShareSupply(Struct, frozen=True):
     """The amounts of all pools for one share of a mix, in the unit of the scarce resource.
 
-    ``weight`` is the part of the requests that ask for it, ``amount`` the amount of one of its
-    nodes. Its nodes can use ``usable`` of the free amount, and ``total`` of all hardware, free or
-    in use. ``hardware`` identifies the hardware that the share names, None without any.
+    ``weight`` is the fraction of requests that belong to the share. One node of the share needs
+    ``amount``. Nodes of the share can use ``usable`` of the free amount, and ``total`` of the whole
+    amount, free or in use. ``hardware`` identifies the hardware that the share names; None if it
+    names no hardware.
     """
 
     weight: float
@@ -48,16 +49,17 @@ def scarcity(
 ) -> tuple[float, ...]:
     """Return the factor of the weight of each share, 1 for a share that is not scarce.
 
-    For a share that names hardware: ``(best + one) / (own + one)``, at most ``MOST_SCARCITY``, of
-    the usable amount of the best supplied share and its own. ``one`` is one device, or the largest
-    amount that a share asks of one stock. The growth of the fragmentation is then the gradient of
-    ``-sum(weight × log(supply))``.
+    The factor of a share that names hardware is ``(best + one) / (own + one)``, at most
+    ``MOST_SCARCITY``. ``own`` is the usable amount of the share, ``best`` that of the share with
+    the largest usable amount. ``one`` is one device, or the largest amount that a share needs of
+    one stock. The growth of the fragmentation is then the gradient of ``-sum(weight ×
+    log(supply))``.
 
-    With ``protect``, a share does not count as naming hardware if no other share can take more. If
-    any share still names hardware, all shares have such a factor. It is multiplied by ``1 +
-    UNEVEN_WEIGHT × (u ** UNEVEN_POWER − 1)`` for a share that can use less of its total than the
-    best supplied one: ``u`` is its :func:`unevenness`. Each kind of request, that is the named
-    hardware and the number of cards, adds ``PROTECTION_WEIGHT`` times its :func:`protection`,
+    ``protect`` changes three things. First, a share with the largest total counts as naming no
+    hardware. Second, if any share still names hardware, every share gets such a factor, multiplied
+    by ``1 + UNEVEN_WEIGHT × (u ** UNEVEN_POWER − 1)``, where ``u`` is its :func:`unevenness`.
+    Third, shares with the same named hardware and number of cards are one kind of request. Each
+    kind adds to the factors of its shares: ``PROTECTION_WEIGHT`` times its :func:`protection`,
     divided by its weight in the mix. Requests for one card that name no hardware add 0.
     """
     if not supplies:
@@ -92,10 +94,11 @@ def protection(expected: float, room: float) -> float:
     """Return the probability that a kind is requested more often than there is room for.
 
     ``expected`` is the number of nodes of the kind that the mix requests until all free hardware is
-    used; ``room`` is the number of them that the free hardware makes, at least 1. A unit kept for
-    the kind is used with that probability: Littlewood's rule of revenue management. The number of
-    requested nodes has a Poisson distribution. Its tail is that of chi-squared, here by the cube
-    root of Wilson and Hilferty (1931), and at most Markov's bound.
+    used. ``room`` is the number of nodes of the kind that the free hardware makes, at least 1. A
+    unit that is reserved for the kind is used with the returned probability (Littlewood's rule of
+    revenue management). The number of requested nodes has a Poisson distribution. Its tail is a
+    tail of the chi-squared distribution, computed by the cube-root approximation of Wilson and
+    Hilferty (1931) and limited to Markov's bound.
     """
     room = max(room, 1.0)
     if expected <= 0.0:
@@ -126,9 +129,9 @@ def _kinds(
 
 
 def exact_sums(table: Floats) -> list[tuple[float, ...]]:
-    """Return per line of a table, of finite numbers, a few floats with the exact sum of the line.
+    """Return for each line of a table of finite numbers a few floats with its exact sum.
 
-    In each round the leading digits of all numbers are split off, as far as their sum needs no
+    Each round splits off the leading digits of all numbers, so few that their sum needs no
     rounding: ``ExtractVector`` of Rump, Ogita, Oishi, "Accurate Floating-Point Summation" (2008).
     """
     parts: list[list[float]] = [[] for _ in range(len(table))]
@@ -149,8 +152,7 @@ def exact_sums(table: Floats) -> list[tuple[float, ...]]:
 
 
 ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
-#: A mix has several flavors: besides large nodes, nodes that need less of other resources use the
-#: cards.
+#: Free cards beyond those of large nodes still count: lighter nodes of the mix can use them.
 LIGHTER_NODES_FACTOR = 2.5
 #: The factor of the weight of shares that name traits, for all other needs.
 OTHER_NEEDS_WEIGHT = 5.0
@@ -160,10 +162,10 @@ MANY_ROWS = 256  # from this number on adding line by line is faster
 class MixSupply(NamedTuple):
     """The supply of some rows to the mix.
 
-    ``have`` is the amount of each line of the mix per row, shape ``(lines, rows)``; ``fractions``
-    is the same in fractions of a grant, and infinite for the scarce resource; ``useful`` is the
-    free amount of the scarce resource of a kind and size for each list of needs, ``(needs, rows)``;
-    ``free`` is its whole free amount.
+    ``have`` is the amount of each line of the mix per row, shape ``(lines, rows)``. ``fractions``
+    is the same, not rounded down to whole grants; it is infinite for the scarce resource.
+    ``useful`` is the free amount of the scarce resource whose kind and size suit each list of
+    needs, shape ``(needs, rows)``. ``free`` is the whole free amount of the scarce resource.
     """
 
     have: Floats
@@ -198,8 +200,8 @@ class FlavorMix:
         names_traits = [share.traits != NameRequirements() for share in self._shares]
         self._names_traits = np.array(names_traits, dtype=bool)
         numbers: dict[tuple[Need, ...], int] = {}
-        #: For each share the number of its list of needs: shares that differ only in traits have
-        #: the same.
+        #: The number of the list of needs of each share: shares that differ only in traits have
+        #: equal numbers.
         self._needs_of = [
             numbers.setdefault(tuple(need for need in share.needs if need.amount > 0), len(numbers))
             for share in self._shares
@@ -231,9 +233,10 @@ class FlavorMix:
             for some in self._scarce
         ]
         amounts_per_need = np.repeat(amounts_per_node, [len(some) for some in needs])
-        #: For the first need of each list of needs, the second and so on: the lines, the amounts
-        #: that a node takes of them, and the amount of the scarce resource that a unit of them
-        #: makes usable. Shorter lists repeat their last need.
+        #: One element for the first need of every list of needs, one for the second, and so on. An
+        #: element has the lines of these needs, the amounts that a node takes of them, and the
+        #: amount of the scarce resource that one unit makes usable. Shorter lists repeat their last
+        #: need.
         self._terms = []
         if needs:
             rate = amounts_per_need[:, None] * (LIGHTER_NODES_FACTOR / least)
@@ -266,13 +269,13 @@ class FlavorMix:
     def weights(
         self, traits: Labels, scarcity: Sequence[float] = (), *, protect: bool = False
     ) -> Floats:
-        """Return the weight of the use of each row, by the traits that shares require.
+        """Return the weight of the usable amount of each row, by the traits that shares require.
 
         The shape is ``(needs, rows)``. The weight of each share is multiplied by its ``scarcity``,
-        if given. With ``protect`` and a scarcity a row also counts for the needs of all shares,
-        because requests for traits may have other needs: ``OTHER_NEEDS_WEIGHT`` times the weight of
-        the shares that name traits and accept the row, times the weight of all shares with those
-        needs.
+        if given. With ``protect`` and a scarcity, a row whose traits are requested also counts for
+        the needs of other shares, as requests for the traits may have other needs. The added weight
+        is ``OTHER_NEEDS_WEIGHT`` times the weight of the shares that name traits and accept the
+        row, times the weight of all shares with those needs.
         """
         values, known, table = self._table
         if values is not traits.values or known != (scarcity, protect):
@@ -282,7 +285,8 @@ class FlavorMix:
             np.add.at(table, self._needs_of, (self._weights * scarce)[:, None] * accepts)
             if protect and scarcity and self._names_traits.any():
                 named = (self._weights[:, None] * accepts)[self._names_traits]
-                # Added one after another, so that one value gets the same sum as many.
+                #                 Numbers are added in order, so that the sum of a row does not
+                # depend on the number of rows.
                 asked = OTHER_NEEDS_WEIGHT * np.add.accumulate(named, axis=0)[-1]
                 table += self._needs_weights[:, None] * asked
             self._table = traits.values, (scarcity, protect), table  # selections share values
@@ -310,7 +314,7 @@ class FlavorMix:
     def supply_after(
         self, before: MixSupply, rest: Leftover, needs: Sequence[Need], feasible: Mask | None = None
     ) -> MixSupply:
-        """Return the supply after every row made one node; undefined for rows not ``feasible``."""
+        """Return the supply after every row made one node; undefined for infeasible rows."""
         have, stocks = before.have.copy(), len(self._amounts)
         fractions = np.empty_like(have)  # fractions of blocks follow from their amounts
         fractions[:stocks] = before.fractions[:stocks]
@@ -335,9 +339,9 @@ class FlavorMix:
     def supplies(self, view: View, *, protect: bool = False) -> MixSupplies:
         """Return the supply of the scarce resource by all rows of a View to the shares.
 
-        First per share the free amount that its nodes can use; then the whole amount that they
-        could take, in use or not, which only ``protect`` needs. Each amount is the exact sum of a
-        few floats, so that amounts of several Views can be added in any order.
+        The first half has for each share the free amount that its nodes can use. The second half
+        has the amount in use or free that they can use; only ``protect`` needs it. Each amount is
+        the exact sum of a few floats, so that amounts of several Views can be added in any order.
         """
         found: list[tuple[float, ...]] = [()] * (2 * self._share_count)
         if not self._shares:
@@ -361,7 +365,7 @@ class FlavorMix:
         return tuple(found)
 
     def _totals(self, view: View) -> tuple[Floats, Ints]:
-        """Return per row the amount that nodes could take, in use or not, and the line of each."""
+        """Return amounts, in use or free, that nodes can use, and their line by list of needs."""
         if self.scarce_resource != ACCELERATORS:
             return view.total(self._scarce[0][0])[None], np.zeros(len(self._scarce), dtype=int)
         useful = self._useful_accelerators(view.kinds)
@@ -370,7 +374,7 @@ class FlavorMix:
     def scarcity(self, supplies: MixSupplies, *, protect: bool = False) -> tuple[float, ...]:
         """Return the :func:`scarcity` of each share, empty if it is 1 for all.
 
-        ``supplies`` are those of all pools together, as :meth:`supplies` returns them.
+        ``supplies`` are the supplies of all pools together, as :meth:`supplies` returns them.
         """
         amounts = [math.fsum(parts) for parts in supplies]
         free = [amounts[index] for index in self._indices]
@@ -386,13 +390,15 @@ class FlavorMix:
     def fragmentation(self, supply: MixSupply, weights: Floats) -> Floats:
         """Return per row the free amount that is expected to be useless for the mix.
 
-        The weighted mean over the shares: all of it if the row cannot make a node of the share;
-        else the units that are too small or of another kind, and the amount beyond
-        ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice. If
-        ``weights`` include scarcity it may be below 0; then only its growth has a meaning.
+        It is the weighted mean over the shares. If the row cannot make a node of the share, its
+        whole free amount is useless. Otherwise two parts are useless: the units that are too small
+        or of another kind, and the amount beyond ``LIGHTER_NODES_FACTOR`` times the amount of the
+        nodes for which the other resources suffice. If ``weights`` include scarcity, the mean may
+        be below 0; then only its growth has a meaning.
         """
         used = self._usable(supply) * weights
-        # Added one after another, so that one row gets the same sum as many.
+        # Numbers are added in order, so that the sum of a row does not depend on the number of
+        # rows.
         if used.shape[1] < MANY_ROWS:
             total: Floats = np.add.accumulate(used, axis=0)[-1]
         else:
@@ -442,7 +448,7 @@ class FlavorMix:
 
 
 def _named_hardware(share: FlavorShare) -> Hashable | None:
-    """Return the key of the hardware that a share names, None without any."""
+    """Return the key of the hardware that a share names; None if it names no hardware."""
     tests = frozenset(need.tests for need in share.needs if need.tests)
     return (share.traits, tests) if tests or share.traits != NameRequirements() else None
 
@@ -488,11 +494,12 @@ def _traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
 
 MOST_MEASURED = 50_000  # states of podms that are remembered
 
-Amounts = tuple[float, float]  # the numbers of useless and of all free accelerators
+# free accelerators: the useless ones, and all
+Amounts = tuple[float, float]
 
 
 def usable_mix(view: View, mix: Mix) -> FlavorMix | None:
-    """Return a compiled mix; None if the View, or every flavor, is without accelerators."""
+    """Return a compiled mix; None if the View has no accelerator or no flavor needs one."""
     if not mix.shares or not has_accelerators(view):
         return None
     return flavor_mix(view, mix, ACCELERATORS) or None
@@ -515,7 +522,7 @@ class FragmentationMeasure:
         self._spend = spend
 
     def all_amounts(self) -> list[Amounts]:
-        """Return the amounts of every podm."""
+        """Return the numbers of useless and of all free accelerators of every podm."""
         return self._amounts(range(len(self._latest)))
 
     def excess(self, podm: int, wanted: float) -> float:
@@ -524,7 +531,7 @@ class FragmentationMeasure:
         return useless - wanted * free
 
     def share(self) -> float:
-        """Return the useless share of the free accelerators, 0 without free ones."""
+        """Return the useless share of the free accelerators; 0 if no accelerator is free."""
         amounts = self.all_amounts()
         free = sum(each for _, each in amounts)
         return sum(useless for useless, _ in amounts) / free if free > 0.0 else 0.0

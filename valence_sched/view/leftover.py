@@ -40,7 +40,7 @@ class Leftover(Struct, frozen=True, dict=True):
         return int(self.blocks.shape[1])
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
-        """Return the stocks that change when every row grants a node, as in ``core.fit.stocks``."""
+        """Return the stocks that change when every row grants a node like ``core.fit.stocks``."""
         grants: dict[str, StockGrants] = {}
         for need in sorted(needs, key=lambda need: -need.amount):
             if need.resource in self.stocks:
@@ -124,7 +124,7 @@ class Leftover(Struct, frozen=True, dict=True):
             ranks[best, np.arange(len(rows))] = ABSENT
 
     def _ranks(self, kinds: Ints, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
-        """Return by kind and row the rank of some kinds, ABSENT where a row has no free block."""
+        """Return the rank of kinds by kind and row; ABSENT where a row has no free block."""
         absent = self._absent[kinds]
         if rows is not None:
             absent = absent.take(rows, axis=1)
@@ -139,7 +139,7 @@ class Leftover(Struct, frozen=True, dict=True):
 class KindBlocks(Struct, frozen=True, eq=False):
     """The kind and the number of blocks that each of some rows gives; ``rows`` is None for all.
 
-    The kinds are some of ``among``, or 0 if the row gives no block.
+    Every kind is one of ``among``, or 0 if the row gives no block.
     """
 
     rows: Ints | None
@@ -216,7 +216,7 @@ def imbalance(view: View) -> UseDeviation:
 
 
 def use_shares(view: View, counts: BlockCounts) -> Floats:
-    """Return by row the share in use of the most used resource; NaN for a row without these."""
+    """Return per row the share in use of its most used resource; NaN without any resource."""
     amounts = [view.kinds.amounts(MEASURES[name]) for name in MEASURED]
     total, free = (
         np.stack([counts.sum(each, free=only) for each in amounts]) for only in (False, True)

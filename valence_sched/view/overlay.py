@@ -128,13 +128,13 @@ class Overlay:
         np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
 
     def whole_window(self) -> View:
-        """Return a window on all rows; the caller invalidates the values that changes affect."""
+        """Return a window on all rows; the caller must invalidate values after changes."""
         view = self.view.window(0, len(self.view))
         view.block_tables = self._block_tables
         return view
 
     def remember_fixed(self, view: View) -> None:
-        """Remember the values that no node changes, from a View of all rows."""
+        """Copy the remembered values that no node changes from a View of all rows."""
         for key, value in view._memo.items():
             if key[0] in FIXED:
                 self.view._memo[key] = value

@@ -33,11 +33,12 @@ def is_given(value: object) -> bool:
 
 
 class Reads(Struct, frozen=True):
-    """Fields of a request that a plug-in reads; a field is set if ``when`` accepts its value.
+    """Fields of a request that a plug-in reads; a field counts if ``when`` accepts its value.
 
-    A plug-in to which the field is ``optional`` is active in every decision, and no policy needs it
-    for the field. ``counts_by`` is for plug-ins that only count the nodes of a group or of an
-    owner: on the pod manager itself, or at its value of each domain of the group's rules.
+    If the field is ``optional``, the plug-in is active in every decision, and a policy without the
+    plug-in may still accept the field. ``counts_by`` is for plug-ins that only count the nodes of a
+    group or of an owner: on the pod manager itself, or at its value of each domain of the group's
+    rules.
     """
 
     fields: tuple[str, ...]
@@ -80,8 +81,8 @@ class MixCompletion(NamedTuple):
     """The functions that complete the mix of a request for a weigher.
 
     Both functions take its options. ``supplies(view, mix)`` returns the supply of all pools of a
-    View to each share, which adds up over Views; it is empty if the mix needs no completion.
-    ``complete(mix, supplies)`` returns the completed mix.
+    View to each share; supplies of several Views are added up. It is empty if the mix needs no
+    completion. ``complete(mix, supplies)`` returns the completed mix.
     """
 
     supplies: Callable[..., MixSupplies]
@@ -126,8 +127,8 @@ def reads_podm(*fields: str, of: FieldsOf | None = None) -> Callable[[Plugin], P
     """Declare the fields of a pod manager that a filter, a weigher or a scheduler reads.
 
     ``{option}`` in a field stands for the value of an option. ``of`` returns further fields for the
-    options and a request; without a request, those for any request. Without arguments, it declares
-    that the plug-in reads no field::
+    options and a request; if the request is None, those for any request. Without arguments, it
+    declares that the plug-in reads no field::
 
         @reads_podm("facts.{fact}")
         def failures(view: View, request: Request, *, fact: str = "failures") -> Floats: ...
@@ -175,7 +176,7 @@ def path_fields(paths: Iterable[AttributePath]) -> Iterator[str]:
 
 
 def reads_near(*, soft: bool) -> Callable[[Plugin], Plugin]:
-    """Declare that a plug-in compares pod managers with the places of hard or of soft resources."""
+    """Declare that a plug-in compares pod managers with places of required or soft resources."""
 
     def is_read(near: Iterable[Proximity]) -> bool:
         return any(place.soft is soft for place in near)

@@ -71,7 +71,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return size, np.floor(self.free / size + EPSILON)
 
     def counts(self, amounts: Floats) -> Floats:
-        """Return per amount and stock the number of such grants, as ``sizes_and_counts`` does."""
+        """Return per amount and stock the number of grants, as in ``sizes_and_counts``."""
         if self.has_limits():
             return self.sizes_and_counts(amounts)[1]
         return self._unlimited_counts(amounts)
@@ -222,7 +222,7 @@ def inverse(total: Floats) -> Floats:
 
 
 def free_sum(amounts: Sequence[float]) -> float:
-    """Return the sum of the free amounts of some stocks, the same in any order."""
+    """Return the sum of the free amounts of some stocks; it does not depend on their order."""
     return to_a_billionth(math.fsum(amounts))
 
 

@@ -31,8 +31,8 @@ class Term(Struct, frozen=True):
 
     ``have`` is an array or labels, one value per row. ``holds`` defaults to ``have >= need``, which
     is false if ``have`` is NaN (unknown). ``podm_have`` is the amount in all pools of the pod
-    manager, shown if it is enough. ``instead`` counts the models that a row has of the same kind;
-    ``uncounted`` are devices that do not count for their condition.
+    manager; it is shown if it is enough. ``instead`` counts by model the devices of the same kind
+    that a row has; ``uncounted`` are devices that do not count because of their condition.
     """
 
     label: str
@@ -57,7 +57,7 @@ class Term(Struct, frozen=True):
 def terms(
     make: Callable[Concatenate[View, Request, P], Iterator[Term]],
 ) -> Callable[Concatenate[View, Request, P], Mask]:
-    """Turn a generator of terms into a filter that keeps the pools where all of them hold.
+    """Turn a generator of terms into a filter that keeps the pools where all terms hold.
 
     The filter carries the generator as ``terms``: the explanation reads the same comparisons.
     """
@@ -155,8 +155,8 @@ class FactRule(Noun, frozen=True, kw_only=True):
     """A condition on exactly one capability, fact, trait, zone or aggregate.
 
     A trait, zone or aggregate matches by its name. A capability or fact matches if one of its
-    values is equal to ``equals``, or is a number of at least ``at_least``; with neither, if it is
-    reported at all. A text that is a number compares as that number.
+    values is equal to ``equals``, or is a number of at least ``at_least``. Without both it matches
+    if it is reported. A text that is a number compares as that number.
     """
 
     capability: str | None = None

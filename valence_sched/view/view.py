@@ -153,7 +153,7 @@ class View:
         """Derive a field of taken rows when it is first read."""
         if name not in DERIVED:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        assert self.origin is not None, "every field of another View is set"
+        assert self.origin is not None, "in other Views every field is set"
         value = DERIVED[name](self.origin, self)
         setattr(self, name, value)
         return value
@@ -182,7 +182,7 @@ class View:
         key = ("free", need, by)
         value = self._memo.get(key)
         if value is None:
-            # the requested amount matters only if it replaces an unknown one
+            # the requested amount matters only where it replaces an unknown amount
             subject = need if need.unknown == "allow" else need.subject
             value = self._memoise(("free", subject, by), self._sum, subject, by, True)
             self._memo.store(key, value)
@@ -208,7 +208,7 @@ class View:
         return np.array([self.free(need, by) for need in needs]).reshape(len(needs), len(self))
 
     def invalidate_free(self) -> None:
-        """Forget all sums of free amounts: the counts that they come from are about to change."""
+        """Forget all sums of free amounts, because the counts behind them are about to change."""
         for key in [key for key in self._memo if key[0] == "free"]:
             del self._memo[key]
 
@@ -218,7 +218,7 @@ class View:
         self._memo = BoundedMemo(MOST_MEMOISED, fixed)
 
     def total(self, need: Need, by: By = "pool") -> Floats:
-        """Return per row the amount of ``need`` in use or not; an unknown amount counts as 0."""
+        """Return per row the amount of ``need``, in use or free; an unknown amount counts as 0."""
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.total if by == "pool" else column.podm_total
@@ -278,9 +278,10 @@ class View:
     def memoise_selected(
         self, key: tuple[Any, ...], select: Callable[[Any, Any], Any], make: Callable[[], Any]
     ) -> Any:
-        """Return a remembered value that no node changes, else ``select(whole, rows)``.
+        """Return a remembered value that placing nodes does not change.
 
-        ``whole`` is the value that the View of origin remembers; without one, ``make`` returns it.
+        A View of taken rows selects it by ``select(whole, rows)`` from the value of the View of
+        origin; other Views compute it by ``make``.
         """
         value = self._memo.get(key)
         if value is not None:
@@ -291,7 +292,7 @@ class View:
         return self._memoise(key, select, known, self.origin.rows)
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return the value of ``make``; for each name only that of the latest key is remembered."""
+        """Return the value of ``make``; per name only the value of the latest key is remembered."""
         latest = self._memo.get(name)
         if latest is None or latest[0] != key:
             latest = self._memo[name] = (key, make())

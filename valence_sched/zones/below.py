@@ -137,7 +137,7 @@ class ZonesBelow:
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
         """Return the children with a pod manager; ServiceError if only a silent child may have it.
 
-        Unless ``surely``, silent children are left out, since another zone has it.
+        If it is not ``surely`` in a child, silent children are left out.
         """
         calls = {child: functools.partial(self._has, child, name) for child in self._enabled()}
         answers = call_below(calls, self.deadline_s)
@@ -229,7 +229,7 @@ class ZonesBelow:
         return ZoneAnswers(lists, silent)
 
     def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:
-        """Return the claims of a part in its zone: one, or one for each node.
+        """Return the claims that a zone has for its part: one claim, or one for each node.
 
         ServiceError: the claims have more nodes than the part.
         """
@@ -257,7 +257,7 @@ class ZonesBelow:
 
 
 def zone_claim_id(claim: Claim) -> str:
-    """Return the id of the zone claim from the key of its part; another text for other claims."""
+    """Return the id of the zone claim to which the key of a part belongs."""
     return (claim.key or "").partition("#")[0]
 
 
@@ -276,5 +276,5 @@ def check_nodes(nodes: int, asked: int, least: int = 0) -> None:
 
 
 def in_zone(zone: str, error: errors.SchedulerError) -> errors.SchedulerError:
-    """Return an error with the name of its zone in front."""
+    """Return an error whose message begins with the name of its zone."""
     return error.at(f"zone {zone}") if zone else error

@@ -19,7 +19,7 @@ DEADLINE_SHARE = 0.8  # share of the remaining time for the zones below
 
 
 class NoAnswerInTime(ServiceError):
-    """A zone that did not answer in time: it may carry out the call, even later."""
+    """A zone did not answer in time: it may still carry out the call."""
 
     def __init__(self) -> None:
         super().__init__("it did not answer in time")

@@ -35,14 +35,14 @@ class StateOpener(Protocol):
 
     @property
     def empty(self) -> bool:
-        """Return whether it does not exist yet."""
+        """Return whether the state does not exist yet."""
 
     @property
     def where(self) -> str:
-        """Return its location, without a password."""
+        """Return the location of the state, without a password."""
 
     def store(self) -> Store:
-        """Return it open; create it if needed."""
+        """Return the open state; create it if needed."""
 
 
 class OwnPart(NamedTuple):
@@ -227,7 +227,7 @@ class Children:
 
 
 def current(zone: nouns.ZoneOverview, interval_s: float) -> nouns.ZoneOverview:
-    """Return a child without its report, once that has expired."""
+    """Return a child; if its report has expired, without the report."""
     info, age_s = zone.report.info, zone.heard_age_s
     if info is None or (age_s is not None and age_s <= INTERVALS * interval_s):
         return zone
@@ -236,7 +236,7 @@ def current(zone: nouns.ZoneOverview, interval_s: float) -> nouns.ZoneOverview:
 
 
 class ZonePoller:
-    """Polls each enabled child for its report; one of the processes of a zone polls.
+    """Polls each enabled child for its report; only one process of a zone polls.
 
     ``ask`` returns the info of a child within ``deadline_s``, or raises a SchedulerError. The
     process with the lease polls each child every ``interval_s``; ``holder`` names this process.
@@ -332,7 +332,8 @@ class ZonePoller:
 def _failed(report: nouns.ZoneReport, error: errors.SchedulerError) -> nouns.ZoneReport:
     """Return the report of a child that did not answer, with its earlier info.
 
-    The child is inactive after ``FAILURES`` in a row, or immediately if it refuses the credentials.
+    The child becomes inactive after ``FAILURES`` failures in a row, or at once if it refuses the
+    credentials.
     """
     failures = report.failures + 1
     refused = isinstance(

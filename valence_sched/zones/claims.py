@@ -43,11 +43,11 @@ PREPARE_TTL_S = 60.0  # a part waits this long for the other zones
 MOST_ATTEMPTS = 8
 MOST_LOSSES = 2  # lost parts of one zone before others are preferred
 MOST_ID = 255  # characters of a zone's claim ID
-MOST_CONTENDED = 64  # attempts that lost to another claim of the same group
+MOST_CONTENDED = 64  # attempts that may lose a race to a claim of the same group
 LONGEST_PAUSE_S = 1.0
 OWN = "this zone"  # in messages: the pod managers of the zone itself
 
-#: Errors that a new decision may avoid: a lost part, or a zone without an answer.
+#: Errors that a new decision may avoid: a lost part, or no answer from a zone.
 _AVOIDABLE = (errors.ClaimLost, errors.StaleOffer, errors.ServiceError, errors.ServiceBusy)
 
 

@@ -45,12 +45,12 @@ from valence_sched.zones.result import (
 )
 from valence_sched.zones.selection import OtherOffer, PlacedOffer, Selected, ZoneSelection
 
-MOST_REQUESTS = 4  # requests of which every order is tried
+MOST_REQUESTS = 4  # batch size up to which every order is tried
 MOST_TRIALS = 24  # orders of one batch: all of four requests
 
 Score = tuple[int, int]
 
-#: Selects the nodes of the request with a number, from 0, after the earlier nodes of a trial.
+#: Selects the nodes of the request with this number, from 0, after the earlier nodes of a trial.
 SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 
@@ -58,7 +58,7 @@ SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 class ZoneTrial:
     """The selections for requests in one order, by number.
 
-    The score has the number of missing required nodes, and of all missing nodes.
+    The score is the number of missing required nodes and the number of all missing nodes.
     """
 
     selected: Mapping[int, Selected]
@@ -84,7 +84,7 @@ class ZoneBatch:
     is_late: Callable[[], bool]
 
     def best(self) -> ZoneTrial | None:
-        """Return the best trial, the first of equals; None if a request cannot be met."""
+        """Return the best trial, the first of equal ones; None if a request cannot be fulfilled."""
         pairs = zip(self.requests, self.most_nodes, strict=True)
         if any(most < one.request.required_count for one, most in pairs):
             return None
@@ -144,10 +144,10 @@ ReportsBelow = Callable[[RequestFor, nouns.Detail], Mapping[str, nouns.Report | 
 class ZoneDecider(Scheduler):
     """Decides over ``zone``, the tree of a zone; its ``own`` scheduler handles every other verb.
 
-    The own scheduler has the zone's own pod managers, or with ``own_has_all`` those of all zones.
-    ``reports_below`` returns the report of each child on a request, or its error. ``requests``
-    returns the request with the pod manager names of each zone. ``sums`` has the supplies to mixes,
-    which deciders over the same zones may share.
+    The own scheduler decides on the zone's own pod managers, or with ``own_has_all`` on those of
+    all zones. ``reports_below`` returns the report of each child on a request, or its error.
+    ``requests`` returns the request with the pod manager names of each zone. ``sums`` has the
+    latest sums of supplies to mixes; deciders over the same zones may share it.
     """
 
     def __init__(
@@ -350,7 +350,7 @@ def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
 
 
 class ZoneChoices:
-    """The choices of a decision over zones; its ``nodes`` are ``placed`` or too few."""
+    """The choices of a decision over zones; unless ``placed``, its ``nodes`` are too few."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merge: the offers of several zones in the same order as in a flat zone.
 
-Costs are absolute and depend only on a zone's own pod managers, and ties are broken by lots that
-depend on names. So the best offer of all zones is the best of the zones' best offers. Lists of
-nodes that each zone would place one after another merge by their heads, since a node changes only
-the costs of its own zone. Nova's zones of 2011 weigh a child's list by a scale and an offset in the
-same way.
+Costs are absolute and depend only on a zone's own pod managers. Ties are broken by lots that depend
+on names. So the best offer of all zones is the best of the zones' best offers. Each zone lists the
+nodes that it would place one after another. The lists are merged by their first nodes, since a node
+changes only the costs of its own zone. Nova's zones of 2011 weigh a child's list by a scale and an
+offset in the same way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Weighting:
     offset: float = 0.0
 
     def cost(self, cost: int, worst: int) -> float:
-        """Return the weighted cost of an offer at ``cost``, if a score of 0 costs ``worst``."""
+        """Return the weighted cost of an offer of this ``cost``; a score of 0 costs ``worst``."""
         if self == PLAIN:
             return cost
         return worst * (1.0 - self.offset) - self.scale * (worst - cost)
@@ -55,8 +55,8 @@ class Part:
 class OfferOrder:
     """The order of the offers of several zones for one query.
 
-    ``worst_cost`` is the cost of a score of 0, to which the costs of all parts are scaled: the
-    largest cost of a part within the limit of the query.
+    ``worst_cost`` is the cost of a score of 0: the largest such cost of any part, within the limit
+    of the query. The costs of all parts are scaled to it.
     """
 
     def __init__(self, query: OfferQuery, parts: Sequence[Part]) -> None:

@@ -23,7 +23,7 @@ from valence_sched.model.zone import GroupAnswer, SealedRequest, ZoneSupplies
 
 OLDER = "it does not report its supplies: its version is older"
 NO_SUPPLIES = "its supplies are invalid: it has another version or policy"
-MOST_SUMS = 64  # sums kept by a process
+MOST_SUMS = 64  # sums that a process remembers
 
 SumKey = tuple[str, str, tuple[tuple[str, tuple[str, ...]], ...]]
 
@@ -69,7 +69,7 @@ def _key(request: nouns.Request) -> SumKey:
 
 @dataclass(frozen=True)
 class CompletedRequest:
-    """A request with its mix completed, and the zones whose supplies are not counted in it.
+    """A request with its mix completed, and the zones whose supplies are missing from the mix.
 
     Zones must still confirm the ``unconfirmed`` sum of supplies, if any.
     """
@@ -80,10 +80,10 @@ class CompletedRequest:
 
 
 class ZoneMixes:
-    """Completes the mixes of the requests of one decision, each sealed by ``podms``.
+    """Completes the mixes of the requests of one decision; ``podms`` seals each request.
 
-    Like a single zone, it asks for the supplies of all pools again after the decision has placed
-    nodes on a fortieth of them. ``sums`` has the sums of earlier decisions.
+    Like a single zone, it asks for all supplies again when the decision has placed nodes on one
+    fortieth of all pools. ``sums`` has the sums of earlier decisions.
     """
 
     def __init__(self, podms: OwnPodms, sums: SupplySums) -> None:

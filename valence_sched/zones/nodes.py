@@ -159,7 +159,7 @@ class ZoneClaimRecovery:
 
 MOST_ROUNDS = 3  # attempts for a request that a zone fails to compose
 RECONCILE_HINT = "podm claim reap reconciles it"
-_WAITS, _MORE_S = 2, 360.0  # a zone may wait twice, and has this time for its own calls
+_WAITS, _MORE_S = 2, 360.0  # a zone may wait twice; this is the time for its own calls
 
 
 @dataclass
@@ -175,7 +175,7 @@ class _Outcome:
     use_unknown: bool = False
 
     def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
-        """Add the answer of a zone; too many nodes, or unexplained missing nodes, are an error."""
+        """Add the answer of a zone; too many nodes or unexplained missing nodes are an error."""
         if part is not None:
             try:
                 going_on = sum(one.still_composing for one in result.unverified)
@@ -256,11 +256,9 @@ class ZoneNodes:
         If too few nodes are composed, they are decomposed, and the request is decided again without
         the failed zones. If the other zones have too few nodes, the failure is returned.
 
-        Raises:
-            ClaimLost: a part was lost in every attempt; nothing is held.
-            ClaimState: nodes of the key are being composed. Or a pod manager of the claim was
-                disabled; the claim stays held.
-            NameTaken: the key belongs to another request.
+        Raises: ClaimLost: a part was lost in every attempt; nothing is held. ClaimState: nodes of
+        the key are being composed, or a pod manager of the claim was disabled (the claim stays
+        held). NameTaken: the key belongs to another request.
         """
         avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
@@ -292,7 +290,7 @@ class ZoneNodes:
         raise AssertionError("unreachable")
 
     def _earlier(self, outcome: ZoneClaimOutcome) -> ProvisionResult | None:
-        """Return the nodes of an earlier claim of the key, None if it must still be composed."""
+        """Return the nodes of an earlier claim of the key; None if it still must be composed."""
         claim = outcome.claim
         if outcome.selected is not None or claim is None or claim.state == "HELD":
             return None
@@ -315,10 +313,9 @@ class ZoneNodes:
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
         """Compose all nodes of a claim, or none, in all its zones in parallel.
 
-        Raises:
-            ClaimState: the claim is not held. Or a pod manager of it was disabled; the claim stays
-                held.
-            Unverified: a zone does not answer; no node was composed, and the claim stays held.
+        Raises: ClaimState: the claim is not held, or one of its pod managers was disabled (the
+        claim stays held). Unverified: a zone does not answer; no node was composed, and the claim
+        stays held.
         """
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)

@@ -24,7 +24,7 @@ def path(zone: str, name: str) -> str:
 
 
 def way(*zones: str) -> str:
-    """Return the path that joins the names of zones; empty names are left out."""
+    """Return the path of joined names of zones; empty names are left out."""
     return "/".join(filter(None, zones))
 
 
@@ -121,13 +121,13 @@ def silent_below(zone: str, silent: Iterable[decision.SilentZone]) -> list[decis
 
 
 def name_for(zone: str, name: str) -> str:
-    """Return a path as a name in a child zone; for a path of another zone, an unused name."""
+    """Return a path as a name in a child zone; a path of another zone becomes an unused name."""
     start = f"{zone}/"
     return name.removeprefix(start) if name.startswith(start) else f"../{name}"
 
 
 def renamed_place(place: DomainValues, rename: Callable[[str], str]) -> DomainValues:
-    """Return a place with pod manager names changed by ``path`` or ``name_for`` of a zone."""
+    """Return a place whose pod manager names are changed by ``path`` or ``name_for`` of a zone."""
     return _renamed(place, lambda names: tuple(map(rename, names)))
 
 

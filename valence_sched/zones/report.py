@@ -50,7 +50,7 @@ def why_ruled_out(
     return None
 
 
-INTERVALS = 3  # poll intervals until a child's report expires
+INTERVALS = 3  # number of poll intervals until a child's report expires
 #: The service name in zone capabilities for each amount of a pod manager.
 SERVICES = {
     "cores": "compute",
@@ -114,7 +114,7 @@ def _reported(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]
 def zone_node(
     name: str, podms: Sequence[hardware.PodmOverview], now: datetime, children: Sequence[ZoneNode]
 ) -> ZoneNode:
-    """Return a zone of a tree: the sums over its own pod managers, and their oldest reading.
+    """Return a zone of a tree, with the sums over its own pod managers and their oldest reading.
 
     A sum with an unknown amount is None.
     """

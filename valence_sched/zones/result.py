@@ -31,7 +31,7 @@ MIX_NOTE = (
 def added_fit_counts(
     counts: Mapping[str, nouns.FitCounts], silent: Sequence[nouns.SilentZone] = ()
 ) -> nouns.FitCounts:
-    """Return the number of nodes that fit on all zones; ``silent`` zones do not count."""
+    """Return the number of nodes that fit on all zones together, without ``silent`` zones."""
     each = ((zone, *pair) for zone, one in counts.items() for pair in one.podms)
     podms = tuple((paths.path(zone, podm), number) for zone, podm, number in each)
     return nouns.FitCounts(podms=podms, **_remarks(counts, silent))
@@ -141,7 +141,7 @@ def with_reasons_below(
 def _verdicts(
     verdicts: Sequence[nouns.PodmVerdict], chosen: Sequence[nouns.Candidate]
 ) -> Iterator[nouns.PodmVerdict]:
-    """Yield verdicts of zones as verdicts of one decision with the ``chosen`` candidates."""
+    """Yield the verdicts of zones as verdicts of one decision; ``chosen`` are its candidates."""
     best = chosen[0].score if chosen else None
     taken = {one.podm for one in chosen}
     for one in verdicts:
@@ -235,7 +235,8 @@ def zoned_result(
 ) -> nouns.DecisionResult:
     """Return the result of a selection over zones; ``reasons`` is a report with the reasons.
 
-    InventoryIncomplete: no node is placed, and only this zone, without pod managers, answered.
+    InventoryIncomplete: no node is placed, and the only zone that answered is this one, which has
+    no pod managers.
     """
     request, nodes = selected.request or sealed.request, selected.nodes
     fitting = len(nodes)

@@ -90,12 +90,12 @@ class _OtherSupplies(Exception):
 
 
 class ZoneSelection:
-    """Selects the nodes of one request, sealed for its policy, from a zone and those below.
+    """Selects the nodes of one sealed request from a zone and the zones below it.
 
     ``deadline_s`` limits all queries together. A zone without an answer is not asked again; if a
     node was chosen there, the decision is repeated without that zone. Candidates cost at most
     ``most_cost``. ``others`` are offers that earlier requests took. Zones to ``avoid`` are not
-    asked, and count as silent. ``complete`` returns the request with its mix completed. If it used
+    asked and count as silent. ``complete`` returns the request with its mix completed. If it used
     the supplies of an earlier decision, the first offers must confirm them; otherwise the decision
     is repeated with the present supplies.
     """
@@ -186,7 +186,7 @@ class ZoneSelection:
         UnknownName: a pod manager of the request is in no zone.
         """
         begin: Callable[[], None] = self._complete_mix
-        while True:  # each retry leaves out one more zone, or once uses the present supplies
+        while True:  # each retry leaves out one more zone; one retry uses the present supplies
             try:
                 begin()
                 self._noted.nodes = self._with_alternates(self._nodes())
@@ -245,7 +245,7 @@ class ZoneSelection:
     def _attempt(self, closed: tuple[nouns.DomainValues, ...]) -> list[PlacedOffer]:
         """Try each alternative for the nodes that are still missing.
 
-        While the group has no node and no closed places, an alternative tries its anchors.
+        If the group has no node and no closed places, an alternative tries its anchors.
         """
         nodes: list[PlacedOffer] = []
         for choice in range(1, len(self._request.alternatives) + 1):
@@ -390,7 +390,7 @@ def _by_alternative(request: Request, alternative: Alternative, count: int) -> R
 
 
 def podm_of(offer: nouns.Offer) -> tuple[str, str]:
-    """Return the pod manager of an offer: another zone may have one of the same name."""
+    """Return the zone and name of the pod manager of an offer: names may be equal in two zones."""
     return offer.zone, offer.candidate.podm
 
 

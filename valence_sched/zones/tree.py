@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tree: asks the child zones for offers, and decides with them as one flat zone would.
+"""Tree: asks the child zones for offers and merges them as if all were one flat zone.
 
-It knows only the zones directly below it. All children are asked in parallel; each offer of a child
-has a token that only the child reads.
+A tree knows only the zones directly below it. All children are asked in parallel; each offer of a
+child has a token that only the child reads.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class ChildZone:
     """A zone directly below, with the ``name`` that its parent gave it.
 
     It is not asked if its ``capabilities`` rule out a request, or if it is not ``enabled``.
-    ``inactive`` is the reason why it cannot be asked; it may then have no ``zone``. Its own
-    ``threads`` ask it, so that a hanging child does not delay others; without them the caller's
-    thread asks.
+    ``inactive`` is the reason why it cannot be asked; it may then have no ``zone``. Queries run on
+    its own ``threads``, so that a hanging child does not delay others; without ``threads`` they run
+    on the caller's thread.
     """
 
     name: str
@@ -111,9 +111,9 @@ class ChildZone:
 class ZoneTree:
     """A zone: its own pod managers and its children, asked as one.
 
-    Its unique ``id`` stops a query in a circle of zones. A zone without ``own`` pod managers is a
-    router. Pod managers of its children inherit its ``capabilities``. ``members`` gives the
-    generation of a group in its state at the time of an offer.
+    By its unique ``id`` a zone detects a query that comes back in a circle of zones. A zone without
+    ``own`` pod managers is a router. Pod managers of its children inherit its ``capabilities``.
+    ``members`` gives the generation of a group in its state at the time of an offer.
     """
 
     def __init__(
@@ -371,7 +371,7 @@ def merged_group_state(states: Iterable[GroupState]) -> GroupState:
 def _overtakings(
     parts: Sequence[Part], order: OfferOrder
 ) -> tuple[nouns.Overtaking, ...] | UnsetType:
-    """Return the offers of all parts that overtake a rival; UNSET if a part has other costs."""
+    """Return the offers of all parts that overtake a rival; UNSET if cost scales differ."""
     found: list[nouns.Overtaking] = []
     for part in parts:
         own, plain = part.answer.overtakings, part.weighting == PLAIN
@@ -397,7 +397,7 @@ def _bounded(answer: nouns.ZoneAnswer, query: nouns.OfferQuery) -> nouns.ZoneAns
 
 
 def _named(parts: Sequence[Part], field_: str) -> tuple[SilentZone, ...]:
-    """Return the zones in a field of the answers, by their paths."""
+    """Return the zones that a field of the answers names, by their paths."""
     return tuple(_below(part.child, one) for part in parts for one in getattr(part.answer, field_))
 
 

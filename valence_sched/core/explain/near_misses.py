@@ -37,9 +37,10 @@ class NearMissSearch:
     _fits: int = 0
 
     def run(self) -> tuple[NearMiss, ...]:
-        """Return the near misses, the nearest first, but first those that one removal resolves."""
+        """Return near misses, nearest first, those that one removal resolves before all others."""
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
-        hardware.sort(key=lambda miss: miss.freeing is None)  # stable: keeps nearness
+        # a stable sort keeps the order by nearness
+        hardware.sort(key=lambda miss: miss.freeing is None)
         if self._fits >= MOST_FITS:
             tried = format_count(MOST_FITS, "pool")
             self.notes.append(f"near misses: the search ended after {tried}")
@@ -103,7 +104,7 @@ class NearMissSearch:
 
     @functools.cached_property
     def _may_fit(self) -> list[bool]:
-        """Whether each row passes every filter and may have a fit."""
+        """Per row, whether it passes every filter and may have a fit."""
         passing = self.decision.batch.evaluation.cost != INFINITE_COST
         passing[list(self.decision.batch.rows_without_fit)] = False
         return passing.tolist()  # type: ignore[no-any-return]

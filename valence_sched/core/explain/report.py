@@ -31,7 +31,7 @@ def decision_report(
 ) -> nouns.Report:
     """Return a decision as a document; ``source`` is the inventory, if known.
 
-    Only with ``explain`` the document has the explanation, which takes long to compute.
+    The document has the explanation only with ``explain``, since it takes long to compute.
     """
     from valence_sched.core.explain.verdicts import Verdicts
 

@@ -49,7 +49,7 @@ class Choice:
 
 
 class Choices(Protocol):
-    """The choice of a decision's first node, and the choice if one weight or need changes.
+    """Chooses the first node of a decision, also with one weight or need changed.
 
     ``attempt_index`` is the first alternative that makes the node.
     """
@@ -66,7 +66,7 @@ class Choices(Protocol):
         """Return the choice for one node of another alternative, with the lots of the request."""
 
     def weight_changes(self) -> Iterator[Sensitivity] | None:
-        """Return the least change of each weight that changes the choice; None: weights vary."""
+        """Return per weight the least change that changes the choice; None if weights vary."""
 
     def most_free(self, need: Need) -> float:
         """Return the largest free amount of a need in one pool."""
@@ -171,7 +171,7 @@ def _has_ties(context: EvaluationContext, row: int) -> bool:
 def weight_changes(
     policy: Policy, rival: Rival, chosen: PoolRef | None, found: Sequence[Overtaking]
 ) -> Iterator[Sensitivity]:
-    """Yield for each weight of a policy the least change at which a pool overtakes the chosen one.
+    """Yield for each weight of a policy the least change that lets a pool overtake the chosen one.
 
     ``found`` are the overtakings of zones that share no pod manager.
     """
@@ -204,7 +204,8 @@ def weight_changes(
 def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
     """Return for each weight, up and down, the pool that is the first to overtake a rival.
 
-    None if the weights of pools differ. Only for a scheduler that takes the pool of least cost.
+    None if weights differ by pool. Valid only for a scheduler that takes the pool with the least
+    cost.
     """
     if context.bound.weights_vary:
         return None
@@ -231,9 +232,10 @@ def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | 
 def _least_step(
     context: EvaluationContext, rows: Ints, margin: Ints, ahead: Ints, gain: Ints, most: int
 ) -> int | None:
-    """Return the least step, in thousandths, at which a row that makes the node gets ahead.
+    """Return the least step, in thousandths, after which a row that makes the node is ahead.
 
-    ``gain`` is the decrease of the gap to the rival per step; at equal cost, lots decide.
+    ``gain`` is the decrease per step of the cost difference to the rival. At equal cost the lots
+    decide.
     """
     able = np.flatnonzero(gain > 0)
     gain, margin, ahead = gain[able], margin[able], ahead[able]
@@ -274,10 +276,10 @@ def relative_size(change: Sensitivity) -> float:
 
 @dataclass(slots=True)
 class AmountSearch:
-    """Tries other amounts of each need; ``out_of_tries`` if the number of tries ran out.
+    """Tries other amounts of each need; ``out_of_tries`` is true after the last allowed try.
 
-    The request keeps its lots. If all alternatives begin with equal needs, these are changed in all
-    of them.
+    The request keeps its lots. If all alternatives begin with equal needs, a need is changed in all
+    alternatives.
     """
 
     choices: Choices
@@ -309,7 +311,7 @@ class AmountSearch:
     def _smallest_change(
         self, number: int, need: Need, sign: int, most: int
     ) -> Iterator[Sensitivity]:
-        """Yield the change at the least number of steps up to ``most``, while tries are left."""
+        """Yield the change after the fewest steps, at most ``most``, while tries are left."""
         unchanged, step = 0, min(1, most)
         self._undecided = False
         while step and not self._differs(number, need, sign * step):
@@ -352,7 +354,7 @@ class AmountSearch:
         return self._choice_by_amount[key].pool != self.choices.chosen
 
     def _changed_alternatives(self, number: int) -> list[int]:
-        """Return the alternatives that change with a need; all, if all begin with equal needs."""
+        """Return the alternatives in which a need changes: all, if all begin with equal needs."""
         alternatives = self.choices.request.alternatives
         beginnings = {alternative.needs[: number + 1] for alternative in alternatives}
         if len(beginnings) > 1:
@@ -378,6 +380,6 @@ class AmountSearch:
 
 
 def _step(need: Need) -> int:
-    """Return the step in which an amount is changed: whole units, and of memory whole GiB."""
+    """Return the step for changes of an amount: one unit, for memory one GiB."""
     in_gib = need.measure == "capacity_mib" and not need.amount % GIB_IN_MIB
     return GIB_IN_MIB if in_gib and need.amount > GIB_IN_MIB else 1

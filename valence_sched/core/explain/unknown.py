@@ -22,10 +22,11 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
 
-DEVICE_NOUNS = {"memory": "memory module"}  # the device of a kind with another name
-BOOLEAN_ATTRIBUTE = "remote"  # booleans of a device, which cannot be misspelt
+# the noun for the devices of a kind, if it is not the kind itself
+DEVICE_NOUNS = {"memory": "memory module"}
+BOOLEAN_ATTRIBUTE = "remote"  # a boolean of a device, which cannot be misspelt
 MOST_NAMES = 5  # undecided pools in the message; the report has all
-SIMILARITY = 0.6  # from 0 to 1; models are short: half of the letters of H200 are those of A100
+SIMILARITY = 0.6  # from 0 to 1; models are short: H200 and A100 share half of their characters
 
 
 def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[str]:
@@ -130,7 +131,7 @@ def _unknown_values(view: View, request: Request) -> Iterator[str]:
 def _unknown_names(
     what: str, names: NameRequirements, has: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """Yield a line for each name that no pod manager has; a forbidden one only if misspelt."""
+    """Yield a line for each name that no pod manager has; for a forbidden name only if misspelt."""
     if not names:
         return
     known = {name for one in has for name in one}

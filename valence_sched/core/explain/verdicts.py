@@ -45,11 +45,11 @@ class Verdicts:
         return next(self._reasons(self.furthest_row(podm), full=True))
 
     def reasons(self, row: int) -> list[Reason]:
-        """Return every reason against pool ``row`` in filter order, else the reason of the fit."""
+        """Return every reason against pool ``row`` in filter order, or the reason of the fit."""
         return list(self._reasons(row))
 
     def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
-        """Return every reason against each pool of a podm that makes no node, nearest first."""
+        """Return every reason against each pool of a rejected podm, the nearest pool first."""
         rows = sorted(self._rows(podm), key=lambda row: -self._nearness[row])
         return tuple(
             PoolReasons(pool=self.view.pools[row].id, reasons=tuple(self._reasons(row, full=True)))
@@ -97,7 +97,7 @@ class Verdicts:
 
     @functools.cached_property
     def _passed_before(self) -> list[int]:
-        """By row the number of rows before it that passed every filter for the first node."""
+        """Per row, the number of earlier rows that pass every filter for the first node."""
         passed = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
         return [0, *np.cumsum(passed).tolist()]
 
@@ -122,7 +122,7 @@ class Verdicts:
         return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
-        """Yield the reasons against a row; ``full`` ones name the models that it has instead."""
+        """Yield the reasons against a row; if ``full``, with the models that it has instead."""
         rejected = False
         filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):

@@ -36,7 +36,7 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.core.fit.topology import TopologyFitter
 
-MOST_DEMANDS = 32  # the limit of a cover; with more, devices are assigned to needs one by one
+MOST_DEMANDS = 32  # the limit of a cover; above it, devices are assigned to needs one by one
 MOST_ANSWERS = 100_000  # remembered answers per request
 NOTHING = "nothing"  # of a request without blocks, in a pool without limits
 

@@ -67,7 +67,7 @@ DEFAULT_EFFORT = Effort()
 
 @dataclass(slots=True)
 class ProgrammePart:
-    """Columns and rows that belong together, numbered from 0; they can be added several times.
+    """A group of columns and rows, numbered from 0; it can be added to a programme several times.
 
     ``entries`` are ``(row, column, coefficient)``; a row has a least and a largest value.
     """
@@ -224,7 +224,7 @@ def least_work(entries: int) -> int:
 
 
 def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
-    """Return the solution of the solver, without values that are incomplete."""
+    """Return the solution of the solver; incomplete values are left out."""
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highs.HighsModelStatus.kInfeasible:
         return Solution(None, -INFINITY, -INFINITY, False)
@@ -372,7 +372,7 @@ class PropagationSearch:
         return tightest
 
     def _set(self, column: int, least: int, most: int) -> bool:
-        """Change the bounds of a column; return whether a value is left."""
+        """Change the bounds of a column; return whether any value remains between them."""
         before = self._least[column], self._most[column]
         self._changes.append((column, *before))
         self._move(column, least - before[0], most - before[1])
@@ -395,7 +395,7 @@ class PropagationSearch:
             self._move(column, least - self._least[column], most - self._most[column])
 
     def _propagate(self) -> bool:
-        """Tighten columns until no row requires it; return whether all rows are consistent."""
+        """Tighten the bounds of columns by the rows; return whether all rows are consistent."""
         while self._waiting:
             row = self._waiting.pop()
             lower, upper = self._lower[row], self._upper[row]
@@ -414,7 +414,7 @@ class PropagationSearch:
 
     def _tightened(self, row: int, column: int, coefficient: int) -> tuple[int, int]:
         least, most = self._least[column], self._most[column]
-        above, below = most, most  # its distances to its least and its largest value
+        above, below = most, most  # the distances of the row to its least and its largest value
         size = abs(coefficient)
         if self._upper[row] != INFINITY:
             above = int((self._upper[row] - self._row_least[row]) // size)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool covers: the blocks that make a node in each pool, while they are free.
 
-Pools with similar offers share few searches: demands and caps that share no kind of block are
-components, each with a tree of covers; their cheapest covers together are the cheapest cover of
-all.
+Pools with similar offers share searches. Demands and caps are divided into components that have no
+kind of block in common. Each component has a tree of covers. The cheapest covers of all components
+together are the cheapest cover of the node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ Offer = tuple[int, ...]  # numbers by kind
 
 
 class PoolCovers:
-    """The cover of each pool, found on demand; ``min_pools`` or more of equal limits share covers.
+    """The cover of each pool, found on demand.
+
+    At least ``min_pools`` pools of equal limits share covers.
 
     A column is a kind of block that helps to make the node in any of the pools.
     """
@@ -86,7 +88,7 @@ class PoolCovers:
         return self._entries[rows][places], covers[places].astype(np.int64)
 
     def settle(self, rows: Ints) -> tuple[Mask, Mask]:
-        """Return two masks of rows: those with a cover, and those that shared searches decided."""
+        """Return two masks: the rows with a cover, and the rows that shared searches decided."""
         free = self.free(rows)
         has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
         limits_of = np.array(self._limits)[rows]
@@ -189,7 +191,7 @@ def connected_components(
 class CoverNode:
     """An offer, and the numbers by kind of its cheapest cover, if it has any.
 
-    If the search was not ``complete``, it says nothing about smaller offers.
+    The cover is valid for smaller offers only if the search was ``complete``.
     """
 
     __slots__ = ("children", "complete", "cover", "offer")
@@ -204,8 +206,9 @@ class CoverNode:
 class CoverTree:
     """The covers of all offers for one component, each within a limit of search states.
 
-    The cheapest cover of an offer is also that of every smaller offer that has these blocks. So the
-    root has enough of each kind, and a child has fewer of one kind of the cover.
+    The cheapest cover of an offer is also the cheapest of every smaller offer that has these
+    blocks. So the root of the tree has enough of each kind, and a child has fewer blocks of one
+    kind of the cover.
     """
 
     def __init__(self, part: CoverComponent, states: int) -> None:
@@ -217,7 +220,7 @@ class CoverTree:
     def find(self, node: CoverNode, free: Mapping[int, float]) -> CoverNode:
         """Return the node with the cheapest cover of the free blocks, by kind.
 
-        ``node`` has at least as many of each kind: the root, or a node found with more free.
+        The search begins at ``node``, which has at least as many blocks of each kind.
         """
         while node.complete and node.cover is not None:
             for kind, number in node.cover:

@@ -54,7 +54,7 @@ def cheapest_cover(
     states: int = FREE_STATES,
     improve: bool = True,
 ) -> SearchOutcome:
-    """Return the count of each item in the cheapest cover, without ``improve`` the first cover."""
+    """Return the count of each item in the cheapest cover, or the first without ``improve``."""
     if not any(demand):
         return SearchOutcome([0] * len(items), True, 0)
     weight = 1 + (len(demand) + len(caps)) // WIDTH
@@ -112,7 +112,7 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
 
 
 def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
-    """Return a demand and its coverage in units of the common divisor of smaller coverage."""
+    """Return a demand and its coverage, divided by the common divisor of coverage below it."""
     unit = math.gcd(*[covered for covered in coverage if covered < amount])
     if unit <= 1:
         return amount, list(coverage)
@@ -150,7 +150,7 @@ Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]
 
 
 def connected(members: Iterable[int], links: Iterable[Sequence[int]]) -> list[list[int]]:
-    """Return members in the groups that links connect, in the order of the members."""
+    """Return the members in groups connected by links, in the order of the members."""
     parent = {member: member for member in members}
 
     def root(member: int) -> int:
@@ -278,7 +278,7 @@ class Dive:
         return self.ceiling is None or spent + floor < self.ceiling
 
     def cap_room(self, caps: tuple[int, ...]) -> list[int | None]:
-        """Return the number of items that the caps allow, per cap set; None without a cap."""
+        """Return the number of items that the caps allow, by set of caps; None without a cap."""
         return [min([caps[index] for index in group]) if group else None for group in self.groups]
 
     def _useful(self, item: Item, demand: tuple[int, ...], caps: tuple[int, ...]) -> int:
@@ -292,7 +292,7 @@ def _helpful(item: Item, demand: Sequence[int]) -> int:
 
 
 def _most_covered(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
-    """Return the most that the rest can cover: for each cap set its sum within the room."""
+    """Return the most that the remaining items can cover, as each set of caps allows."""
     covered = 0
     for room, (total, largest) in zip(rooms, rest, strict=True):
         covered += total if room is None or total < room * largest else room * largest
@@ -332,7 +332,7 @@ def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
 
 
 def waste(kinds: BlockKinds, blocks: Iterable[tuple[int, int]], needs: Iterable[Need]) -> int:
-    """Return the value of ``(kind, number of blocks)`` beyond the needs; never below 0."""
+    """Return the waste of ``(kind, number of blocks)``: the value beyond the needs, from 0."""
     price = sum([kinds.kinds[kind].price * number for kind, number in blocks])
     return max(0, price - price_of_needs(needs))
 

@@ -2,9 +2,8 @@
 """Spending: the states that a decision may still spend on hard questions.
 
 A question asks whether one pool makes the node. A short search, which is free, answers nearly all
-questions. The others are searched within the budget of the policy, for each question and for all of
-one decision. The states of a remembered answer count, too, so that decisions do not depend on the
-memory.
+questions. The others are searched within the two budgets of the policy: per question and per
+decision. A remembered answer costs its states again, so that decisions do not depend on the memory.
 """
 
 from collections.abc import Callable, Hashable
@@ -18,13 +17,13 @@ FREE_STATES, FREE_TOPOLOGY_STATES = 400, 2_000  # of the short search
 
 
 class Undecided(Struct, frozen=True):
-    """Neither yes nor no: the search had no answer within its states."""
+    """The search ended without an answer within its states."""
 
     states: int
 
 
 class SearchOutcome(Struct, frozen=True, gc=False):
-    """The fit of the node, None if nothing was found; ``complete``: there is no better fit."""
+    """The fit of the node, None if nothing was found; ``complete``: no better fit exists."""
 
     found: Any
     complete: bool

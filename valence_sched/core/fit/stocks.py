@@ -23,7 +23,7 @@ NO_GRANTS = SearchOutcome(None, True, 1)
 def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOutcome:
     """Return one grant per amount, in order, found within the states; tightest stocks first.
 
-    If an assignment exists, it is found, or the answer is open.
+    Without an answer within the states the question is undecided.
     """
     if len(amounts) < 2:
         return SearchOutcome(_choices(stocks, amounts[0])[:1] or None if amounts else [], True, 1)
@@ -102,7 +102,7 @@ class _AllocationSearch:
 
     def _level(self, stocks: list[Stock], depth: int, total: float) -> _Level:
         self._levels += 1
-        if self._levels > len(self.amounts):  # the first try of all amounts is free
+        if self._levels > len(self.amounts):  # the first try of every amount costs no state
             self.states += STATES_PER_LEVEL + STATES_PER_STOCK * len(stocks)
         # equal stocks are interchangeable
         contents = ((stock.total or 0.0) - stock.used for stock in stocks)
@@ -111,7 +111,7 @@ class _AllocationSearch:
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
-    """Return whether the amounts exceed the stocks, in sum or in number above some size."""
+    """Return whether the amounts exceed the stocks: by their sum, or by the number above a size."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True

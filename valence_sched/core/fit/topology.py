@@ -3,9 +3,9 @@
 
 The node is an integer programme. Its variables are the blocks of each group, the devices that count
 for each need, and the domain values of each need. The cheapest cover without the constraints is a
-bound, at which a search with propagation nearly always finds or excludes a solution. HiGHS gets the
-open questions. Pools that differ only in the names of their domain values are one problem: values
-are numbered in the order of their blocks.
+lower bound of the price. A search with propagation nearly always finds a solution at this price, or
+proves that there is no solution. HiGHS gets the open questions. Pools that differ only in the names
+of their domain values are one problem: values are numbered in the order of their blocks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TopologyFitter:
     _device_coverage: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Merge groups of the same devices and name into one need; drop constraints on the pool."""
+        """Merge groups with equal devices and name into one need; drop constraints on the pool."""
         self.constraints = tuple(
             constraint for constraint in self.constraints if constraint.place != "zone"
         )
@@ -123,7 +123,8 @@ class TopologyFitter:
     ) -> tuple[Mapping[int, int] | None, int | None, int]:
         """Return the cheapest blocks by kind without the constraints, their price and the states.
 
-        Demands are of one need or of all of a kind. None: no such blocks, or an unknown price.
+        A demand is of one need, or of all needs of a kind. None if no blocks suffice or a price is
+        unknown.
         """
         numbers: Counter[int] = Counter()
         for group in groups:
@@ -213,7 +214,8 @@ class TopologyFitter:
     def _useful(self, kind: int, least: Mapping[BlockType, int]) -> int:
         """Return the largest number of blocks of a kind in a node without needless blocks.
 
-        That is one for each device, and for a total the number that adds up to it.
+        A need for devices takes at most one block per device; a need for a total takes as many as
+        add up to it.
         """
         total = 0
         lines = self.device_coverage(kind)
@@ -226,7 +228,7 @@ class TopologyFitter:
         return total + sum(n for name, n in least.items() if name in types)
 
     def device_coverage(self, kind: int) -> list[dict[Need, int]]:
-        """Return the coverage of the needs by each device line of a kind."""
+        """Return the coverage of each need by each device line of a kind."""
         coverage = self._device_coverage.get(kind)
         if coverage is None:
             lines = self.kinds.devices_of(kind)
@@ -237,10 +239,10 @@ class TopologyFitter:
 
 
 class _BlockItem(NamedTuple):
-    """Blocks of a kind that the constraints treat alike, with their groups and numbers.
+    """Blocks of one kind that are equal for the constraints, with their groups and numbers.
 
-    ``values`` are by domain, None if unreported or without effect. A block that reports no value,
-    but may serve needs ``apart``, gets a unique value, a pair.
+    ``values`` are by domain, None if unreported or without effect. A block without a reported value
+    that may serve needs ``apart`` gets a unique value, a pair.
     """
 
     kind: int
@@ -373,7 +375,7 @@ class TopologyProgramme:
                     self._unreported[domain, need] += terms
 
     def _place(self, domain: int, value: Hashable, need: Need, terms: Terms) -> None:
-        """Let devices at a value count for a need only where its name uses the value."""
+        """Let devices at a value count for a need only if the name of the need uses the value."""
         name, relations = need.name or need.kind, self._relations[need][domain]
         most = sum(self.part.upper[column] for column, _ in terms)
         most = min(most, math.ceil(need.amount)) if need.measure == "devices" else most
@@ -392,7 +394,7 @@ class TopologyProgramme:
     def _relate(self) -> None:
         """Find the relations of each need by domain: ``same``, ``apart``, or ``single``.
 
-        One of the names that are together in a domain represents them all.
+        Of the names that are together in a domain, one represents all.
         """
         for constraint in self._fitter.constraints:
             relation: str = constraint.relation
@@ -422,7 +424,7 @@ class TopologyProgramme:
             self.demands += [row] if limit.min else []
 
     def _keep_together(self) -> None:
-        """Let one value serve the needs that are together, with all of their amounts."""
+        """Let one domain value serve all amounts of the needs that are together."""
         together: defaultdict[tuple[int, str], list[Need]] = defaultdict(list)
         for need, relations in self._relations.items():
             for domain in relations:
@@ -452,7 +454,7 @@ class TopologyProgramme:
     def _exclude_scarce_values(
         self, domain: int, needs: list[Need], uses: Mapping[Hashable, int]
     ) -> None:
-        """Exclude the values whose devices are too few for all needs that are together."""
+        """Exclude domain values with too few devices for the needs that are together."""
         devices = [need for need in needs if need.measure == "devices"]
         supply: Counter[Hashable] = Counter()
         for item in self._items:
@@ -464,7 +466,7 @@ class TopologyProgramme:
                 self.part.upper[column] = 0
 
     def _keep_apart(self) -> None:
-        """Let a value serve only one of the needs that are apart, or one device of a single one."""
+        """Let a value serve one of the needs that are apart, or one device of a ``single`` need."""
         singles: defaultdict[tuple[int, Hashable, str], Terms] = defaultdict(list)
         for (domain, value, need), terms in self._sources_at.items():
             if "single" in self._relations[need][domain]:
@@ -482,7 +484,7 @@ class TopologyProgramme:
 
 
 def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
-    """Return by domain maximal sets of names that are all apart from one another."""
+    """Return for each domain the maximal sets of names that must be pairwise apart."""
     apart: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for constraint in fitter.constraints:
         if constraint.relation == "apart":
@@ -507,7 +509,7 @@ def block_offer(
 ) -> BlockOffer:
     """Return the useful blocks, at most ``useful(kind)`` in a group.
 
-    At most ``most`` values with equal blocks remain, because a node has no more blocks.
+    Of the values with equal blocks at most ``most`` remain, because a node has no more blocks.
     """
     counts = {key: min(number, useful(key[0])) for key, number in free.items() if useful(key[0])}
     width = len(next(iter(counts))[1]) if counts else 0

@@ -5,14 +5,15 @@ No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. 
 solver did not finish (``Effort``), or if the model does not describe single nodes exactly
 (``model``).
 
-Without a mix, and without a limit to the nodes of several types, each pool group is solved alone,
-and groups with equal offers once. Else they are coupled: a small site is one integer programme. The
-linear relaxation of a large one, in which equal groups are one, gives the bound. Its solution is
-rounded in chunks of groups, one after another: a chunk places whole nodes up to its part of that
-solution, and leaves the rest to the next one.
+Without a mix and without a common limit of nodes, each pool group is solved alone; groups with
+equal offers are solved once. Otherwise the groups are coupled. A small site is one integer
+programme. For a large site, the linear relaxation gives the bound; equal groups are one group in
+it. Its solution is rounded in chunks of groups, one after another. A chunk places at most the nodes
+of its groups in the relaxation, rounded to whole nodes, and passes the remainder on to the next
+chunk.
 
-Goals choose between placements of equally many nodes. Each goal is a number to minimise: a linear
-objective of a count model, and a sum over placed nodes.
+Goals choose between placements with the same number of nodes. Each goal is a number to minimise: a
+linear objective of a count model, and a sum over placed nodes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ GOAL_ROUNDING = 1e-3  # by which a later goal may worsen an earlier goal
 
 
 class PodmOptimum(Struct, frozen=True):
-    """The nodes placed on a podm, and its own bound, without a limit to the nodes of all podms."""
+    """The nodes placed on a podm, and the bound of the podm without the limit for all podms."""
 
     podm: str
     placed: int
@@ -134,7 +135,7 @@ def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
 
 @dataclass(slots=True)
 class JointProgramme:
-    """Maximise the nodes of some groups; each model stands for a number of equal groups.
+    """Maximise the nodes of some groups; each model represents a number of equal groups.
 
     ``most`` limits the nodes of each type, None without limit. With ``shares`` a mix of ``n`` nodes
     has ``n × share / sum of shares`` nodes of each type, rounded down or up. ``nodes`` are the
@@ -172,7 +173,7 @@ class JointProgramme:
             self.programme.row([*terms, (size, -float(share))], 1.0 - weight, weight - 1.0)
 
     def values_of(self, number: int, values: Floats) -> Floats:
-        """Return the values of a model, of all its groups together."""
+        """Return the values of a model, summed over its groups."""
         first = self.first[number]
         return values[first : first + len(self.models[number][0].programme.upper)]
 
@@ -197,7 +198,7 @@ def goal_value(
 def goal_terms(
     goal: Goal, joint: JointProgramme, groups: Sequence[PoolGroup], node_types: Sequence[NodeType]
 ) -> Terms:
-    """Return a goal as columns with coefficients, and add the columns and rows that it needs."""
+    """Add the columns and rows of a goal; return the goal as columns with coefficients."""
     members = list(zip(joint.first, groups, [model for model, _ in joint.models], strict=True))
     if goal == "least-cost":
         return _scaled(
@@ -249,7 +250,7 @@ def _scaled(terms: Iterable[tuple[int, float]]) -> Terms:
 
 @dataclass(slots=True)
 class CoupledGroups:
-    """One search over groups that share limits: places nodes on the witness, returns the bound."""
+    """A search over groups with common limits: places nodes on the witness, returns the bound."""
 
     groups: Sequence[PoolGroup]
     models: dict[GroupOffer, GroupModel]
@@ -273,7 +274,7 @@ class CoupledGroups:
         else:
             bound = self._solve_large()
         self._fill(bound)
-        # without the nodes of a type beyond its number, or beyond the mix
+        # nodes beyond the number of their type or beyond the mix are left out
         most: Sequence[int | None] = self._most
         if self.shares is not None:
             most = mix_counts(self._counts(), self.shares)
@@ -307,7 +308,7 @@ class CoupledGroups:
         return solution
 
     def _aimed(self, joint: JointProgramme, solution: Solution, best: Floats) -> Floats:
-        """Return values with the same number of nodes that are best by the goals, in order."""
+        """Return values with the same number of nodes, improved for one goal after another."""
         programme, nodes = joint.programme, round(solution.objective)
         for goal in self.goals:
             terms = goal_terms(goal, joint, self.groups, self.node_types)
@@ -331,7 +332,7 @@ class CoupledGroups:
         solution = programme.programme.solve(self.effort, whole=False)
         if solution.values is None:
             members = (self.models[group.offer] for group in self.groups)
-            # the bound of each type in each pool alone
+            # the bound of each type in each pool by itself
             return round(sum(one.programme.upper[it.column] for one in members for it in one.nodes))
         wanted = [0.0] * len(self.node_types)
         effort = replace(self.effort, nodes=min(self.effort.nodes, CHUNK_NODES), gap=CHUNK_GAP)
@@ -380,7 +381,7 @@ class CoupledGroups:
 
 
 def mix_size(counts: Sequence[int], shares: Sequence[int]) -> int:
-    """Return the largest mix of these nodes: of each type its share, rounded down or up.
+    """Return the largest mix of these nodes; the share of each type is rounded down or up.
 
     Worked example: 5 and 9 nodes with equal shares make a mix of 11, of which 5 and 6 are used.
     """
@@ -408,7 +409,7 @@ def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[
 
 
 def _missing(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
-    """Return the types that a mix of a size lacks, else the types of which it may have more."""
+    """Return the types that a mix of a size lacks, or else the types that it may have more of."""
     weight = sum(shares)
     least = [size * share // weight for share in shares]
     missing = [n for n, (have, need) in enumerate(zip(counts, least, strict=True)) if have < need]

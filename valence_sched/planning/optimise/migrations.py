@@ -5,10 +5,11 @@ A migration takes the blocks of the destination, which the fit chooses, before i
 of the source. So capacity is never exceeded, and each state between two migrations is valid.
 
 The search tries all plans by iterative deepening (Korf, 1985): no migration, then one, two and
-more, each node to each pool that makes it. A node may move several times: so the search finds a
-spare place for two nodes that need each other's place. The work is counted in fits; a completed
-search is a proof. For room a greedy search comes first: it removes a set of nodes from a podm. If
-that makes room, it finds a destination for each, and may make room there first.
+more, each node to each pool that makes it. A node may move several times: so two nodes can swap
+places if the first moves to a spare place before. The work is counted in fits; a completed search
+is a proof. If the goal is room for a node, a greedy search comes first. It removes a set of nodes
+from a podm. If that makes room, it finds a destination for each removed node, and may make room
+there first.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 class MovableNode(Struct, frozen=True):
     """A node that may move: its type by number, and its blocks and amounts.
 
-    ``row`` is any row of its podm. All blocks of a ``planned`` node, which was taken from the View,
-    become free with it; for a composed node only those that the pod manager would free.
+    ``row`` is one of the rows of its podm. A ``planned`` node was taken from the View, so its move
+    frees all its blocks. The move of a composed node frees only the blocks that the pod manager
+    would free.
     """
 
     name: str
@@ -62,11 +64,11 @@ class Migration(Struct, frozen=True):
 
 
 class MigrationPlan(Struct, frozen=True):
-    """Migrations in order, and whether they reach the goal, which needs at least ``least``.
+    """Migrations in order, and whether they reach the goal; no plan has fewer than ``least``.
 
     ``complete`` is false if the fits ran out before the end of the search. ``fit`` is that of the
-    new node, if room was the goal. ``waiting`` are nodes that need the places of each other, and
-    would make room if they moved at the same time.
+    new node, if room was the goal. ``waiting`` are nodes that need each other's places: they would
+    make room only by moving at the same time.
     """
 
     migrations: tuple[Migration, ...]
@@ -82,7 +84,7 @@ class MigrationState:
     """The overlay after some migrations; ``places`` are the present places of the nodes.
 
     ``fits_left`` counts down with the work; without any left, no fit is found. ``is_open`` is true
-    after an undecided fit: then nothing is proven.
+    after an undecided fit: the search then is no proof.
     """
 
     view: View
@@ -131,7 +133,7 @@ class MigrationState:
     def fits(
         self, node_type: int, *, avoid: int = -1, only: int | None = None, first: bool = False
     ) -> list[Fit]:
-        """Return the fit of each pool that makes a node of a type, or of the ``first`` only."""
+        """Return the fits of all pools that make a node of a type, or only the ``first``."""
         view, mask = self._overlay.view, self.node_types[node_type].rows
         found: dict[int, Fit] = {}
         for variant in self._variants[node_type]:
@@ -202,7 +204,7 @@ class MigrationState:
         self._undo.append(functools.partial(self._overlay.apply, undo))
 
     def held_accelerators(self, number: int) -> float:
-        """Return the accelerators of a node, those of a block once for each of its pools."""
+        """Return the number of accelerators of a node; a block counts once per pool."""
         cards = self.view.kinds.amounts(MEASURES["accelerators"])
         table = self.view.block_tables[self.podm(number)]
         blocks = self.places[number].blocks
@@ -244,10 +246,10 @@ class MigrationGoal(Protocol):
     """The goal of migrations."""
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return a lower bound of migrations, 0 if reached; inexact above ``left``."""
+        """Return a lower bound of migrations, 0 at the goal; above ``left`` it may be too low."""
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return nodes such that every plan of ``left`` migrations moves one of them next."""
+        """Return a set of nodes; any plan of ``left`` migrations moves one of them next."""
 
 
 def search_migrations(
@@ -255,7 +257,7 @@ def search_migrations(
 ) -> tuple[tuple[Migration, ...] | None, int]:
     """Try all plans of up to ``most`` migrations, while fits are left.
 
-    Return the migrations that reach the goal, made on the state, or None; and a lower bound.
+    Make the migrations that reach the goal; return them, None without a plan, and a lower bound.
     """
     if state.is_spent:
         return None, 0
@@ -354,7 +356,7 @@ class RoomGoal:
     node_type: int
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 with room, 1 without, ``NEVER`` if even an emptied podm makes no node."""
+        """Return 0 if there is room, else 1; ``NEVER`` if even an empty podm lacks room."""
         if state.fit(self.node_type) is not None:
             return 0
         if left and not self._podms(state) and not (state.is_open or state.is_spent):
@@ -362,7 +364,7 @@ class RoomGoal:
         return 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return the nodes that make room: alone as the last move, in pairs as the last two."""
+        """Return the nodes whose removal makes room: single nodes, or pairs for two moves."""
         if left > 2:
             return range(len(state.places))
         podms = self._podms(state)
@@ -432,7 +434,7 @@ def _make_room(state: MigrationState, node_type: int, most: int, avoid: int = -1
 def _move_away(
     state: MigrationState, podm: int, chosen: tuple[int, ...], node_type: int, spare: int
 ) -> Fit | None:
-    """Migrate these nodes, with ``spare`` others to make room for them; return the new fit."""
+    """Migrate these nodes, and up to ``spare`` others to make room for them; return the new fit."""
     mark, before = state.mark(), len(state.migrations)
     for order, number in enumerate(chosen):
         moving = state.places[number].node_type
@@ -449,10 +451,11 @@ def _move_away(
 
 
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
-    """Return the fewest nodes that, all released first, leave room for a node and for themselves.
+    """Return the fewest nodes whose release makes room for a node and for themselves again.
 
-    No order of migrations makes room for a node of type ``wanted``: each of them needs hardware
-    that another of them, or the node itself, has. Empty without such nodes, or without fits left.
+    They block each other: each needs hardware of another one, or hardware that the node of type
+    ``wanted`` takes. So migrations one after another make no room. The result is empty if there are
+    no such nodes, or no fits are left.
     """
     start = state.mark()
     for size in range(1, MOST_WAITING + 1):

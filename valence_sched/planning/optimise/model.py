@@ -7,19 +7,19 @@ grants by stock; and shared blocks by pool. Rows limit them to the free blocks a
 The demands of a node are divided into parts so that no block serves two of them: processors and
 memory from sleds, accelerators from trays. A part is written into the model in one of three forms:
 
-- ``chain``: one demand; the sizes of blocks (their coverage of it) divide one another and the
-  demand. Blocks by size fill one node after another, so that sums over all nodes are exact;
+- ``chain``: one demand; the sizes of the blocks divide one another and the demand. Blocks in order
+  of size fill one node after another, so that sums over all nodes are exact;
 - ``covers``: all minimal covers. Each node has one of them, which is also exact;
-- else sums over all nodes, which may promise too many nodes.
+- otherwise, sums over all nodes, which may count too many nodes.
 
 Worked example: a node of 4 GPUs from trays of 1, 2 and 8 is a chain (a tray of 8 gives 4, the rest
 of it is lost); from trays of 3 and 2 it has the covers {3, 3}, {3, 2} and {2, 2}.
 
 The model is *exact* if every part is a chain or has its covers: then each whole solution stands for
 single nodes. It includes limits of a pool for each node, blocks in several pools, several stocks
-and the size of each grant. Else it is a relaxation, whose bound may count too many nodes: if a part
-has too many covers, a node has topology constraints (only the bound of a pool counts them), or
-nodes share blocks (a node might get one twice).
+and the size of each grant. Otherwise it is a relaxation, whose bound may count too many nodes. This
+is so if a part has too many covers, a node has topology constraints (the model has them only in the
+bound of a pool), or nodes share blocks (a node might get one block twice).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ Terms = list[tuple[int, float]]  # columns with coefficients
 class CoverPart(Struct, frozen=True):
     """Demands that the same classes of block serve.
 
-    ``coverage`` is classes × demands. ``caps`` are positions in ``classes`` with their limit.
-    ``covers`` are numbers of blocks by class.
+    ``coverage`` is classes × demands. ``caps`` are positions in ``classes`` with their limit. Each
+    of ``covers`` has the number of blocks by class.
     """
 
     classes: tuple[int, ...]
@@ -283,8 +283,7 @@ class GroupModel:
                 demands = self.classes.variants[variant].demands
                 parts = cover_parts(demands, offer.limits, variant, own, self.finder)
                 if parts is not None:
-                    # a bound from each demand of each part alone; the place of an added block is
-                    # unknown
+                    # a bound by each demand of each part; the place of an added block is unknown
                     bound = MAX_NODES if pool in added else most
                     for part in parts:
                         amounts = [free[pool, key] for key in part.classes]

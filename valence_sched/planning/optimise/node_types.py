@@ -34,9 +34,9 @@ from valence_sched.view.view import Ints, Mask, View
 class NodeType:
     """Nodes of equal needs: their alternatives, pools and number.
 
-    ``rows`` are the pools that pass those filters of a policy that do not read free capacity, None
-    for all. ``most`` is the number of nodes, None for as many as fit. ``costs`` are those of the
-    pools by a policy, for the goal ``least-cost``.
+    ``rows`` are the pools that pass the filters of a policy, except filters that read free
+    capacity; None means all pools. ``most`` is the number of nodes, None for as many as fit.
+    ``costs`` are the costs of the pools under a policy, for the goal ``least-cost``.
     """
 
     name: str
@@ -102,8 +102,8 @@ def variants_of(
 class BlockClass(Struct, frozen=True):
     """Kinds of block that are equal for all variants.
 
-    ``coverage`` is the amount of each demand of each variant that a block covers; ``types`` are its
-    types that some pool limits. ``price`` is 0 unless classes differ by price.
+    ``coverage`` is the amount of each demand of each variant that a block covers; ``types`` are the
+    block types of the class that a pool limits. ``price`` is 0 unless classes differ by price.
     """
 
     coverage: tuple[tuple[int, ...], ...]
@@ -143,7 +143,7 @@ class BlockClasses:
 
 
 def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
-    """Return an upper bound of the nodes in the pool at a position, by its topology constraints."""
+    """Return an upper bound of the nodes in the pool at a position, by the topology constraints."""
     most = MAX_NODES
     for constraint in fitter.constraints:
         lines = [
@@ -163,7 +163,7 @@ def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
         for value in {None}.union(*sums):
             counts = []
             for by_value, (_, demand) in zip(sums, lines, strict=True):
-                # a block without a value may have any value, if the need allows that
+                # a block without a reported value may have any value, if the need allows it
                 allowed = any(need.unknown == "allow" for need in demand.needs)
                 amount = (by_value[None] if allowed else 0) + (
                     0 if value is None else by_value[value]

@@ -2,8 +2,8 @@
 """Witness: the single nodes behind a solution of the count model, each verified by the fit.
 
 A solution has numbers of nodes and of blocks by class. Here it becomes nodes with blocks and
-grants. The fit verifies each one on a View in which nothing else is free, after those before it;
-refused nodes are left out. So a reported number of nodes has really been placed.
+grants. The fit verifies one node after another, on a View in which only the parts of the node are
+free. Refused nodes are left out. So a reported number of nodes has really been placed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Witness:
         positions = {int(self.view.position_of[row]) for row in group.rows}
         resources = {grant[0] for variant in model.classes.variants for grant in variant.grants}
         stocks = [
-            number  # in the table of the podm, of those that the group offers
+            number  # block numbers in the table of the podm, of the blocks that the group offers
             for number, (stock, pools) in enumerate(
                 zip(table.stocks, table.stock_pools, strict=True)
             )

@@ -347,7 +347,7 @@ def health(call: Call) -> CallResult:
 
 
 def alive(_call: Call) -> nouns.Health:
-    """Return 200 while the process runs, even if the service cannot decide."""
+    """Return 200 as long as the process runs, even if the service cannot decide."""
     return nouns.Health(status="ok")
 
 
@@ -381,7 +381,8 @@ def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
         raise errors.UnknownName("kind of plug-ins", kind, get_args(PluginKind))
 
 
-#: For verbs without a handler: the check of the name in the path, or else of the first argument.
+#: For verbs without a handler: the check of the name in the path, or of the first argument if the
+#: path has no name.
 CHECKS: Mapping[str, Callable[[Call, Scheduler, Any], None]] = {
     "renew": check_claim,
     "release": check_claim,

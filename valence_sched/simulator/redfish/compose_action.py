@@ -111,7 +111,7 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 
 class Reservations:
-    """The reservations of one pod manager; recorded ones begin at its start."""
+    """The reservations of one pod manager; recorded reservations begin when it starts."""
 
     def __init__(
         self, documents: DocumentTree, composition: Composition, clock: Callable[[], float]

@@ -150,7 +150,7 @@ class Habits:
         return HttpReply(201, self._documents.get(uri), {"Location": uri})
 
     def with_equals(self, named: Sequence[str]) -> tuple[str, ...]:
-        """Return the last free equal block instead of each block, if there is one."""
+        """Return for each block the last equal block that is free, if there is one."""
         if "equal-device" not in self:
             return tuple(named)
         inside = [set(members) for _, _, members in zones(self._documents)]
@@ -174,7 +174,7 @@ class Habits:
 
 
 def content_of(device: Json) -> Json:
-    """Return the properties that two equal devices have in common."""
+    """Return the properties of a device that are the same for equal devices."""
     plain = ((key, value) for key, value in device.items() if not isinstance(value, dict | list))
     return {key: value for key, value in plain if key not in _OWN and not key.startswith("@")}
 
@@ -245,13 +245,13 @@ def _limits(json: Json) -> Iterator[tuple[str, int]]:
                 yield name, limit
 
 
-#: Properties of a shape that may be exceeded if the client accepts more.
+#: Properties of a request for devices that may be exceeded if the client accepts more.
 AMOUNTS: tuple[str, ...] = ("TotalCores", "TotalThreads", "MaxSpeedMHz", "OperatingSpeedMhz")
 AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
 
 
 class DeviceRequest(NamedTuple):
-    """The requested devices of a system: kind, number, properties, and whether more is allowed."""
+    """The requested devices of a system: kind, number, properties, and if more are allowed."""
 
     kind: str
     wanted: int
@@ -337,8 +337,8 @@ class CompositionPlan(NamedTuple):
 class Composition:
     """Composes and decomposes nodes.
 
-    ``owners`` has the client that set ``Reserved`` by block; blocks that were recorded as reserved
-    belong to another client. ``reservations`` has the reservation by block.
+    ``owners`` has by block the client that set ``Reserved``; blocks that were recorded as reserved
+    belong to another client. ``reservations`` has by block the reservation.
     """
 
     def __init__(self, documents: DocumentTree, habits: Habits) -> None:

@@ -12,7 +12,7 @@ from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 
-#: The power state after each type of reset; None: unchanged, empty: the opposite.
+#: The power state after each type of reset. None means unchanged, an empty text the opposite.
 RESETS: Mapping[str, str | None] = dict.fromkeys(
     ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle"), "On"
 ) | {"ForceOff": "Off", "GracefulShutdown": "Off", "PushPowerButton": "", "Nmi": None}
@@ -165,7 +165,7 @@ def devices_of(documents: DocumentTree, block: Json) -> Devices:
 def put_system(
     documents: DocumentTree, uri: str, name: str, blocks: Sequence[str], body: Json
 ) -> None:
-    """Put the documents of a system of these blocks, replacing those at its URI."""
+    """Store the documents of a system of these blocks; they replace the documents at its URI."""
     before = documents.get(uri) or {}
     documents.remove_below(uri)
     devices: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}

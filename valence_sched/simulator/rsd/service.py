@@ -100,17 +100,17 @@ class NodesService:
         self._before: dict[str, str] = {}
 
     def lose(self, uri: str) -> None:
-        """Set an asset to Absent; nodes that have it fail until it is back."""
+        """Set an asset to Absent; its nodes fail until it is present again."""
         self._documents.update(uri, Status={"State": "Absent", "Health": "Critical"})
         self.tick()
 
     def tick(self) -> None:
-        """Bring the states of all nodes up to date."""
+        """Update the states of all nodes to the present time."""
         for uri in self._nodes():
             self._update_state(uri, self._node(uri))
 
     def reply(self, method: str, uri: str, body: Any = None) -> HttpReply | None:
-        """Answer a request of this service, else None; the end of the URI names the action."""
+        """Answer a request to this service, None for any other; the URI ends in the action."""
         uri, _, action = uri.rstrip("/").partition("/Actions/")
         verb = action.rpartition(".")[2]
         if method == "DELETE" and not action:

@@ -18,8 +18,8 @@ from valence_sched.simulator.server.podm import EncodedReply, SimulatedPodm, enc
 from valence_sched.simulator.server.reads import HttpRequest
 from valence_sched.simulator.server.services import Destination, bodies_of, events_of
 
-#: The interval of checks for changes, and the number of checks without one before a stream sends a
-#: comment.
+#: The interval of checks for changes, and the number of checks without a change after which a
+#: stream sends a comment.
 LOOK_S, QUIET_LOOKS = 0.05, 20
 ENDLESS_BYTES = 1 << 30
 
@@ -72,7 +72,7 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """The received requests: their number, the last ones, and the number of concurrent ones."""
+    """The received requests: their number, the last requests, and the number of concurrent ones."""
 
     requests: int = 0
     writes: int = 0

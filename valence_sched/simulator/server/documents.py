@@ -28,7 +28,7 @@ class HttpReply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-#: Changes that are kept for event streams.
+#: The number of changes stored for event streams.
 MOST_CHANGES = 10_000
 
 
@@ -41,7 +41,7 @@ class Change(NamedTuple):
 
 
 class DocumentTree:
-    """Redfish documents whose ``changes`` are counted; a slash at the end of a URI is ignored."""
+    """Redfish documents; ``changes`` counts changes. A slash at the end of a URI is ignored."""
 
     def __init__(self, documents: Mapping[str, Json]) -> None:
         own: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(documents))
@@ -78,7 +78,7 @@ class DocumentTree:
             self._recent.append(Change(self.changes, "ResourceRemoved", _key(uri)))
 
     def etag(self, uri: str) -> str:
-        """Return the entity tag of a document: another one after each change."""
+        """Return the entity tag of a document, which differs after each change."""
         return etag_of(msgspec.json.encode(self.get(uri)))
 
     def copy(self) -> Mapping[str, Json]:
@@ -98,7 +98,7 @@ class DocumentTree:
         return [change for change in tuple(self._recent) if change.number > number]
 
     def free_id(self, collection: str) -> str:
-        """Return the first number that no document below a collection has."""
+        """Return the lowest number that is not a document's name below a collection."""
         return next(str(id_) for id_ in itertools.count(1) if f"{collection}/{id_}" not in self)
 
     def member_uris(self, collection: str) -> list[str]:

@@ -54,7 +54,7 @@ class EncodedReply(msgspec.Struct, frozen=True):
 
 
 class SimulatedPodm:
-    """A pod manager made of documents, which are its state."""
+    """A pod manager whose state is its documents."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class SimulatedPodm:
         return "" if read and not closed else None
 
     def _read(self, request: HttpRequest) -> EncodedReply:
-        """Answer a read; a reply without sessions is cached while only sessions change."""
+        """Answer a read; a reply that contains no sessions stays cached if only sessions change."""
         changes = self.documents.changes - self.sessions.changes
         if self._cached_changes != changes:
             self._cache.clear()
@@ -175,7 +175,7 @@ def encode_reply(answer: HttpReply) -> EncodedReply:
     return EncodedReply(answer.status, escape_json(body), headers)
 
 
-#: How the types of memory chunks and volumes begin.
+#: The prefixes of the types of memory chunks and volumes.
 _AMOUNTS = ("#MemoryChunks.", "#Volume.")
 
 

@@ -25,7 +25,7 @@ from valence_sched.simulator.server.services import Account
 if TYPE_CHECKING:
     from valence_sched.simulator.server.app import SimulatorApp
 
-#: Called once with the id and the URL of every pod manager, when all of them listen.
+#: Called once, when all pod managers listen, with the id and the URL of each.
 Ready = Callable[[list[tuple[str, str]]], None]
 
 
@@ -46,7 +46,7 @@ class ServeOptions:
 def serve(
     records: Iterable[Record], diagnostics: Diagnostics, options: ServeOptions, ready: Ready
 ) -> None:
-    """Serve until SIGTERM or SIGINT; errors of options, of ports, and of a missing aiohttp."""
+    """Serve until SIGTERM or SIGINT. Raises errors about options, ports, and a missing aiohttp."""
     try:
         from valence_sched.simulator.server import app
     except ModuleNotFoundError as error:

@@ -137,7 +137,7 @@ def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
 
 
 EVENT_SERVICE = f"{ROOT}/EventService"
-#: The messages of a change, by its older type.
+#: The message of each older type of event.
 MESSAGES = {
     "ResourceAdded": ("ResourceCreated", "The resource was created successfully."),
     "ResourceUpdated": ("ResourceChanged", "One or more resource properties have changed."),
@@ -180,13 +180,13 @@ def _without_offers(service: Json) -> Json:
 
 
 def events_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[bytes]:
-    """Yield the messages of changes as server-sent events, as :func:`bodies_of`."""
+    """Yield the messages of changes as server-sent events; arguments as of :func:`bodies_of`."""
     for index, body in enumerate(bodies_of(changes, number, older=older)):
         yield b"id: %d\ndata: %s\n\n" % (number + index, msgspec.json.encode(body))
 
 
 def bodies_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[Json]:
-    """Yield the messages of changes, each resource once, from ``number`` on."""
+    """Yield the messages of the changes after ``number``, each resource once."""
     kinds: dict[str, str] = {}
     for change in changes:
         first = kinds.get(change.uri)
