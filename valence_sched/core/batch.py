@@ -37,7 +37,7 @@ from valence_sched.model.request import Request
 from valence_sched.view.overlay import Change, Overlay
 from valence_sched.view.view import Floats, Ints, Mask, View, domain_index
 
-#: The number of alternates found in addition to those of the request: some are dropped at the end.
+#: The number of alternates found beyond the requested number, because some are dropped at the end.
 SPARE_ALTERNATES = 16
 MOST_AHEAD = 128  # the largest number of pods that are evaluated ahead together
 Schedule = Callable[[EvaluationContext], "Batch"]

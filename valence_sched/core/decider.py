@@ -138,7 +138,7 @@ class Decider:
         )
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
-        """Return a decider on the hardware that these candidates leave; StaleOffer as of offers."""
+        """Return a decider on the hardware that these candidates leave free; or StaleOffer."""
         from valence_sched.core.offers import fit_of
 
         ledger, counts = Ledger(self._snapshot.view), NodeCounts()
@@ -178,7 +178,7 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state of a request with those candidates; errors as of ``offers``."""
+        """Return the group state of a request after the candidates; errors as of ``offers``."""
         if others:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
@@ -235,7 +235,7 @@ class Decider:
         return msgspec.structs.replace(sealed, mix=mix)
 
     def replace(self, podm: LeanPodm, file: str = "update", key: UriKey = str) -> None:
-        """Replace a podm by a newer reading; InputError without a change if it is invalid."""
+        """Replace a podm by a newer reading; InputError if it is invalid; nothing changes."""
         builder = self._builder.empty_copy()
         builder.add(podm, file, key=key)
         number = self._numbers.setdefault(podm.id, len(self._numbers))

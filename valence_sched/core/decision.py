@@ -205,7 +205,7 @@ class RowFits:
 
     @functools.cached_property
     def _known(self) -> dict[int, RowFit]:
-        """The known answers by row, first those of the common search."""
+        """The known answers by row; at first they have the answers of the common search."""
         passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
             return {}

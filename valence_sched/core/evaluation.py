@@ -119,8 +119,8 @@ class Evaluation(msgspec.Struct):
     ``filter_verdicts`` and ``weigher_scores`` (0..1) hold an array of pools each; ``cost`` is the
     weighted sum of ``COST_SCALE × (1 - score)``, ``INFINITE_COST`` where a filter rejects. Less
     free hardware changes only the answers of ``availability_readers``. A placed node may also
-    change those of ``group_state_readers``, for any pool. ``failed_plugins`` are not called again
-    in a decision.
+    change the answers of ``group_state_readers``, for any pool. ``failed_plugins`` are not called
+    again in a decision.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -312,7 +312,7 @@ def _call_again(
     strict: bool,
     changed: Mask | None = None,
 ) -> None:
-    """Write the answers of some plug-ins anew, and note in ``changed`` which rows differ."""
+    """Write the new answers of some plug-ins, and mark in ``changed`` the rows that differ."""
     names = readers - evaluation.failed_plugins
     for verdicts, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
         if filter_.name in names:
@@ -417,7 +417,8 @@ def _all_within(scores: Floats) -> bool:
         return True
     if scores.strides == (0,):
         return 0.0 <= float(scores[0]) <= 1.0
-    # as unsigned integers the bits of 0..1 are the smallest: above are -0, below 0, above 1, NaN
+    # compared as unsigned integers, the bits of 0..1 are the smallest: the bits of -0, negative
+    # numbers, numbers above 1 and NaN are larger
     most = np.maximum.reduce(scores.view(np.uint64), axis=None)
     return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
 

@@ -26,7 +26,7 @@ from valence_sched.view.view import View
 MOST_EVALUATIONS = 64
 MOST_MIXES = 16  # mixes whose scarcity is remembered
 MOST_REQUESTS = 1024  # requests remembered with a completed mix
-MOST_LAG = 32  # replaced podms after which evaluating all rows is as fast as an update
+MOST_LAG = 32  # the number of replaced podms at which evaluating all rows is as fast as an update
 
 
 class CachedEvaluation(msgspec.Struct):
@@ -121,7 +121,7 @@ class EvaluationCache:
         return self._completed_mix(mix, bound).supplies
 
     def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
-        """Return a request with its mix completed by all pools, and again after some changes.
+        """Return a request with its mix completed by all pools, anew after enough changes.
 
         The completed mix is a part of the request, so that the decision can be repeated from it.
         """

@@ -34,7 +34,7 @@ def offers(
 ) -> ZoneAnswer:
     """Return the offers of the pods of a context: nodes one after another, and a ranking.
 
-    The request of the context is that of the query with its group state. ``earlier`` are the
+    The request of the context is the request of the query with its group state. ``earlier`` are the
     candidates that the decision has already taken; StaleOffer if one is no longer free.
     """
     view, asked, rival = context.view, query.request, query.rival
@@ -153,7 +153,7 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
 class CandidateFitter:
     """Fits the nodes of a request into exactly the blocks and amounts of candidates.
 
-    ``fitters`` are those of its alternatives. During a fit no other part of the podm is free.
+    ``fitters`` has the fitter of each alternative. During a fit no other part of the podm is free.
     """
 
     def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:
@@ -196,7 +196,7 @@ def _stale(podm: str, text: str) -> StaleOffer:
 
 
 def most_nodes_alone(view: View, request: Request, rows: Mask) -> int:
-    """Return an upper bound of the nodes that some rows make, each need considered alone."""
+    """Return an upper bound of the nodes that some rows make; it considers each need alone."""
     most = 0.0
     for alternative in request.alternatives:
         amounts = [(need, need.total_amount()) for need in alternative.needs]

@@ -22,7 +22,7 @@ Result = Literal["pass", "fail", "recorded"]
 
 
 class _PlacedNodes(Noun, frozen=True, kw_only=True):
-    """Nodes of a flavor; the default ``policy`` is that of the flavor, else of the scenario."""
+    """Nodes of a flavor; ``policy`` defaults to the policy of the flavor, then of the scenario."""
 
     flavor: Name
     policy: Name | None = None

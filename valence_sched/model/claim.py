@@ -215,7 +215,7 @@ def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
 
 
 def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
-    """Return the nodes that were read and those of the usage, each once.
+    """Return the nodes that were read and the nodes of the usage, each once.
 
     Pod managers report neither owner nor group. If a composed node was not read, it has only the
     blocks that its claim still holds.
@@ -244,7 +244,7 @@ NodeState = Literal["composed", "absent", "left", "unknown"]
 class CompositionRequest(Noun, frozen=True, kw_only=True):
     """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
 
-    ``devices`` are those of all blocks, for pod managers that choose the blocks themselves.
+    ``devices`` are the devices of all blocks, for pod managers that choose the blocks themselves.
     ``substitutes`` are, for each block, the blocks that can replace it. ``amounts`` are the memory
     chunks and volumes that exist already for its ``grants``, with their sizes.
     """
@@ -259,7 +259,7 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
 
     @property
     def made_grants(self) -> tuple[Grant, ...]:
-        """The amounts that a pod manager provides; declared ones are only counted."""
+        """The amounts that a pod manager provides; declared amounts are not among them."""
         scheme = inventory.DECLARED_SCHEME
         return tuple(it for it in self.grants if not it.uri.startswith(scheme))
 
@@ -325,7 +325,7 @@ NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
 
 
 def own_name(name: str | None, uri: str) -> str:
-    """Return the name that this program gave a node, perhaps only in its URI; else ``""``."""
+    """Return the name that this program gave a node, also if only the URI has it; else ``""``."""
     names = (name or "", uri.rpartition("/")[2])
     return next((one for one in names if one.startswith(NODE_NAME_PREFIX)), "")
 
@@ -382,7 +382,7 @@ def request_from_node(node: ComposedNode) -> CompositionRequest:
 
 
 def sum_devices(blocks: Iterable[Devices]) -> Devices:
-    """Return the devices of several blocks, equal ones once with the sum of their counts."""
+    """Return the devices of several blocks; equal devices are merged, and their counts added up."""
     sums: dict[str, dict[bytes, Any]] = {name: {} for name in Devices.__struct_fields__}
     for block in blocks:
         for name, found in sums.items():

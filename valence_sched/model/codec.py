@@ -181,7 +181,7 @@ def load_yaml(data: bytes, file: str) -> Any:
 
 
 def item_lines(data: bytes, key: str) -> list[int]:
-    """Return the first line of each item of the list under a key of YAML, counted from 1."""
+    """Return for each item of the YAML list under a key the number of its first line, from 1."""
     import yaml
 
     from valence_sched.model.plain_yaml import PlainLoader

@@ -179,9 +179,9 @@ class GrantRef(Struct, frozen=True, kw_only=True):
 class Candidate(Struct, frozen=True, kw_only=True):
     """A pool with the blocks and amounts for the node.
 
-    ``score`` is 0..1, the weighted mean of ``scores``; ``cost`` is the weighted sum of
-    1,000,000 × (1 - score), in thousandths of a weight, low is best; ``waste`` measures the
-    devices of the blocks beyond the request, in points.
+    ``score`` is 0..1, the weighted mean of ``scores``; ``cost`` is the sum of ``1000 × weight ×
+    1,000,000 × (1 - score)`` over the weighers, low is best; ``waste`` measures the devices of the
+    blocks beyond the request, in points.
     """
 
     podm: Name
@@ -268,11 +268,11 @@ class PoolReasons(Struct, frozen=True, kw_only=True):
 class PodmVerdict(Struct, frozen=True, kw_only=True):
     """The verdict on one pod manager: its best pool, or why all its pools are rejected.
 
-    ``behind`` is the difference of its score to that of the chosen pool. ``pools_passed`` is how
-    many of its ``pools`` passed every filter. ``fitting`` is how many nodes of the request fit on
-    it one after another; they are placed if enough fit in total. The ``reason`` of a chosen pod
-    manager explains why it takes no more nodes. On a small site ``pool_reasons`` has all reasons
-    against rejected pools, the nearest first.
+    ``behind`` is the score of the chosen pool minus its score. ``pools_passed`` is how many of its
+    ``pools`` passed every filter. ``fitting`` is how many nodes of the request fit on it one after
+    another; they are placed if enough fit in total. The ``reason`` of a chosen pod manager explains
+    why it takes no more nodes. On a small site ``pool_reasons`` has all reasons against rejected
+    pools, the nearest first.
     """
 
     podm: str

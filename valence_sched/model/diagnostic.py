@@ -49,7 +49,7 @@ class Progress(Protocol):
     """Receives the progress; any thread may call it, and no call blocks."""
 
     def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
-        """Report the number of pod managers that are read, of a ``total`` of live ones.
+        """Report how many of the ``total`` live pod managers are read.
 
         ``awaited`` are up to :data:`MAX_AWAITED` names of the others, the longest awaited first.
         """

@@ -55,8 +55,8 @@ Receipts = tuple[Receipt, ...]
 class Dispatch(Struct, frozen=True, kw_only=True):
     """A decision that will be posted to a controller, or was posted, with the answers.
 
-    ``id`` is that of the decision, or of the ``claim`` that holds its hardware. Times are those of
-    the database.
+    ``id`` is the id of the decision, or of the ``claim`` that holds its hardware. Times are by the
+    clock of the database.
     """
 
     number: int
@@ -92,9 +92,10 @@ class WaitingDispatches(NamedTuple):
 class DispatchSettings(Noun, frozen=True, kw_only=True):
     """The controller that decisions are posted to, as ``webhook=https://host/path``.
 
-    Each stored or claimed decision is posted at least once, those of one request in their order.
-    ``key`` refers to the signing key, ``password`` to the password of ``username``. The controller
-    must answer within ``timeout_s``. The pause after a failure doubles, up to ``max_interval_s``.
+    Each stored or claimed decision is posted at least once; decisions of one request are posted in
+    order. ``key`` refers to the signing key, ``password`` to the password of ``username``. The
+    controller must answer within ``timeout_s``. The pause after a failure doubles, up to
+    ``max_interval_s``.
     """
 
     target: str
@@ -125,8 +126,8 @@ class UrlReference(Noun, frozen=True, kw_only=True):
 class MessagingSettings(Noun, frozen=True, kw_only=True):
     """The message broker of a site, ``rabbit://user:password@host:5672/vhost``.
 
-    With ``tls`` the authorities of ``cacert``, by default those of the system, verify the broker.
-    With ``reports`` a service stores reports of pod managers from every sender.
+    With ``tls`` the broker's certificate is verified with ``cacert``, by default with the system's
+    authorities. With ``reports`` a service stores reports of pod managers from every sender.
     """
 
     url: UrlReference
@@ -138,7 +139,7 @@ class MessagingSettings(Noun, frozen=True, kw_only=True):
 
 
 def check_messaging(settings: MessagingSettings, file: str) -> None:
-    """Raise InputError unless the URL has one source."""
+    """Raise InputError unless the URL has exactly one source."""
     url = settings.url
     if (url.env is None) == (url.file is None):
         found = "no source of the URL" if url.env is None else "two sources of the URL"

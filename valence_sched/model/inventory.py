@@ -264,7 +264,7 @@ class Node(Noun, frozen=True, kw_only=True):
 class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
     """A pod manager as it was read. A podm without pools is one pool.
 
-    ``identity`` is that of its service: ``uuid:…`` or ``address:…``.
+    ``identity`` is the identity of its service: ``uuid:…`` or ``address:…``.
     """
 
     id: Name

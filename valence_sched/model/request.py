@@ -169,9 +169,9 @@ class Mix(Noun, frozen=True, dict=True):
 class Request(Noun, frozen=True, kw_only=True, dict=True):
     """A request compiled to needs: the only input of plug-ins beside the View.
 
-    ``needs`` and ``topology`` are the first alternative to make the node, before
-    ``other_alternatives``. ``alternates`` is the number of alternates per node. ``inherited`` are
-    the capabilities that zones state for their pod managers.
+    ``needs`` and ``topology`` are the first alternative to make the node; ``other_alternatives``
+    follow. ``alternates`` is the number of alternates per node. ``inherited`` are the capabilities
+    that zones state for their pod managers.
     """
 
     schema: str = SCHEMA

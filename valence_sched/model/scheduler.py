@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere.
 
-Every verb raises errors of :mod:`valence_sched.errors`; a docstring names those of its verb, but
-not those of reading an inventory. An iterator that a verb returns is lazy.
+Every verb raises errors of :mod:`valence_sched.errors`; a docstring names the errors of its verb,
+but not the errors of reading an inventory. An iterator that a verb returns is lazy.
 """
 
 from __future__ import annotations

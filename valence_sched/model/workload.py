@@ -33,8 +33,8 @@ _SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\
 class WorkloadLine(RequestSpec, frozen=True, kw_only=True):
     """One request of a workload, its arrival, and the departure of its nodes.
 
-    ``arrival`` defaults to that of the previous line, for the first line to 0. Its nodes depart at
-    ``departure`` or after ``duration``, else never.
+    ``arrival`` defaults to the arrival of the previous line; 0 for the first line. Its nodes depart
+    at ``departure`` or after ``duration``, else never.
     """
 
     arrival: Moment | None = None

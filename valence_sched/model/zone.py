@@ -62,8 +62,8 @@ class Rival(Noun, frozen=True, kw_only=True):
 class Overtaking(Struct, frozen=True, kw_only=True):
     """The first pool that overtakes a rival as the weight of a weigher changes by a ``step``.
 
-    The step is in thousandths. ``cost`` and ``lot`` are the cost of the pool after the step and its
-    lot. ``by_lot`` is true if pools of its zone have equal cost. ``zone`` is the path of its zone.
+    The step is in thousandths. After the step the pool has this ``cost``; ``lot`` is its lot.
+    ``by_lot`` is true if pools of its zone have equal cost. ``zone`` is the path of its zone.
     """
 
     weigher: str
@@ -78,14 +78,14 @@ class Overtaking(Struct, frozen=True, kw_only=True):
 class OfferQuery(Noun, frozen=True, kw_only=True):
     """One request, sent to every zone of a tree in parallel.
 
-    ``request`` has one alternative. A zone offers the nodes of the request, each as if those before
-    it were composed. It also ranks ``limit`` candidates for the first node by ``order``: by cost or
-    by lot. With ``per_podm`` each pod manager has at most one candidate in the ranking. ``taken``
-    are the tokens of offers of this zone that the decision has taken; ``others`` are nodes of other
-    requests in the same decision. ``turn`` is the number of nodes that the decision has placed in
-    all zones. ``group_state`` counts the group in all zones; ``generations`` are the generations of
-    these counts. The first node avoids the ``closed`` places. No candidate costs more than
-    ``most_cost``.
+    ``request`` has one alternative. A zone offers the nodes of the request, each as if the nodes
+    before it were composed. It also ranks ``limit`` candidates for the first node by ``order``: by
+    cost or by lot. With ``per_podm`` each pod manager has at most one candidate in the ranking.
+    ``taken`` are the tokens of offers of this zone that the decision has taken; ``others`` are
+    nodes of other requests in the same decision. ``turn`` is the number of nodes that the decision
+    has placed in all zones. ``group_state`` counts the group in all zones; ``generations`` are the
+    generations of these counts. The first node avoids the ``closed`` places. No candidate costs
+    more than ``most_cost``.
 
     ``left_out`` are the zones below that did not answer an earlier query: they are not asked again.
     If ``rival`` is set, a zone also reports the pools that overtake it at another weight. ``route``
@@ -127,7 +127,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 class ZoneSupplies(Struct, frozen=True, kw_only=True):
     """The supplies of pools to the mix of a request, by weigher; empty if the mix is complete.
 
-    ``most_nodes`` is an upper bound of the nodes that the pools make, each need considered alone.
+    ``most_nodes`` is an upper bound of the nodes that the pools make; it considers each need alone.
     """
 
     pools: int = 0

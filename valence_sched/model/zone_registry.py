@@ -111,8 +111,8 @@ class ZoneChange(FieldChanges, frozen=True, kw_only=True):
 class ZoneInfo(Noun, frozen=True, kw_only=True, omit_defaults=False):
     """The name, the unique ``id`` and the capabilities of a zone.
 
-    ``capabilities`` are those of its settings, for it and all zones below it; ``services`` has the
-    ranges of its own live pod managers.
+    ``capabilities`` are set for the zone and all zones below it; ``services`` has the ranges of its
+    own live pod managers.
     """
 
     id: str = ""
@@ -247,8 +247,8 @@ SCHEMA, VERSION = "valence-sched/zones", "1.0"
 class RecordedZone(Noun, frozen=True, kw_only=True):
     """One zone: the inventories of its own pod managers, and the zones below it.
 
-    ``weight_scale`` and ``weight_offset`` are as in a registration; ``capabilities`` are those of
-    its pod managers and all zones below it.
+    ``weight_scale`` and ``weight_offset`` are as in a registration; ``capabilities`` apply to its
+    pod managers and to all zones below it.
     """
 
     name: ZoneName

@@ -124,9 +124,9 @@ def survive(
 ) -> model.Survival:
     """Return whether all nodes can be placed again after any ``failures`` pod managers fail.
 
-    At most ``MOST_SETS`` sets are tried, those with the most expensive nodes first. ``progress``
-    gets the number of tried sets, and of all. Disabled and offline pod managers without nodes are
-    left out.
+    At most ``MOST_SETS`` sets are tried; sets with the most expensive nodes come first.
+    ``progress`` gets the number of tried sets, and of all. Disabled and offline pod managers
+    without nodes are left out.
     """
     view = site.view()
     residents = Residents(view, site.policy, site.flavors)

@@ -378,11 +378,11 @@ Progress = Callable[[int], None]
 
 
 class ReplayRun:
-    """Replays one workload on one site; every decision is that of a succession.
+    """Replays one workload on one site; a succession makes every decision.
 
     Departures of a moment come before its arrivals; a node without departure stays. Fragmentation
-    is that of the ``mix``; ``place`` returns the place of a line in errors; ``progress`` gets the
-    number of requests so far. The first ``lookahead`` requests set the width of the buckets.
+    is measured for the ``mix``; ``place`` returns the place of a line in errors; ``progress`` gets
+    the number of requests so far. The first ``lookahead`` requests set the width of the buckets.
     """
 
     def __init__(

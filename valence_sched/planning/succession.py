@@ -31,11 +31,11 @@ MOST_PREPARED = 4096  # prepared requests that are remembered
 
 
 class Succession:
-    """Decides on requests on a snapshot whose hardware its own nodes take and release.
+    """Decides on requests one after another on a snapshot; the nodes take and release its hardware.
 
-    A decision is that of a :class:`~valence_sched.core.decider.Decider` on an inventory with these
-    nodes. Its arrays change with the next node, so the caller must copy arrays that it keeps. Nodes
-    on pod managers outside the View also count for groups.
+    A decision equals that of a :class:`~valence_sched.core.decider.Decider` on an inventory with
+    the taken nodes. Its arrays change with the next node, so the caller must copy arrays that it
+    keeps. Nodes on pod managers outside the View also count for groups.
     """
 
     def __init__(self, decider: Decider) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sweep: one workload on scenarios, under policies and with seeds, as independent runs.
 
-Runs are made by joblib, in processes of this machine or on a Dask cluster. A journal has the
-finished ones; they are written as JSON Lines, CSV or Parquet.
+Runs are made by joblib, in processes of this machine or on a Dask cluster. A journal stores
+finished runs; they are written as JSON Lines, CSV or Parquet.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ Workers = Callable[[Callable[[SweepTask], SweepRun], Iterable[SweepTask]], Itera
 class Sweep:
     """The runs of a workload on sites, under policies and with seeds.
 
-    Without ``policies`` every request has its own, or that of the site. A synthetic workload is
-    drawn by the seed; the requests of a file are decided with it. Errors as of the workload, and
-    UnknownName if a site lacks a policy, UsageError if two sites have one name.
+    Without ``policies`` every request is decided by its own policy, or by the policy of the site. A
+    synthetic workload is drawn by the seed; the requests of a file are decided with it. Errors as
+    of the workload, and UnknownName if a site lacks a policy, UsageError if two sites have one
+    name.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What-if: answers to the questions of commands about sites, and the fewest moves to a goal.
+"""What-if: answers the questions of commands about sites, and finds the fewest moves to a goal.
 
 Fragmentation is measured as by the weigher ``fragmentation``, added up over the pools of a podm.
 The ``excess`` of a podm is its number of useless accelerators above the wanted share of its free
@@ -9,7 +9,8 @@ search repeats the migration with the largest gain; then an exhaustive search tr
 plans.
 
 Imbalance is the standard deviation of use over pod managers, or pools, as VMware's Distributed
-Resource Scheduler defines it for hosts. The use of each is that of its most used resource.
+Resource Scheduler defines it for hosts. The use of a pod manager or pool is the use of its most
+used resource.
 """
 
 from __future__ import annotations
@@ -130,8 +131,9 @@ class WhatIf:
     ) -> Workload:
         """Return the workload of a file, ``-`` for standard input.
 
-        ``columns``, and those of ``column_files``, are those of a recorded trace, by field. With
-        ``sort`` its lines may be in any order. InputError: a file cannot be read, now or in a run.
+        ``columns``, and the columns in ``column_files``, are columns of a recorded trace, by field.
+        With ``sort`` its lines may be in any order. InputError: a file cannot be read, now or in a
+        run.
         """
         every: dict[str, TraceColumn] = {}
         for name in column_files:
@@ -384,7 +386,7 @@ class ImbalanceGoal:
         return 0 if self.is_reached() else 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return all nodes, those of the most used podms first."""
+        """Return all nodes; nodes of the most used podms come first."""
         use = use_shares(state.current, state.current.podm_block_counts)
         return sorted(range(len(state.places)), key=lambda number: -use[state.podm(number)])
 

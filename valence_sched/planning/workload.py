@@ -69,9 +69,9 @@ class Workload(Protocol):
 class FileWorkload:
     """The workload of a file; CSV and JSON Lines are streams.
 
-    ``opened`` opens it again, decompressed. ``columns`` are those of a recorded trace, by field.
-    With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve`` finds the location
-    of volumes and networks.
+    ``opened`` opens it again, decompressed. ``columns`` are the columns of a recorded trace, by
+    field. With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve`` finds the
+    location of volumes and networks.
     """
 
     def __init__(

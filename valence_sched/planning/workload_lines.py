@@ -59,7 +59,7 @@ class Cells:
         return lambda row: scale(row[position]) if row[position] else None
 
     def key(self, names: Sequence[str]) -> Callable[[Row], Hashable]:
-        """Return the reader of all cells of a row except those of some fields."""
+        """Return the reader of all cells of a row except the cells of some fields."""
         others = [
             position
             for name, (position, _) in self._positions.items()

@@ -18,7 +18,7 @@ from valence_sched.service.users import User
 
 ALL_OWNERS = "owners:all"
 SCOPES = ["project", "system"]
-#: The rule of each role; it includes the greater roles, which Keystone may not imply.
+#: The rule of each role; it lists the higher roles too, since Keystone may not imply them.
 ROLE_RULES = (
     policy.RuleDefault("admin", "role:admin", "Registers, reaps, and changes all owners' objects."),
     policy.RuleDefault(
@@ -55,7 +55,7 @@ def list_rules() -> list[policy.RuleDefault]:
 
 
 class AccessRules:
-    """The rules in effect: the defaults, and those of an operator's file; InputError if wrong."""
+    """The rules in effect: the defaults, and the rules of a file; InputError if one is invalid."""
 
     def __init__(self, policy_file: str | None = None) -> None:
         overrides = _read_overrides(policy_file) if policy_file else {}

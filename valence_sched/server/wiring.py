@@ -317,7 +317,7 @@ def app_maker(
 
 
 def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
-    """Return whether a process reads pod managers; not if decisions use only recordings."""
+    """Return whether a process reads pod managers; false if decisions use only recordings."""
     chosen = selection_of(settings)
     recorded = App(environ=environ).sources.named_sources(chosen)
     return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)

@@ -64,7 +64,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
             length.
     """
     data = _bounded(req, most)
-    # also for an empty body: pages of other sites cannot send this type
+    # required also for an empty body, because pages of other sites cannot send this type
     if (req.content_type or "").partition(";")[0].strip() != falcon.MEDIA_JSON:
         text = f"the content type must be {falcon.MEDIA_JSON}"
         raise falcon.HTTPUnsupportedMediaType(description=text)

@@ -201,7 +201,7 @@ class Call:
         return [_own(*one, key) for one, key in zip(requests, keys, strict=True)]
 
     def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
-        """Return a request in the form for people, compiled; errors as for a body."""
+        """Return a request as people write it, compiled; errors as for a body."""
         return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:

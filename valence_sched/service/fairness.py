@@ -93,8 +93,8 @@ MOST_FORWARDED_CHARS = 1000
 class RateLimiter:
     """Counts requests in a sliding window; without settings it counts nothing.
 
-    ``password`` is that of Redis; ``proxies`` are trusted to name their clients. InputError for an
-    invalid rate or address of Redis.
+    ``password`` is the password of Redis; ``proxies`` are trusted to name their clients. InputError
+    for an invalid rate or address of Redis.
     """
 
     def __init__(

@@ -92,7 +92,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 
 
 class Metrics:
-    """The metrics of one application; ``facts`` returns those of its state."""
+    """The metrics of one application; ``facts`` returns the facts of its state."""
 
     def __init__(self, facts: Callable[[], StateFacts | None]) -> None:
         self._facts = facts

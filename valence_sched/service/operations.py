@@ -47,7 +47,7 @@ class RecordStore(Protocol):
         """Return a record and its age in seconds, None for an unknown id."""
 
     def record_change(self, line: effect.AuditLine) -> None:
-        """Store a line of the audit; the oldest of too many lines are deleted."""
+        """Store a line of the audit; above the limit, the oldest lines are deleted."""
 
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
         """Store a decision by its ID, and post it to a controller, if any."""

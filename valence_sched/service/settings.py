@@ -62,8 +62,8 @@ class KeystoneSettings(base.Noun, frozen=True, kw_only=True):
     The service logs in at ``auth_url`` as ``username`` of ``project_name``, or with an application
     credential, whose id is ``application_credential_id``; ``password`` refers to the password or
     the secret. Clients log in at ``public_url``. A valid token is not verified again for
-    ``token_cache_s``, even if it is revoked meanwhile. Users and projects of browsers are those of
-    the domain ``ui_domain_name``.
+    ``token_cache_s``, even if it is revoked meanwhile. The users and projects of browser logins are
+    in the domain ``ui_domain_name``.
     """
 
     auth_url: str
@@ -123,17 +123,17 @@ class ReaderSettings(base.Noun, frozen=True, kw_only=True):
 class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     """The settings of the service.
 
-    ``auth`` selects the users: ``basic`` those of a password file, ``keystone`` those of Keystone
-    (``policy_file`` overrides access rules), ``none`` all users of this machine (on loopback only).
-    ``inventories`` replace the registered pod managers. ``reader`` configures the reading of pod
-    managers, False if another program reads them; decisions exclude readings that are older than
-    ``max_age_s``. ``workers`` is the number of processes, ``threads`` the number in each. A process
-    that ends has ``stop_s`` to finish its answers and compositions. ``messaging`` is the broker for
-    hints at changes. ``zones`` are the settings of this zone and the zones below it. ``proxies``
-    are addresses and networks whose header ``X-Forwarded-For`` names the client. The state keeps
-    the newest ``audit_lines`` of the audit. ``ironic`` is the Ironic that is queried before
-    hardware changes: without a URL the one in the catalogue of ``keystone``, with False no Ironic.
-    ``dispatch`` is the controller that decisions are posted to.
+    ``auth`` selects the users. ``basic``: the users of a password file. ``keystone``: the users of
+    Keystone; ``policy_file`` overrides access rules. ``none``: all users of this machine, on
+    loopback only. ``inventories`` replace the registered pod managers. ``reader`` configures the
+    reading of pod managers, False if another program reads them; decisions exclude readings that
+    are older than ``max_age_s``. ``workers`` is the number of processes, ``threads`` the number in
+    each. A process that ends has ``stop_s`` to finish its answers and compositions. ``messaging``
+    is the broker for hints at changes. ``zones`` are the settings of this zone and the zones below
+    it. ``proxies`` are addresses and networks whose header ``X-Forwarded-For`` names the client.
+    The state keeps the newest ``audit_lines`` of the audit. ``ironic`` is the Ironic that is
+    queried before hardware changes: without a URL the one in the catalogue of ``keystone``, with
+    False no Ironic. ``dispatch`` is the controller that decisions are posted to.
     """
 
     host: str = "127.0.0.1"
@@ -267,7 +267,7 @@ def _access_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
 
 
 def is_source(reference: registration.PasswordReference) -> bool:
-    """Return whether a reference names either a variable or a file, instead of a password."""
+    """Return whether a reference names exactly one source: a variable or a file."""
     return not reference.stored and (reference.env is None) != (reference.file is None)
 
 

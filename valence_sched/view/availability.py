@@ -115,7 +115,7 @@ EPSILON = 1e-9  # the rounding error of a share
 
 
 class _ShareTable(Struct, frozen=True, eq=False):
-    """The free share of some needs, and one over the total of each; shape ``(needs, rows)``.
+    """The free share of some needs, and ``1 / total`` of each; shape ``(needs, rows)``.
 
     ``free`` is a share of the total, 0 where the total is 0, and ``mean`` its mean per row.
     ``absent`` is the share of the needs with a total of 0, None if 0 for all rows.

@@ -56,7 +56,7 @@ class BlockKind(Struct, frozen=True):
 
     @property
     def sort_key(self) -> bytes:
-        """The sort key of kinds: of kinds with equal devices, those in good condition are first."""
+        """The sort key: of kinds with equal devices, kinds without a condition come first."""
         return self.text if self.condition is None else self.text + self.condition.encode()
 
 
@@ -345,14 +345,14 @@ def count_blocks(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: i
 
 
 def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
-    """Return ``mine`` with ``theirs`` in place of ``[first, last)``; ``mine`` itself if equal."""
+    """Return ``mine`` with ``[first, last)`` replaced by ``theirs``; ``mine`` itself if equal."""
     if np.array_equal(mine[first:last], theirs):
         return mine
     return np.concatenate((mine[:first], theirs, mine[last:]))  # type: ignore[return-value]
 
 
 def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
-    """Return the starts of the entries of rows, with ``theirs`` in place of ``[first, last)``."""
+    """Return the starts of the entries of rows, after ``theirs`` replaces ``[first, last)``."""
     low, high = mine[first], mine[last]
     if np.array_equal(mine[first : last + 1] - low, theirs):
         return mine

@@ -57,7 +57,8 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
 
-        Of equal blocks, shared ones come first, then those in the fewest pools, in inventory order.
+        Of equal blocks, shared blocks come first, then blocks in the fewest pools, in inventory
+        order.
         """
         chosen: list[int] = []
         for kind, number in counts.items():
@@ -131,7 +132,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def deallocate(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: BlockTable
     ) -> BlockTable:
-        """Return the table after slots and amounts are freed that were allocated after ``base``."""
+        """Return the table after freeing slots and amounts that were allocated since ``base``."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
             slots[block] += 1
@@ -142,7 +143,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return self._replace_state(slots, shared, tuple(stocks))
 
     def remove_node(self, blocks: Iterable[int]) -> BlockTable:
-        """Return the table after a node of these blocks, each given once, is removed."""
+        """Return the table without a node of these blocks; each block is given once."""
         slots = self.slots.copy()
         for block in blocks:
             slots[block] += self.gains[block]

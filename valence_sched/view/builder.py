@@ -163,7 +163,7 @@ class ViewBuilder:
     def _add_to_layout(
         self, number: dict[str, int], pools: tuple[str, ...], layout: Layout, file: str, path: str
     ) -> None:
-        """Note the positions of a list of pools; ``number`` has that of each pool of the podm."""
+        """Store the positions of a list of pools; ``number`` has the position of each pool."""
         if pools in layout:
             return
         for name in pools:

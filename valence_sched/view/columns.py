@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View columns: a View as plain arrays in one sequence of bytes, and a View of such bytes.
+"""View columns: encode a View as plain arrays in one sequence of bytes, and decode it.
 
 A header names the arrays; they follow one after another. Texts are MessagePack, decoded with the
 types of the inventory; block tables are decoded when they are first read.
@@ -26,7 +26,7 @@ from valence_sched.view.view import Labels, View, inventory_digest, set_inventor
 VERSION = 4
 MAGIC = b"valence-sched view\n"
 ALIGNMENT = 16  # bytes, of each array relative to the first array
-#: The sizes in front of the header: its own, that of the arrays, and the checksum of both.
+#: Before the header: the size of the header, the size of the arrays, and the checksum of both.
 PREFIX_BYTES = len(MAGIC) + 20
 #: The types: numbers in the byte order of this machine, booleans and bytes.
 DTYPES = frozenset(np.dtype(name).str for name in ("u8", "i8", "f8", "f4", "u4", "u2", "u1", "?"))
@@ -42,7 +42,7 @@ LABELS: Mapping[str, Callable[[LeanPodm, Pool], Any]] = {
 
 
 class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
-    """The arrays in order, each with its type and length; ``digest`` is that of the inventory."""
+    """The arrays in order, each with type and length, and the ``digest`` of the inventory."""
 
     version: int
     digest: str
@@ -239,7 +239,7 @@ class BlockColumns:
             return [codes[positions] for positions in pools]
 
     def _topology_codes(self) -> npt.NDArray[Any]:
-        """Return per block the number of its topology among all, from 1; 0 without one."""
+        """Return per block the number of its topology, from 1; 0 if the block has none reported."""
         codes: dict[int, int] = {}
         lists: list[Sequence[int]] = []
         for table, size in zip(self._tables, self._sizes, strict=True):

@@ -173,7 +173,7 @@ def _pools(view: View, podm: int) -> Sequence[Pool]:
 
 
 def device_counts(view: View, wanted: nouns.BlockFilter) -> list[nouns.DeviceCount]:
-    """Count by model the devices of the blocks that a filter keeps, only those of its ``model``."""
+    """Count by model the devices of the blocks that a filter keeps; its ``model`` limits them."""
     return nouns.count_devices(blocks(view, wanted), wanted.model)
 
 

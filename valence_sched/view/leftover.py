@@ -16,7 +16,7 @@ from valence_sched.view.block_kinds import BlockCounts, BlockKinds
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-MOST_RANKED = 64  # kinds of block in one step
+MOST_RANKED = 64  # the number of block kinds that one step handles
 ABSENT = 255  # the rank of no kind
 
 
@@ -137,7 +137,7 @@ class Leftover(Struct, frozen=True, dict=True):
 
 
 class KindBlocks(Struct, frozen=True, eq=False):
-    """The kind and the number of blocks that each of some rows gives; ``rows`` is None for all.
+    """The kind and the number of blocks that each row of ``rows`` gives; None means all rows.
 
     Every kind is one of ``among``, or 0 if the row gives no block.
     """
@@ -159,7 +159,7 @@ class KindBlocks(Struct, frozen=True, eq=False):
 
 
 class NodeBlocks(Struct, frozen=True, eq=False):
-    """The blocks that each of some rows, ``size`` in number, gives to one node, part by part."""
+    """The blocks that each of ``size`` rows gives to one node, part by part."""
 
     size: int
     parts: list[KindBlocks]

@@ -102,7 +102,7 @@ class ZonesBelow:
         return paths.path(zone, rest)
 
     def requests(self, request: Request) -> Callable[[str], Request]:
-        """Return a function from a zone to the request with that zone's pod manager names.
+        """Return a function that gives for a zone the request with the zone's pod manager names.
 
         ``""`` is this zone. A plain name means every pod manager of this name. Errors as for
         ``find_podm``; UnknownName: no zone has a pod manager of the request.
@@ -154,7 +154,7 @@ class ZonesBelow:
     def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
         """Return the answers of zones, except zones that raise UnknownName or NoPodm.
 
-        Each zone is asked with the request from ``requests`` in its own names.
+        ``requests`` gives for each zone the request with the names that the zone uses.
 
         Raises:
             UnknownName, NoPodm: every zone raises one of these.

@@ -41,7 +41,7 @@ from valence_sched.zones.tokens import OwnToken, Tokens
 
 PREPARE_TTL_S = 60.0  # a part waits this long for the other zones
 MOST_ATTEMPTS = 8
-MOST_LOSSES = 2  # lost parts of one zone before others are preferred
+MOST_LOSSES = 2  # number of lost parts of one zone after which other zones are preferred
 MOST_ID = 255  # characters of a zone's claim ID
 MOST_CONTENDED = 64  # attempts that may lose a race to a claim of the same group
 LONGEST_PAUSE_S = 1.0
@@ -100,8 +100,8 @@ class _Share:
 class ZoneClaims:
     """The claims of one zone over the zones directly ``below`` it.
 
-    ``id`` and ``tokens`` are those of its tree. A zone without children stores no zone claims. If a
-    zone dies, its prepared parts expire after ``prepare_ttl_s``.
+    ``id`` and ``tokens`` are taken from its tree. A zone without children stores no zone claims. If
+    a zone dies, its prepared parts expire after ``prepare_ttl_s``.
     """
 
     id: str
@@ -323,7 +323,7 @@ class ZoneClaims:
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> nouns.ZonedList[Claim]:
-        """Return the claims of this zone and, by their paths, of those below.
+        """Return the claims of this zone and, by their paths, the claims of the zones below.
 
         Parts that zones below hold for a claim of this zone appear only in that claim. The list
         names the missing zones.

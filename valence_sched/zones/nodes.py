@@ -423,7 +423,7 @@ class ZoneNodes:
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> ZonedList[NodeStatus]:
-        """Return the nodes of this zone and, by their paths, of those below.
+        """Return the nodes of this zone and, by their paths, the nodes of the zones below.
 
         The list names the missing zones. Errors of the zone of ``podm`` are raised.
         """

@@ -82,7 +82,7 @@ def record_below(zone: str, record: lifecycle.ClaimRecord) -> lifecycle.ClaimRec
 
 
 def node_below(zone: str, node: ComposedNode) -> ComposedNode:
-    """Return the node of a zone as the zone above names it; its URI is that of its pod manager."""
+    """Return the node of a zone as the zone above names it; its URI is unchanged."""
     claim = node.claim if node.claim == "-" else path(zone, node.claim)
     return replace(node, id=path(zone, node.id), podm=path(zone, node.podm), claim=claim)
 

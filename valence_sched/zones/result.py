@@ -100,7 +100,7 @@ def with_reasons_below(
     below: Mapping[str, nouns.Report | SchedulerError],
     chosen: Sequence[nouns.Candidate] = (),
 ) -> nouns.Report | None:
-    """Return the report of this zone on a decision merged with those of the zones directly below.
+    """Merge the reports of this zone and of the zones directly below it on a decision.
 
     Pod managers of a child have its name in front; inventories and the steps of the funnels are
     added up. The ``chosen`` candidates, by path, replace the choice that each zone reports. A child

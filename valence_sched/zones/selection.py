@@ -2,7 +2,7 @@
 """ZoneSelection: the nodes of a request over a tree of zones, chosen as in a flat zone.
 
 If nodes of one zone do not change costs in another zone, each zone is asked once for all nodes. If
-they do (a group that spreads over zones), or if nodes are drawn at random, each node takes a round
+they do (a group that spreads over zones), or if nodes are drawn at random, each node needs a round
 of queries.
 """
 
@@ -82,7 +82,7 @@ class _LostZone(Exception):
 
 
 class _OtherSupplies(Exception):
-    """The mix was completed from outdated supplies; ``supplies`` are the present ones, if known."""
+    """The mix was completed from outdated supplies; ``supplies`` has the present ones, if known."""
 
     def __init__(self, supplies: nouns.ZoneSupplies | UnsetType) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class ZoneSelection:
         return [PlacedOffer(choice, offer) for offer in offers]
 
     def _in_rounds(self, query: nouns.OfferQuery) -> list[nouns.Offer]:
-        """Choose the nodes one by one; each query tells the zones the nodes chosen before."""
+        """Choose the nodes one by one; each query has the nodes chosen before."""
         count, best_of = query.request.count, self._policy.pick.best_of
         limit = best_of if best_of > 1 else 0
         taken, found = list(query.taken), list[nouns.Offer]()

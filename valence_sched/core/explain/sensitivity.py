@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensitivity: the smallest change of one weight, or of one amount, that changes the choice.
 
-A pool's cost is linear in each weight, in whole numbers. So the weight at which it equals that of
-the chosen pool is computed, and the pools are ranked again at that weight. For amounts the search
-doubles the change, then halves the gap; each try is placed like any request.
+A pool's cost is linear in each weight, in whole numbers. So the weight at which it equals the cost
+of the chosen pool is computed, and the pools are ranked again at this weight. For amounts the
+search doubles the change, then halves the gap; each try is placed like any request.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ NOTES = ("sensitivity: ", "drawn among ", "the scheduler ")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The pool of the first node, if any, whether a better one is undecided, and its ties."""
+    """The pool of the first node, if any; whether a better pool is undecided; the ties."""
 
     pool: PoolRef | None
     undecided: bool
@@ -60,7 +60,7 @@ class Choices(Protocol):
     attempt_index: int
 
     def needs_anchor(self) -> bool:
-        """Return whether the place of the first node decides that of its group."""
+        """Return whether the place of the first node decides the place of its group."""
 
     def choose(self, alternative: Alternative) -> Choice:
         """Return the choice for one node of another alternative, with the lots of the request."""
@@ -107,7 +107,7 @@ class FlatChoices:
     """The choices of a decision on one view."""
 
     def __init__(self, decision: Decision, row: int | None) -> None:
-        """``row`` is that of the first node, if any."""
+        """``row`` is the row of the first node, if any."""
         context = decision.context
         self._context, self._row = context, row
         self.request = decision.request
@@ -210,7 +210,8 @@ def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | 
     if context.bound.weights_vary:
         return None
     cost = context.evaluation.cost
-    rows = np.flatnonzero((cost != INFINITE_COST) & (cost >= rival.cost))  # cheaper ones do not fit
+    # cheaper pools do not fit
+    rows = np.flatnonzero((cost != INFINITE_COST) & (cost >= rival.cost))
     margin = cost[rows] - rival.cost
     ahead = (
         batch_lots(context.view, context.request)[rows] < np.uint64(min(rival.lot, MOST_LOT))

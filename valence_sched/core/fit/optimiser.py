@@ -28,9 +28,8 @@ INFINITY = math.inf
 ROUNDING = 1e-4  # possible error of the solver's floating-point bound
 RELATIVE_ROUNDING = 1e-6
 
-#: The measured work of HiGHS in units of about a microsecond: of a round of cuts at the root, of a
-#: node of the branch and bound, and of a simplex iteration, without the part that depends on the
-#: entries.
+#: The measured work of HiGHS, in units of about a microsecond, without the part that depends on the
+#: entries: per round of cuts at the root, per node of the branch and bound, per simplex iteration.
 ROOT_WORK, NODE_WORK, ITERATION_WORK = 800, 300, 30
 #: Options of HiGHS that search outside the branch and bound, or restart it.
 _RUNS = ("feasibility_jump", "rins", "rens", "root_reduced_cost")
@@ -282,9 +281,9 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 class PropagationSearch:
     """The depth-first search for the cheapest solution of a programme of whole numbers from 0.
 
-    Each step takes the unmet row with the least choice left, adds one to a column of it (the first
-    column that is not 0, if any), and propagates to the other columns. At a contradiction the
-    search backtracks.
+    Each step takes the unmet row with the least choice left and adds one to one of its columns: the
+    first column that is not 0, if any. It then propagates to the other columns. At a contradiction
+    the search backtracks.
 
     ``prices`` are by column, and ``demands`` the rows that must be met.
     """

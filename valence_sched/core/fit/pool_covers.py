@@ -82,7 +82,7 @@ class PoolCovers:
         return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
 
     def of(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the blocks of the last covers of rows: entries of block counts, and numbers."""
+        """Return the blocks of the last covers of rows: entries of block counts and numbers."""
         covers = self._covers[rows]
         places = covers.nonzero()
         return self._entries[rows][places], covers[places].astype(np.int64)
@@ -106,7 +106,7 @@ class PoolCovers:
         return has_cover, known
 
     def find(self, row: int, free: Counts) -> bool:
-        """Find the cover of a row; false without one, or if the row is in ``undecided_rows``."""
+        """Find the cover of a row; false if there is none or the row is in ``undecided_rows``."""
         if (trees := self._trees_of.get(self._limits[row])) is not None:
             by_kind = dict(zip(self._column, free.tolist(), strict=True))
             before = self._nodes.get(row) or [tree.root for tree in trees]
@@ -234,7 +234,7 @@ class CoverTree:
         return node
 
     def settle(self, free: Mapping[int, Counts], size: int) -> tuple[Mask, Mask]:
-        """Return masks of ``size`` offers, by kind: those with a cover, and the decided ones."""
+        """Return two masks of ``size`` offers: offers with a cover, and decided offers."""
         has_cover, known = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
         waiting = [(self.root, np.arange(size))]
         while waiting:

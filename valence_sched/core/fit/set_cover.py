@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
 
 IMPROVE_STATES = 50_000  # to search for a cheaper cover after the first one
-LONG_WEIGHT = 12  # a state of a later dive counts as this many states of HiGHS
+LONG_WEIGHT = 12  # each state of a later dive counts as this many states of HiGHS
 WIDTH = 16  # with more demands and caps a state counts as several
 
 

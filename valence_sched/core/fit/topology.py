@@ -257,7 +257,7 @@ class _BlockItem(NamedTuple):
 class TopologyProgramme:
     """The integer programme of the groups of a pool; blocks of the ``preferred`` kinds come first.
 
-    ``prices`` are those of the blocks, by column; ``demands`` are the rows of the needs.
+    ``prices`` are the prices of the blocks, by column; ``demands`` are the rows of the needs.
     """
 
     def __init__(

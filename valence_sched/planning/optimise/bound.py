@@ -81,8 +81,8 @@ def most_nodes(
 ) -> Optimum:
     """Return the most nodes of some types that the pools of a View can make.
 
-    ``shares`` are whole numbers by type for a mix; nodes beyond the mix do not count. ``budget`` is
-    that of the fit. The bound of a type without needs is ``most``, by default the largest number of
+    ``shares`` are whole numbers by type for a mix; nodes beyond the mix do not count. ``budget``
+    limits the fit. The bound of a type without needs is ``most``, by default the largest number of
     a request. ``goals`` apply if the site is solved as one programme. RequestError: no node type,
     or not a positive share for each.
     """

@@ -66,9 +66,9 @@ class Migration(Struct, frozen=True):
 class MigrationPlan(Struct, frozen=True):
     """Migrations in order, and whether they reach the goal; no plan has fewer than ``least``.
 
-    ``complete`` is false if the fits ran out before the end of the search. ``fit`` is that of the
-    new node, if room was the goal. ``waiting`` are nodes that need each other's places: they would
-    make room only by moving at the same time.
+    ``complete`` is false if the fits ran out before the end of the search. ``fit`` is the fit of
+    the new node, if room was the goal. ``waiting`` are nodes that need each other's places: they
+    would make room only by moving at the same time.
     """
 
     migrations: tuple[Migration, ...]

@@ -224,7 +224,7 @@ class Addition(NamedTuple):
 
 
 class GrantColumn(NamedTuple):
-    """The grants of one amount by one stock: a column unit is ``times`` grants of this size."""
+    """The grants of one amount by one stock: one unit of the column is ``times`` grants."""
 
     stock: int
     column: int
@@ -247,8 +247,9 @@ class NodeColumn(NamedTuple):
 class GroupModel:
     """The model of one group offer.
 
-    ``takers`` are the pools that can use the blocks of each class offer, ``flows`` the columns that
-    divide them between several pools, ``uses`` the columns that take blocks, by pool and class.
+    ``takers`` has the pools that can use the blocks of each class offer. ``flows`` are the columns
+    that divide these blocks between several pools. ``uses`` are the columns that take blocks, by
+    pool and class.
     """
 
     offer: GroupOffer

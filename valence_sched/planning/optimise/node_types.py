@@ -284,7 +284,7 @@ Offer = TypeVar("Offer", ClassOffer, StockOffer)
 
 
 def _renumbered(offers: Iterable[Offer], group: Sequence[int]) -> tuple[Offer, ...]:
-    """Return the offers in the pools of a group, whose positions become numbers in the group."""
+    """Return the offers with the positions of their pools replaced by numbers within the group."""
     local = {position: number for number, position in enumerate(group)}
     return tuple(
         one._replace(pools=tuple(local[position] for position in one.pools))

@@ -197,7 +197,7 @@ def decision(call: Call) -> CallResult:
 
 
 def fit(call: Call) -> CallResult:
-    """Show if and where a request would fit now, or the reasons; nothing is claimed or saved."""
+    """Show whether a request would fit now, where, and why not; nothing is claimed or saved."""
     wanted, links = call.query_noun(FitQuery), PageLinks(1)
     with call.reading() as scheduler:
         fields = _fit_fields(wanted, [one.name for one in scheduler.flavors()])

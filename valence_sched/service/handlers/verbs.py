@@ -347,7 +347,7 @@ def health(call: Call) -> CallResult:
 
 
 def alive(_call: Call) -> nouns.Health:
-    """Return 200 as long as the process runs, even if the service cannot decide."""
+    """Return 200 while the process runs, even if the service cannot decide."""
     return nouns.Health(status="ok")
 
 

@@ -150,7 +150,7 @@ Devices = dict[str, dict[str, Json]]
 
 
 def devices_of(documents: DocumentTree, block: Json) -> Devices:
-    """Return the devices of a block by kind and URI, those of its computer systems too."""
+    """Return the devices of a block and of its computer systems, by kind and URI."""
     found: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
     systems = [json for _, json in documents.linked(block.get("ComputerSystems"))]
     for holder in (block, *systems):

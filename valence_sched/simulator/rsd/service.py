@@ -327,7 +327,7 @@ def _link(json: Json | None, *keys: str) -> str:
 
 
 def _root_links(documents: DocumentTree, name: str) -> list[str]:
-    """Return the links of this name in the service root: its own, and those of the rack."""
+    """Return the links of this name in the service root and in the rack's part of it."""
     root = documents.get(ROOT)
     found = [_link(root, name), _link(root, "Oem", "Intel_RackScale", name)]
     return list(dict.fromkeys(filter(None, found)))

@@ -186,7 +186,7 @@ def events_of(changes: Iterable[Change], number: int, *, older: bool = False) ->
 
 
 def bodies_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[Json]:
-    """Yield the messages of the changes after ``number``, each resource once."""
+    """Yield the messages of changes, each resource once; their ids count from ``number``."""
     kinds: dict[str, str] = {}
     for change in changes:
         first = kinds.get(change.uri)
