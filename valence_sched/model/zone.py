@@ -79,8 +79,8 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     """One request, sent to every zone of a tree in parallel.
 
     ``request`` has one alternative. A zone offers the nodes of the request, each as if the nodes
-    before it were composed. It also ranks ``limit`` candidates for the first node by ``order``: by
-    cost or by lot. With ``per_podm`` each pod manager has at most one candidate in the ranking.
+    before it were composed. It also ranks ``limit`` candidates for the first node in the ``order``
+    of cost or of lots. With ``per_podm`` each pod manager has at most one candidate in the ranking.
     ``taken`` are the tokens of offers of this zone that the decision has taken; ``others`` are
     nodes of other requests in the same decision. ``turn`` is the number of nodes that the decision
     has placed in all zones. ``group_state`` counts the group in all zones; ``generations`` are the

@@ -21,7 +21,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return per need a mask of the rows with enough of it free, for a stock in a single grant.
+    """Return per need a mask of the rows with enough free; a stock must grant it at once.
 
     A mask is ``view.all_rows`` itself if every row has enough.
     """

@@ -365,7 +365,7 @@ class FlavorMix:
         return tuple(found)
 
     def _totals(self, view: View) -> tuple[Floats, Ints]:
-        """Return amounts, in use or free, that nodes can use, and their line by list of needs."""
+        """Return lines of amounts per row, in use or free, and the line of each list of needs."""
         if self.scarce_resource != ACCELERATORS:
             return view.total(self._scarce[0][0])[None], np.zeros(len(self._scarce), dtype=int)
         useful = self._useful_accelerators(view.kinds)

@@ -137,7 +137,7 @@ class ZonesBelow:
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
         """Return the children with a pod manager; ServiceError if only a silent child may have it.
 
-        If it is not ``surely`` in a child, silent children are left out.
+        If ``surely`` is false, another zone has the pod manager, and silent children are left out.
         """
         calls = {child: functools.partial(self._has, child, name) for child in self._enabled()}
         answers = call_below(calls, self.deadline_s)

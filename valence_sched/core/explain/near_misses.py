@@ -37,7 +37,7 @@ class NearMissSearch:
     _fits: int = 0
 
     def run(self) -> tuple[NearMiss, ...]:
-        """Return near misses, nearest first, those that one removal resolves before all others."""
+        """Return near misses: first those that one removal resolves; the nearest come first."""
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         # a stable sort keeps the order by nearness
         hardware.sort(key=lambda miss: miss.freeing is None)
