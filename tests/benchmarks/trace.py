@@ -175,7 +175,7 @@ def _stocks(nodes: Any, row: int) -> list[Stock]:
     totals = [(CPU, nodes.cpu_cap[row]), (MEMORY, nodes.mem_cap[row])]
     totals += [(CARDS, CARD)] * int(nodes.gpu_cap[row])
     return [
-        Stock(uri=f"{name}/{number}", resource=resource, pools=(name,), total=float(total))
+        Stock(uri=f"{row:06}/{number:02}", resource=resource, pools=(name,), total=float(total))
         for number, (resource, total) in enumerate(totals)
     ]
 
