@@ -239,7 +239,7 @@ class BlockColumns:
             return [codes[positions] for positions in pools]
 
     def _topology_codes(self) -> npt.NDArray[Any]:
-        """Return per block the number of its topology, from 1; 0 if it reports no topology."""
+        """Return per block the number of its topology, from 1; 0 if the block has none reported."""
         codes: dict[int, int] = {}
         lists: list[Sequence[int]] = []
         for table, size in zip(self._tables, self._sizes, strict=True):

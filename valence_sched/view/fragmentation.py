@@ -295,7 +295,7 @@ class FlavorMix:
 
     def _accepts(self, traits: Labels) -> Mask:
         names = [share.traits for share in self._shares]
-        table = [[_traits_match(one, has) for has in traits.values] for one in names]
+        table = [[traits_match(one, has) for has in traits.values] for one in names]
         return np.array(table, dtype=bool)
 
     def supply(self, leftover: Leftover) -> MixSupply:
@@ -486,7 +486,8 @@ def _accelerators_by_kind(kinds: BlockKinds) -> Floats:
     return kinds.amounts(MEASURES[ACCELERATORS])
 
 
-def _traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
+def traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
+    """Return whether a row with these traits meets the requirements of a share."""
     if not has.issuperset(names.required) or not has.isdisjoint(names.forbidden):
         return False
     return not any(map(has.isdisjoint, names.any_of))

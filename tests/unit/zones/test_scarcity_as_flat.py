@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scarcity of a mix in a tree of zones is the same as in one zone with all pools."""
 
+import functools
 import unittest
 from random import Random
 from unittest.mock import ANY
@@ -58,11 +59,15 @@ class TestScarcity(unittest.TestCase):
     @given(st.integers(0, 2**32))
     def test_a_tree_places_what_a_flat_zone_places(self, seed):
         """S39: block by block, with the same costs, and the same scarcity in the request."""
-        random = Random(seed)
+        for weigher in ("fragmentation", "mix"):
+            with self.subTest(weigher):
+                self.check(Random(seed), functools.partial(scarce_decider, weigher=weigher))
+
+    def check(self, random, make):
         podms = [scarce_podm(number, random) for number in range(random.randint(1, 7))]
-        flat, asked = scarce_decider(podms), scarce_request(random)
+        flat, asked = make(podms), scarce_request(random)
         decision = flat.select_destinations(asked)
-        selected = selection(tree(podms, random, make=scarce_decider), flat, asked).nodes()
+        selected = selection(tree(podms, random, make=make), flat, asked).nodes()
         found = [(node.choice, node.chosen.candidate) for node in selected.nodes]
         self.assertEqual([(one.choice, one.chosen) for one in decision.placements], found)
         expected = decision.context.request.mix.scarcity

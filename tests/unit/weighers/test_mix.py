@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The weigher mix against its definition, worked out in plain Python on small pools."""
+
+import math
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.deciders import cpu, gpu
+from tests.unit.core.sites import quietly
+from valence_sched.model.need import NameRequirements
+from valence_sched.model.request import FlavorShare, Mix
+from valence_sched.testing import check_weigher, request, view
+from valence_sched.weighers.mix import mix, mix_supplies, with_scarcity
+
+SMALL = {"processor": {"total_cores": 8}}
+LARGE = {"processor": {"total_cores": 16}, "memory": {"capacity_mib": 64}}
+CARD = {**SMALL, "accelerators": [{"kind": "GPU"}]}
+
+
+def stocks(cores, memory, cards):
+    return [{"uri": name, "resource": name, "total": amount}
+            for name, amount in (("cores", cores), ("memory", memory))] + [
+        {"uri": f"g{number}", "resource": "milli", "total": 1000, "used": 1000 - left}
+        for number, left in enumerate(cards)
+    ]  # fmt: skip
+
+
+def needs(cores, memory, milli, count):
+    """Return the stocks that a node needs."""
+    asked = [("cores", cores, 1), ("memory", memory, 1), ("milli", milli, count)]
+    return [{"resource": name, "amount": amount, "count": number}
+            for name, amount, number in asked if amount and number]  # fmt: skip
+
+
+def number_of(pool, asked):
+    """Return the number of nodes that a pool of stocks can make, by counting each need."""
+    cores, memory, cards = pool
+    numbers = [cores // asked[0], memory // asked[1] if asked[1] else math.inf]
+    if asked[3]:
+        numbers.append(sum(left // asked[2] for left in cards) // asked[3])
+    return min(numbers)
+
+
+def after(pool, asked):
+    """Return a pool after one node, with the fullest cards that have room."""
+    cores, memory, cards = pool
+    cards = list(cards)
+    for _ in range(asked[3]):
+        tightest = min(left for left in cards if left >= asked[2])
+        cards[cards.index(tightest)] -= asked[2]
+    return cores - asked[0], memory - asked[1], cards
+
+
+POOLS = st.lists(
+    st.tuples(
+        st.integers(1, 64),
+        st.integers(1, 64),
+        st.lists(st.sampled_from([0, 250, 300, 500, 1000]), min_size=1, max_size=3),
+    ),
+    min_size=1,
+    max_size=4,
+)
+ASKED = st.tuples(
+    st.integers(1, 20), st.integers(0, 20), st.sampled_from([250, 500, 1000]), st.integers(0, 2)
+)
+
+
+def shares_of(shares):
+    return tuple(
+        FlavorShare(request({"stocks": needs(*asked)}).needs, weight=weight)
+        for asked, weight in shares
+    )
+
+
+class TestStocks(unittest.TestCase):
+    """The nodes of a pool of stocks can be counted exactly."""
+
+    @quietly(40)
+    @given(POOLS, st.lists(st.tuples(ASKED, st.sampled_from([1.0, 3.0])), min_size=1, max_size=4),
+           ASKED, st.sampled_from([0.0, 0.5, 1.0]))  # fmt: skip
+    def test_the_score_is_the_number_of_lost_nodes_by_definition(self, pools, shares, asked, power):
+        site = view(*({"id": str(n), "stocks": stocks(*pool)} for n, pool in enumerate(pools)))
+        whole = Mix(shares_of(shares))
+        whole = with_scarcity(whole, mix_supplies(site, whole, power=power), power=power)
+        found = mix(site, request({"stocks": needs(*asked)}, mix=whole), power=power)
+        totals = [sum(number_of(pool, one) for pool in pools) for one, _ in shares]
+        weights = [
+            weight * (((max(totals) + 1) / (total + 1)) ** power if total else 1.0)
+            for (_, weight), total in zip(shares, totals, strict=True)
+        ]
+        for pool, score in zip(pools, found.tolist(), strict=True):
+            if number_of(pool, asked) < 1:
+                continue
+            left = after(pool, asked)
+            lost = [number_of(pool, one) - number_of(left, one) for one, _ in shares]
+            mean = sum(map(math.prod, zip(weights, lost, strict=True))) / sum(weights)
+            self.assertAlmostEqual(1 / (1 + mean), score)
+
+    def test_it_is_a_weigher(self):
+        check_weigher(mix)
+        check_weigher(mix, power=0.0)
+
+
+class TestBlocks(unittest.TestCase):
+    """Pools of blocks, each of which serves one node."""
+
+    def score(self, asked, shares, *podms, **options):
+        site = view(*podms)
+        whole = Mix(tuple(FlavorShare(request(one).needs, weight=w) for one, w in shares))
+        whole = with_scarcity(whole, mix_supplies(site, whole, **options), **options)
+        return mix(site, request(asked, mix=whole), **options).tolist()
+
+    def test_a_block_serves_one_node(self):
+        one = {"id": "one", "blocks": [cpu("a", 64), cpu("b", 8)]}
+        # 64 cores in one block make one node of 8 or of 16 cores, not 8 and 4
+        self.assertEqual([0.5], self.score(SMALL, [(SMALL, 1.0)], one))
+
+    def test_memory_is_kept_for_the_nodes_that_need_it(self):
+        poor, rich = cpu("a", 16, 32), cpu("b", 16, 64)
+        podms = {"id": "poor", "blocks": [poor]}, {"id": "rich", "blocks": [rich]}
+        found = self.score(SMALL, [(SMALL, 1.0), (LARGE, 1.0)], *podms)
+        self.assertGreater(found[0], found[1])
+
+    def test_cores_beside_accelerators_are_kept_for_the_nodes_that_need_both(self):
+        podms = (
+            {"id": "with", "blocks": [cpu("a", 8), gpu("g", 1, "A100")]},
+            {"id": "without", "blocks": [cpu("a", 8)]},
+        )
+        found = self.score(SMALL, [(SMALL, 1.0), (CARD, 1.0)], *podms)
+        self.assertLess(found[0], found[1])
+
+    def test_a_scarce_flavor_counts_more(self):
+        podms = (
+            {"id": "last", "blocks": [cpu("a", 16, 64)]},
+            *({"id": f"p{n}", "blocks": [cpu("a", 16, 8)]} for n in range(8)),
+        )
+        shares = [(SMALL, 9.0), (LARGE, 1.0)]
+        gaps = []
+        for power in (0.0, 0.5, 1.0):
+            found = self.score(SMALL, shares, *podms, power=power)
+            gaps.append(found[1] - found[0])
+        self.assertLess(0.0, gaps[0])
+        self.assertEqual(sorted(set(gaps)), gaps)
+
+    def test_a_flavor_counts_where_its_traits_are(self):
+        site = view(
+            {"id": "fast", "traits": ["HW_FAST"], "blocks": [cpu("a", 8)]},
+            {"id": "slow", "blocks": [cpu("a", 8)]},
+        )
+        fast = NameRequirements(required=("HW_FAST",))
+        needs_ = request(SMALL).needs
+        whole = Mix((FlavorShare(needs_), FlavorShare(needs_, fast)))
+        found = mix(site, request(SMALL, mix=whole), power=0.0).tolist()
+        self.assertEqual([1 / 2, 1 / 1.5], found)
+
+    def test_without_a_mix_the_request_is_its_own(self):
+        one, two = {"id": "1", "blocks": [cpu("a", 8)]}, {"id": "2", "blocks": [cpu("a", 8)] * 1}
+        found = mix(view(one, two), request(SMALL)).tolist()
+        self.assertEqual([0.5, 0.5], found)
+
+    def test_all_shares_alike_need_no_supplies(self):
+        site = view({"id": "1", "blocks": [cpu("a", 8)]})
+        share = FlavorShare(request(SMALL).needs)
+        self.assertEqual((), mix_supplies(site, Mix((share,))))
+        self.assertEqual((), mix_supplies(site, Mix((share, share)), power=0.0))
+        self.assertEqual((), mix_supplies(site, Mix((share, share), (1.0, 2.0))))

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The room for a mix of flavors: the number of nodes of each flavor that every row can make."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from valence_sched.model.need import Need
+from valence_sched.model.request import FlavorShare, Mix
+from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.fragmentation import traits_match
+from valence_sched.view.leftover import leftover
+from valence_sched.view.view import Floats, Ints, Labels, Mask, View
+
+EPSILON = 1e-9  # the rounding error of a sum of parts of a need
+
+
+class MixRoom:
+    """The shares of a mix, compiled to the lines of amounts that their nodes need.
+
+    A line is a need of blocks, or an amount of one stock resource. Shares that differ in traits
+    alone have the same needs, and one row of numbers of nodes. Shares without needs do not count.
+    """
+
+    def __init__(self, shares: Sequence[FlavorShare]) -> None:
+        self._share_count = len(shares)
+        self._indices = [
+            number
+            for number, share in enumerate(shares)
+            if any(need.amount > 0 for need in share.needs)
+        ]
+        self._shares = [shares[number] for number in self._indices]
+        self._weights = np.array([share.weight for share in self._shares])
+        numbers: dict[tuple[Need, ...], int] = {}
+        self._needs_of = [
+            numbers.setdefault(tuple(need for need in share.needs if need.amount > 0), len(numbers))
+            for share in self._shares
+        ]
+        needs = list(numbers)
+        flat = list(itertools.chain.from_iterable(needs))
+        self._blocks = tuple(dict.fromkeys(need for need in flat if need.kind != "stock"))
+        stocks = sorted({(need.resource, need.amount) for need in flat if need.kind == "stock"})
+        self._line_of: dict[object, int] = {
+            line: number for number, line in enumerate((*self._blocks, *stocks))
+        }
+        #: Of each stock resource the amounts of one grant, shape (n, 1), in the order of lines.
+        self._stocks = {
+            name: np.array([[amount] for _, amount in group])
+            for name, group in itertools.groupby(stocks, key=lambda line: line[0])
+        }
+        #: For the first need of all needs, the second and so on: its lines, and the number of
+        #: grants from each. Shorter needs repeat their last one.
+        self._terms: list[tuple[Ints, Floats]] = []
+        for number in range(max(map(len, needs), default=0)):
+            some = [own[min(number, len(own) - 1)] for own in needs]
+            lines = np.array([self._line(need) for need in some])
+            counts = np.array([[float(need.count)] for need in some])
+            self._terms.append((lines, counts))
+        self._parts = np.empty((0, 0))
+        self._table: tuple[Sequence[Any] | None, Sequence[float], Floats]
+        self._table = None, (), self._parts
+
+    def __bool__(self) -> bool:
+        return bool(self._shares)
+
+    def _line(self, need: Need) -> int:
+        return self._line_of[(need.resource, need.amount) if need.kind == "stock" else need]
+
+    def nodes(self, view: View, taken: Sequence[Need] = (), feasible: Mask | None = None) -> Floats:
+        """Return the number of nodes of each needs per row, after a node with needs ``taken``.
+
+        The shape is ``(needs, rows)``; any numbers in rows that are not ``feasible``.
+        """
+        free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))
+        have = np.zeros((len(self._line_of), len(view)))
+        if self._blocks:
+            parts = self._block_parts(view.kinds)
+            np.matmul(parts, free.blocks, out=have[: len(parts)])
+            if taken:
+                free.blocks_for(taken, feasible).subtract(parts, have[: len(parts)])
+        stocks = {**free.stocks, **free.stocks_after(taken)}
+        for name, amounts in self._stocks.items():
+            if name in stocks:
+                first, grants = self._line_of[name, float(amounts[0, 0])], stocks[name]
+                have[first : first + len(amounts)] = grants.sums(grants.counts(amounts))
+        nodes = np.full((len(self._terms[0][0]), len(view)), np.inf)
+        for lines, counts in self._terms:
+            number = have[lines]
+            if counts.max() > 1.0:
+                number /= counts
+            np.minimum(nodes, number, out=nodes)
+        nodes += EPSILON
+        np.floor(nodes, out=nodes)
+        return nodes
+
+    def totals(self, view: View) -> list[float]:
+        """Return per share the number of nodes that all rows can make."""
+        totals = [0.0] * self._share_count
+        if not len(view):
+            return totals
+        nodes, accepts = self.nodes(view), self._accepts(view.traits)[:, view.traits.codes]
+        for index, number, mask in zip(self._indices, self._needs_of, accepts, strict=True):
+            totals[index] = float(nodes[number][mask].sum())
+        return totals
+
+    def weighted(self, nodes: Floats, traits: Labels, scarcity: Sequence[float]) -> Floats:
+        """Return per row the mean of numbers of nodes over the shares, by weight and scarcity."""
+        values, known, table = self._table
+        if values is not traits.values or known != scarcity:
+            weights = self._weights * [scarcity[n] if scarcity else 1.0 for n in self._indices]
+            weights /= weights.sum()
+            table = np.zeros((len(nodes), len(traits.values)))
+            np.add.at(table, self._needs_of, weights[:, None] * self._accepts(traits))
+            self._table = traits.values, scarcity, table  # selections share values
+        total = np.zeros(nodes.shape[1])
+        for numbers, by_value in zip(nodes, table, strict=True):
+            total += by_value[traits.codes] * numbers  # one after another: rows are independent
+        return total
+
+    def _accepts(self, traits: Labels) -> Mask:
+        table = [
+            [traits_match(share.traits, has) for has in traits.values] for share in self._shares
+        ]
+        return np.array(table, dtype=bool).reshape(len(table), len(traits.values))
+
+    def _block_parts(self, kinds: BlockKinds) -> Floats:
+        """Return the part of each need that one block of each kind supplies, at most 1."""
+        if self._parts.shape[1] != len(kinds):
+            amounts = np.array([[need.amount] for need in self._blocks])
+            self._parts = np.minimum(kinds.amount_matrix(self._blocks) / amounts, 1.0)
+        return self._parts
+
+
+def mix_room(view: View, mix: Mix) -> MixRoom:
+    """Return a compiled mix; the View's block kinds remember it."""
+    key = ("mix room", mix.digest)
+    compiled: MixRoom | None = view.kinds.derived.get(key)
+    if compiled is None:
+        compiled = view.kinds.derived.store(key, MixRoom(mix.shares))
+    return compiled
