@@ -151,7 +151,7 @@ class TestNovaFlavor(Case):
         file = self.write("ours.json", json.dumps(ours))
         done = self.ask("--nova-flavor", "metal", "--flavor-file", file, "-f", "json")
         self.assertEqual(0, done.code, done.err)
-        self.assertIn("taken as flavor 'baremetal-site-gpu'", done.err)
+        self.assertIn("read as flavor 'baremetal-site-gpu'", done.err)
         self.assertIn("Card", str(done.data[0]["Blocks"]))
         done = self.ask("--nova-flavor", "metal")
         self.assertEqual((1, ""), (done.code, done.out))

@@ -195,7 +195,7 @@ class TestSilent(NodeCase):
         with mock.patch.dict(self.west.__dict__, {"claims": composing}):
             (planned,), (action,) = recovery.reap(dry_run=True), recovery.reap()
         self.assertRegex(action.done, "^unchanged: west is still composing claim ")
-        self.assertEqual(f"would be {action.done}", planned.done)
+        self.assertEqual(f"would stay {action.done}", planned.done)
         self.assertEqual({"west"}, self.held().keys())
         (action,) = recovery.reap()
         self.assertEqual("freed its holds: no node was composed", action.done)

@@ -230,7 +230,7 @@ class TestPlans(ZoneCase):
         self.assertEqual((made, ""), (plan_in(plan_in(made, "a/b"), ""), made.zone))
         claim = claiming(east).claim_plan(plan)  # at its own zone
         self.assertEqual(("east-p",), claim.podms)
-        with self.assertRaisesRegex(RequestError, "the plan does not name its zone: .* name "
+        with self.assertRaisesRegex(RequestError, "the plan does not name its zone: .* use "
                                     "north/east-p or east2/east-p in a new plan"):  # fmt: skip
             scheduler.claim_plan(made)
 
@@ -385,27 +385,30 @@ class TestPlan(unittest.TestCase):
         self.check("A router, for a decision", self.router_ms)
         self.check("Time of a decision", lambda f: self.lowest_ms(f) + 2 * self.router_ms(f))
         self.check(
-            "Decisions a second: lowest zones, routers",
+            "Decisions a second of a lowest zone, of a router",
             lambda f: 1000 / self.lowest_ms(f),
             lambda f: 1000 / self.router_ms(f),
         )
 
     def test_answers(self):
-        self.check("Answers that the top reads for a decision", lambda f: self.one_bytes * f / 1000)
-        self.check("The same for 100 nodes", lambda f: self.many_bytes * f / 10_000)
+        self.check(
+            "Data that the top zone reads for a decision", lambda f: self.one_bytes * f / 1000
+        )
+        self.check("Data for a decision on 100 nodes", lambda f: self.many_bytes * f / 10_000)
 
     def test_polls_memory_and_readings(self):
-        self.check("A poll of a lowest zone", lambda f: self.podms(f) * self.p / 1000)
+        self.check("Time of a poll of a lowest zone", lambda f: self.podms(f) * self.p / 1000)
         self.check(
             "Additional memory of each process, compared with a router",
             lambda f: self.podms(f) * self.m / KIB_A_GIB,
         )
         self.check(
-            "Processors that read, of each lowest zone",
+            "Processors for readings in each lowest zone",
             lambda f: self.podms(f) * self.l / 1000 / READ_S,
         )
         all_s = PODMS * self.l / 1000
         text = (
-            f"{all_s / READ_S:.1f} processors in all at 15 minutes, {all_s / PRESET_S:.0f} at one"
+            f"{all_s / READ_S:.1f} in all with ``T`` of 15 minutes, "
+            f"and {all_s / PRESET_S:.0f} with one minute"
         )
         self.assertIn(text, " ".join(section().split()))

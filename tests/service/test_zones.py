@@ -97,7 +97,10 @@ class TestPolling(ZonesCase):
         missing = PasswordReference(env="NOT_SET_ANYWHERE")
         top.add_zone(ZoneRegistration(name="unset", url=url, username="up", password=missing))
         self.polled(top, "right", lambda report: report.is_active)
-        for name, reason in (("wrong", "user"), ("unset", "NOT_SET_ANYWHERE, its password, is")):
+        for name, reason in (
+            ("wrong", "user"),
+            ("unset", "NOT_SET_ANYWHERE of its password is not"),
+        ):
             one = self.polled(top, name, lambda report: report.failures)
             self.assertFalse(one.report.is_active)
             self.assertIn(reason, one.report.reason)

@@ -352,7 +352,8 @@ def _check_requirements(request: Request) -> None:
             raise RequestError(f"{kind} {problem}")
     shares, scarcity = len(request.mix.shares), len(request.mix.scarcity)
     if scarcity not in (0, shares):
-        text = f"a mix of {format_count(shares, 'share')} with {scarcity} values of scarcity"
+        values = format_count(scarcity, "value")
+        text = f"a mix of {format_count(shares, 'share')} with {values} of scarcity"
         raise RequestError(f"{text}: expected one for each share, or an empty list")
     if request.group is not None and not request.group.name:
         raise RequestError("a group without a name and without a flavor: give it a name")

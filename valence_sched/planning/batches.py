@@ -184,9 +184,8 @@ class Trial:
 class BatchPlan:
     """The plan of requests on a succession, which each trial leaves unchanged.
 
-    Requests for equal nodes on the same pools are one node type: ``type_of`` has the number of the
-    type by request. ``least`` are the required nodes by type; no placement has more than ``bound``
-    nodes.
+    Requests for equal nodes on the same pools are one node type: ``type_of`` has its number by
+    request. ``least`` are the required nodes by type; no placement has more than ``bound`` nodes.
     """
 
     succession: Succession

@@ -127,7 +127,7 @@ class TestUses(GuardCase):
                                          "rescue", "service failed", "error", "adopting",
                                          "a state to come", None)),
             ("manage it there first", ("inspect failed", "adopt failed", "clean failed")),
-            ("wait until Ironic is done with it",
+            ("wait until Ironic has finished",
              ("verifying", "inspecting", "inspect wait", "cleaning", "clean wait", "deleting")),
         ):  # fmt: skip
             for state in words:
@@ -138,7 +138,7 @@ class TestUses(GuardCase):
             ("delete the allocation there first",
              {"allocation_uuid": INSTANCE, "instance_uuid": INSTANCE}),
             ("delete the instance first", {"instance_uuid": INSTANCE, "reservation": "conductor"}),
-            ("wait until Ironic is done with it", {"reservation": "conductor-1"}),
+            ("wait until Ironic has finished", {"reservation": "conductor-1"}),
         ):  # fmt: skip
             self.assertTrue(self.refused(replace(idle, **words)).endswith(f": {told}"), words)
 

@@ -75,8 +75,8 @@ class TestTls(unittest.TestCase):
     def test_an_authority_is_asked_for_only_where_it_is_not_known(self):
         context, _ = server_context(self.folder, HERE)
         self.assertEqual(
-            "its certificate is not trusted: self-signed certificate: name its authority with "
-            "VALENCE_SCHED_CACERT",
+            "its certificate is not trusted: self-signed certificate: give the file of its "
+            "authority with VALENCE_SCHED_CACERT",
             self.failure(self.serve(context)),
         )
 

@@ -359,7 +359,7 @@ class TestScarcity(unittest.TestCase):
 
     def test_a_scarcity_for_each_share_or_none(self):
         with self.assertRaisesRegex(
-            RequestError, "a mix of 2 shares with 1 of scarcity: expected one for each share"
+            RequestError, "a mix of 2 shares with 1 value of scarcity: expected one for each share"
         ):
             sealed(replaced(self.asked, Mix(self.mix.shares, (1.0,))))
 

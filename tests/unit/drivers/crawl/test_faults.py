@@ -337,7 +337,7 @@ class DocumentsTest(FaultsTest):
         acts = {
             "a page of HTML": status(200, b"<html>"),
             "JSON": status(200, b"{"),
-            "nesting": status(200, b'{"a":' * 100_000),
+            "nested": status(200, b'{"a":' * 100_000),
             "expected object": status(200, b'"text"'),
             "an error": status(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'),
             "a redirect to 'evil.example'": status(302, Location="http://evil.example/x"),

@@ -138,7 +138,7 @@ class HandshakeTest(TestCase):
                     self.answers(url, trusted, one) for one in (None, ClientCertificate(*others))
                 )
                 self.assertRegex(
-                    without, "^TLS: .*demands a client certificate: name one with --cert"
+                    without, "^TLS: .*demands a client certificate: give one with --cert"
                 )
                 self.assertRegex(refused, "^TLS: .*unknown ca .it refuses the client certificate")
 
@@ -164,12 +164,7 @@ class HandshakeTest(TestCase):
         key = rsa.generate_private_key(65537, 1024)
         weak, trusted_weak = server_context(self.folder / "c", LOOPBACK, key=key)
         for context, trusted, host, words in (
-            (
-                old,
-                trusted_old,
-                "127.0.0.1",
-                "speaks no version of TLS from 1.2 on: update its firm",
-            ),
+            (old, trusted_old, "127.0.0.1", "does not support TLS 1.2 or later: update its firm"),
             (named, trusted_named, "localhost", "no certificate for this name .SNI.: use its own"),
             (weak, trusted_weak, "127.0.0.1", "its certificate is too weak: .*--insecure"),
         ):
@@ -218,7 +213,7 @@ class HandshakeTest(TestCase):
                 self.assertEqual(b"{}", answer_.body)
         for text in self.answers(url):
             self.assertRegex(
-                text, "^TLS: self-signed certificate .name its authority with --cacert"
+                text, "^TLS: self-signed certificate .give the file of its authority with --cacert"
             )
         with self.assertRaisesRegex(Unreachable, "OS_CACERT: '/none': no such file"):
             StdlibTransport(url, True, TlsContexts({"OS_CACERT": "/none"}))
