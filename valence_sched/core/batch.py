@@ -43,7 +43,7 @@ MOST_AHEAD = 128  # the largest number of pods that are evaluated ahead together
 Schedule = Callable[[EvaluationContext], "Batch"]
 AttemptListener = Callable[[int, "list[Attempt]"], None]
 
-MOST_ANCHORS = 64  # that are tried for one group; the anchor with most nodes is used
+MOST_ANCHORS = 64  # anchors tried for one group; the anchor with most nodes is used
 
 
 class PlacedNode(Struct, frozen=True, gc=False):
@@ -231,7 +231,7 @@ def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContex
 def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Attempt]:
     """Return an attempt for each alternative, in order, up to the one that places the last node.
 
-    If a group must stay together, each further anchor is tried with all alternatives.
+    For a group that must stay together, every anchor is tried with all alternatives.
     """
     if not context.request.other_alternatives or not needs_anchor(context.request):
         return _try_in_order(context, schedule)
@@ -278,7 +278,7 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 
 class _NextNode(Struct, frozen=True, gc=False):
-    """A pod with its next node taken ahead: fit, undo, and ``rows`` in the common evaluation."""
+    """The next node of a pod, taken ahead of its turn: its fit, undo and evaluated ``rows``."""
 
     fit: Fit
     undo: Change
@@ -340,7 +340,7 @@ class Lookahead:
         """Take the blocks and amounts of a fit; return the rows that may have changed."""
         podm = int(self.view.podm_of[fit.row])
         if podm not in self._ahead:
-            # look twice as far ahead after a gain, or if pods take turns; else half as far
+            # twice as many pods ahead if half of them were used, or pods take turns; else half
             count = self._count_ahead
             paid = self._hits * 2 >= count - 1 if count > 1 else podm != self._last
             self._count_ahead = min(self._most_ahead, count * 2) if paid else max(1, count // 2)

@@ -114,7 +114,7 @@ class Decider:
         return decision
 
     def rank(self, request: Request, limit: int) -> Ranking:
-        """Return at most ``limit`` candidates, best first; errors as for a decision."""
+        """Return at most ``limit`` candidates, best first; same errors as a decision."""
         context = self.context(request)
         attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
         decision = Decision([attempt], self.skipped)
@@ -138,7 +138,7 @@ class Decider:
         )
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
-        """Return a decider on the hardware that these candidates leave free; or StaleOffer."""
+        """Return a decider without the hardware of these candidates; StaleOffer if one is taken."""
         from valence_sched.core.offers import fit_of
 
         ledger, counts = Ledger(self._snapshot.view), NodeCounts()
@@ -178,7 +178,7 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state of a request after the candidates; errors as of ``offers``."""
+        """Return the group state of a request after the candidates; same errors as ``offers``."""
         if others:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
@@ -191,7 +191,7 @@ class Decider:
         return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)
 
     def seal(self, request: Request) -> Request:
-        """Return a request in the form sent to every zone; errors as for a decision."""
+        """Return a request in the form sent to every zone; same errors as a decision."""
         return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
@@ -209,7 +209,7 @@ class Decider:
     def mix_supplies(
         self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
     ) -> ZoneSupplies:
-        """Return the supplies of these pools to the mix of a request; errors as of ``offers``."""
+        """Return the supplies of these pools to the mix of a request; same errors as ``offers``."""
         if others:
             return self._after(others).mix_supplies(query)
         from valence_sched.model.zone import ZoneSupplies
@@ -247,7 +247,7 @@ class Decider:
             raise DecisionUndecided(undecided_text(pools, policy))
 
     def context(self, request: Request) -> EvaluationContext:
-        """Return the context of a decision on a request; errors as for a decision."""
+        """Return the context of a decision on a request; same errors as a decision."""
         alone, bound = self.bound_policies.prepare(request, self._snapshot.view)
         # identity and open values do not depend on the group state
         return self._evaluate(self._with_group_state(alone, bound), bound)
@@ -290,7 +290,7 @@ class BoundPolicies:
         return list(self._policies.values())
 
     def policy(self, name: str) -> BoundPolicy:
-        """Return a policy with its plug-ins; UnknownName, or errors as for binding it."""
+        """Return a policy with its plug-ins; UnknownName, or an error of binding it."""
         if name not in self._policies:
             raise UnknownName("policy", name, self._policies)
         if name not in self._bound:

@@ -184,7 +184,7 @@ class EvaluationContext:
     number of nodes of other requests in the same decision, which may take the blocks of an
     alternate. ``planned`` has the fits that a plan chose, by alternative, beginning with this one;
     None: the scheduler chooses. ``earlier`` has the fits of nodes that the same decision placed on
-    this View. ``turn`` is the number of nodes that it placed in all zones.
+    this View. ``turn`` is the number of nodes that the decision placed in all zones.
     """
 
     view: View
@@ -362,7 +362,7 @@ def write_costs(
         # whole numbers far below 2**53, which are exact as floats
         total = np.full(len(evaluation.cost), float(COST_SCALE * bound.worst_cost))
         for score, weigher in zip(evaluation.weigher_scores, bound.weighers, strict=True):
-            # one number for all pools, as numpy's broadcast_to makes it
+            # a broadcast array: the score is the same for all pools
             if score.strides == (0,) and len(score):
                 total -= weigher.weight * round(float(score[0]) * COST_SCALE)
                 continue

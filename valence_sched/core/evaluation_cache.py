@@ -65,7 +65,7 @@ class Snapshot(Protocol):
     """A View whose rows change; ``version`` counts the changes."""
 
     version: int
-    view: View  # as it is now
+    view: View  # the present state
 
     def uncached_view(self) -> View:
         """Return the View of all rows, to evaluate it."""
@@ -87,7 +87,7 @@ class EvaluationCache:
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
-        """Return the present context of a decision; PluginError as of :func:`evaluate`."""
+        """Return the present context of a decision; PluginError as for :func:`evaluate`."""
         mix = request.mix
         if bound.mix_completions and mix.shares and not mix.scarcity:
             request = self._completed_mix(request.mix, bound).request(request)
@@ -196,13 +196,14 @@ class Ledger:
         self._usage: dict[UsageKey, int] = {}
         self._podm_of: list[int] = view.podm_of.tolist()  # a list is faster for single elements
         self._whole: View | None = None  # all rows in their present state
-        self._evaluated = False  # any podm, since the fixed values were last remembered
-        self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm
+        self._evaluated = False  # a podm was evaluated since the fixed values were stored
+        # the version of the last change, by podm
+        self._last_change = np.zeros(len(view.podms), dtype=np.int64)
 
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
-        """Return the context of a decision on a sealed request; errors as for the cache."""
+        """Return the context of a decision on a sealed request; same errors as the cache."""
         return self._cache.context(request, bound, strict=strict)
 
     def take(self, fit: Fit) -> None:

@@ -382,7 +382,7 @@ def fields_read(
     """Return the fields that a policy reads to decide on a request, or on any if it is None.
 
     ``resources`` are declared by the operator: facts may have their amounts. Pools, blocks and
-    stocks are always read. Errors as for :func:`bind`.
+    stocks are always read. Same errors as :func:`bind`.
     """
     bound = bind(policy)
     if request is not None:

@@ -321,7 +321,7 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     request: NodeRequest | None = None
 
 
-NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
+NODE_NAME_PREFIX = "vs-"  # the names of composed nodes begin with it
 
 
 def own_name(name: str | None, uri: str) -> str:

@@ -73,7 +73,7 @@ def check_depth(data: bytes, file: str) -> None:
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
     """Convert lists and maps to ``type_``, numbers also from texts with a unit (``256GiB``).
 
-    Errors as of :func:`decode`.
+    Same errors as :func:`decode`.
     """
     try:
         amounts = _convert_amounts(value, type_, file, document_path)

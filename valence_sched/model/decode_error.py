@@ -48,7 +48,7 @@ _FIELDS |= {"scenarios": "scenario", "expectations": "check"}
 _SCHEMA = re.compile(rb"schema['\"]?\s*:\s*['\"]?valence-sched/([a-z]+)")
 _MAGIC = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"%PDF": "PDF", b"\x89PNG": "PNG"}
 NOT_TEXT = frozenset({"HTML", "XML", *_MAGIC.values()})
-_KEY = re.compile(rb"(?:- )?['\"]?[\w.-]+['\"]?:(?:\s|$)")  # of YAML
+_KEY = re.compile(rb"(?:- )?['\"]?[\w.-]+['\"]?:(?:\s|$)")  # the key at the start of a YAML line
 
 
 def refuse_other_kind(document: Any, kind: str, file: str) -> None:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from valence_sched.errors import SchedulerError, StoreError, Unverified, one_line
 from valence_sched.model.base import MAX_WHOLE, Noun
 
-AUDIT_LINES = 100_000  # that a state stores
+AUDIT_LINES = 100_000  # lines that a state stores
 AUDIT_PAGE = 100
 #: The path of a stored object in the API, by kind.
 _STORED = {"claim": "claims/{}", "node": "nodes/{}", "pod manager": "podms/{}"}
@@ -85,7 +85,7 @@ class EffectLog:
         self._states.pop((kind, id_), None)
 
     def clear(self) -> None:
-        """Remove all objects, after they were printed."""
+        """Forget all recorded objects; the caller has printed them."""
         self._states.clear()
         self._named.clear()
         self._refused.clear()

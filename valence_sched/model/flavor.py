@@ -304,7 +304,7 @@ REFUSED |= dict.fromkeys(_VIRTUAL, "it is a resource of hypervisors")
 _KBPS_PER_MBPS = 1000
 _CUSTOM_CLASS = re.compile(rf"{CUSTOM}[A-Z0-9_]+")
 _STOCK = re.compile(r"[\w.-]+")
-_MAX_CLASS = 255  # characters, as in Placement's schema
+_MAX_CLASS = 255  # characters of a resource class, as in Placement's schema
 
 
 def resource_class_problem(name: str) -> str | None:

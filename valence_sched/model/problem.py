@@ -82,7 +82,7 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
     return error_of(problem)
 
 
-MOST_FOREIGN = 60  # characters of one text
+MOST_FOREIGN = 60  # characters shown of one text of another service
 #: Each with its replacement; a message may be cut within a text.
 _HIDDEN = (
     (re.compile(r"an answer of '[^']*(?:'|$)"), "an answer of another kind"),

@@ -132,7 +132,7 @@ def _redact_json(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
         return [_redact_json(item, secrets, depth - 1) for item in json]
     if is_private_document("", json):
         return {}
-    # a pair of a name and a value, with the name of a credential
+    # an object with a name and a value, such as {"Name": "password", "Value": …}
     secret = any(
         isinstance(value, str) and _normalise_key(key) in _NAME_KEYS and is_secret_key(value)
         for key, value in json.items()

@@ -153,7 +153,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
-    """Parse a replay document, with warnings; errors as of :func:`check_schema`."""
+    """Parse a replay document, with warnings; same errors as :func:`check_schema`."""
     head = decode(data, DocumentHead, file)
     warnings = check_schema(head.schema, head.version, SCHEMA, VERSION, file)
     return decode(data, Replay, file), warnings

@@ -121,14 +121,14 @@ def check_domain(domain: str) -> None:
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
 MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit tries every subset of them
-MAX_NODES = 1_000_000  # and alternates
+MAX_NODES = 1_000_000  # nodes and alternates of one request
 MAX_ALTERNATIVES = 17  # ways to make the node
-MAX_NEEDS = 64  # of one alternative
+MAX_NEEDS = 64  # needs of one alternative
 MAX_GRANTS = 4_000  # separate amounts of all needs together
-MAX_OWNER = 255  # characters of its name
+MAX_OWNER = 255  # characters of an owner's name
 MAX_ID = 255  # characters
-MAX_DOMAINS = 32  # of the rules of a group
-ID_BYTES = 8  # of a generated id
+MAX_DOMAINS = 32  # topology domains in the rules of one group
+ID_BYTES = 8  # length of a generated id
 
 
 Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]

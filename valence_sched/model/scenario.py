@@ -102,7 +102,7 @@ def _named_place(text: str) -> Target | None:
 
 SCHEMA = "valence-sched/scenario"
 VERSION = "1.0"
-MAX_BLOCKS = 100_000  # that one edit adds to one pod manager or pool
+MAX_BLOCKS = 100_000  # blocks that one edit adds to one pod manager or pool
 MAX_CLONES = 10_000
 
 _PODM_ATTRIBUTES = {"enabled", "status", "zone", "aggregates", "traits", "capabilities", "facts"}

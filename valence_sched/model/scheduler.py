@@ -76,11 +76,11 @@ class DecidingVerbs(Verbs, Protocol):
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        """Choose for several requests in order, all or nothing; errors as for one request."""
+        """Choose for several requests in order, all or nothing; same errors as for one request."""
         return self._call(DecidingVerbs.select_all, requests, detail=detail)
 
     def rank(self, request: Request, limit: int) -> Ranking:
-        """Return at most ``limit`` candidates, best first; errors as for a decision."""
+        """Return at most ``limit`` candidates, best first; same errors as a decision."""
         return self._call(DecidingVerbs.rank, request, limit)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
@@ -145,7 +145,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.claim, request, key=key, ttl_s=ttl_s, detail=detail)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        """Hold exactly the blocks of a plan; errors as for a check and a decision.
+        """Hold exactly the blocks of a plan; same errors as a check and a decision.
 
         ClaimLost if the plan is out of date, in use, or rejected by the policy;
         InventoryIncomplete if a pod manager cannot be read; NameTaken for the key of another plan.
@@ -212,7 +212,7 @@ class ComposingVerbs(Verbs, Protocol):
     ) -> lifecycle.ProvisionResult:
         """Decide, hold the chosen blocks, and have the pod managers compose the nodes.
 
-        Errors as for a claim; ClaimState if the nodes of the key are being composed. Wait up to
+        Same errors as a claim; ClaimState if the nodes of the key are being composed. Wait up to
         ``wait_s`` for a pod manager that is still composing.
         """
         return self._call(
@@ -222,7 +222,7 @@ class ComposingVerbs(Verbs, Protocol):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> lifecycle.ProvisionResult:
-        """Hold exactly the blocks of a plan and have them composed; errors as for both."""
+        """Hold exactly the blocks of a plan and have them composed; same errors as both steps."""
         return self._call(ComposingVerbs.compose_plan, plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
@@ -287,7 +287,7 @@ class InventoryVerbs(Verbs, Protocol):
         return self._call(InventoryVerbs.pools, podm)
 
     def device_counts(self, wanted: hardware.BlockFilter) -> Sequence[hardware.DeviceCount]:
-        """Count by model the devices of the blocks that pass a filter; errors as for blocks."""
+        """Count the devices of the filtered blocks by model; same errors as ``blocks``."""
         return self._call(InventoryVerbs.device_counts, wanted)
 
     def block_usage(self, podm: str) -> hardware.BlockUsage:
@@ -345,7 +345,7 @@ class RegistryVerbs(Verbs, Protocol):
     def change_registration(
         self, name: str, change: RegistrationChange, *, password: str | None = None
     ) -> RegisteredPodm:
-        """Change the registration of a pod manager; errors as of ``register``, and UnknownName."""
+        """Change the registration of a pod manager; same errors as ``register``, and UnknownName."""
         return self._call(RegistryVerbs.change_registration, name, change, password=password)
 
     def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
@@ -394,7 +394,7 @@ class ZoneVerbs(Verbs, Protocol):
     def change_zone(
         self, name: str, change: zone_registry.ZoneChange
     ) -> zone_registry.ZoneOverview:
-        """Change the registration of a zone directly below; errors as for registering."""
+        """Change the registration of a zone directly below; same errors as registering."""
         return self._call(ZoneVerbs.change_zone, name, change)
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
@@ -432,7 +432,7 @@ class OwnPodms(Verbs, Protocol):
     """
 
     def seal(self, request: Request) -> zone.SealedRequest:
-        """Return a request in the form sent to every zone; errors as for a decision."""
+        """Return a request in the form sent to every zone; same errors as a decision."""
         return self._call(OwnPodms.seal, request)
 
     def offers(
@@ -441,7 +441,7 @@ class OwnPodms(Verbs, Protocol):
         earlier: Sequence[Candidate],
         others: Sequence[zone.OtherCandidate] = (),
     ) -> zone.ZoneAnswer:
-        """Return the offers of these pod managers, without tokens; errors as for a decision."""
+        """Return the offers of these pod managers, without tokens; same errors as a decision."""
         return self._call(OwnPodms.offers, query, earlier, others)
 
     def group_state(
@@ -473,7 +473,7 @@ class OwnPodms(Verbs, Protocol):
         content: str | None = None,
         generation: int | None = None,
     ) -> Claim:
-        """Hold exactly these candidates for a request; errors as for a claim."""
+        """Hold exactly these candidates for a request; same errors as a claim."""
         options: dict[str, Any] = {"key": key, "ttl_s": ttl_s, "content": content}
         verb = OwnPodms.claim_candidates
         return self._call(verb, request, candidates, generation=generation, **options)

@@ -27,7 +27,7 @@ from valence_sched.model.request_spec import RequestSpec
 Role = Literal["reader", "member", "admin"]
 
 WaitSeconds = Annotated[float, Meta(ge=0, le=86400)]
-MostNodes = Annotated[int, Meta(ge=1, le=1_000_000)]  # on each pod manager
+MostNodes = Annotated[int, Meta(ge=1, le=1_000_000)]  # counted on each pod manager
 
 
 class RequestBody(Noun, frozen=True, kw_only=True):
@@ -324,7 +324,7 @@ class ValenceNodeBody(Noun, frozen=True, kw_only=True):
     podm_id: str | None = None
 
     def nodes_body(self) -> NodesBody:
-        """Return the body of our API; ValueError as of a request."""
+        """Return the body of our API; ValueError as for a request."""
         podms, flavor = (self.podm_id,) if self.podm_id is not None else (), self.flavor_id
         spec = RequestSpec(id=self.name, flavor=flavor, properties=self.properties, podms=podms)
         return NodesBody(request=spec)

@@ -193,7 +193,7 @@ class OfferingZone(Protocol):
     """A source of offers: a child over HTTP, or a tree in this process."""
 
     def offers(self, query: OfferQuery) -> ZoneAnswer:
-        """Return the offers of the zone and the zones below it; errors as of a scheduler."""
+        """Return the offers of the zone and the zones below it; same errors as a scheduler."""
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request in the zone and the zones below it."""

@@ -32,7 +32,7 @@ RESERVED_NAMES = ("claims", "group_state", "info", "offers", "tree")
 _NUMBER = re.compile(r"[0-9]+")
 
 
-DOMAIN = "Default"  # of users and projects
+DOMAIN = "Default"  # the Keystone domain of users and projects
 
 
 class KeystoneLogin(NamedTuple):

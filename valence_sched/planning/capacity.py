@@ -42,7 +42,7 @@ from valence_sched.words.phrases import ReasonPhrases
 
 MIX = "mix"  # the name of the capacity for a mix
 IN_NO_POOL = "in no pool"
-MOST_ON_ROW = 1_000  # the limit of nodes of one flavor in a pool whose stocks have no end
+MOST_ON_ROW = 1_000  # the limit of nodes of one flavor in a pool with unlimited stocks
 ROUNDING = 1e-6  # rounding error of a sum of grants
 
 _WORDS = {"processor": "cores", "memory": "memory", "drive": "drive", "nic": "NIC"}
@@ -79,7 +79,7 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
 
 
 def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int]) -> NodeSums:
-    """Return the upper bounds of the nodes of a mix by sums of free amounts, for no single podm."""
+    """Return the upper bounds of the nodes of a mix by sums of the free amounts of the site."""
     alone = [sums_of(view, node_type) for node_type in node_types]
     lines = [_common_lines(node_type) for node_type in node_types]
     masks = [view.all_rows if each.rows is None else each.rows for each in node_types]

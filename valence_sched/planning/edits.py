@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edits and scenarios: change a site by failures, removals, additions and policies.
 
-If a pool fails, drains or is removed, so do its blocks and stocks that are in no other pool. Its
-other blocks and stocks only leave the pool. An edit of all pools of a pod manager is an edit of the
-pod manager.
+If a pool fails, drains or is removed, so do its blocks and stocks that are in no other pool. Blocks
+and stocks that are also in other pools only leave this pool. An edit of all pools of a pod manager
+is an edit of the pod manager.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def edited(site: Site, edits: Iterable[Edit]) -> Site:
 
 
 def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
-    """Return a site after one edit; errors as of :func:`edited`, after ``place``."""
+    """Return a site after one edit; same errors as :func:`edited`, after ``place``."""
     text = scenario.edit_text(edit)
     try:
         matches = find_targets(site.podms, edit.target, site.kinds)
@@ -333,7 +333,7 @@ class NewBlocks:
             self._podm, self._block = self._block_at(scenario.parse_target(edit.add))
 
     def added(self, match: TargetMatch) -> LeanPodm:
-        """Return a pod manager with the new blocks; NothingMatches, UsageError as of an edit."""
+        """Return a pod manager with the new blocks; NothingMatches, UsageError as for an edit."""
         podm = self._podms[match.podm]
         alike, block = self._block_for(podm)
         everywhere = tuple(pool.id for pool in podm.pools)

@@ -41,7 +41,7 @@ from valence_sched.view.view import View
 
 # blocks added per option to find the exhausted resource, if no purchase is enough
 MOST_BLOCKS = 20_000
-CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
+CHOSEN_COLUMNS = 2_000  # columns in the integer programme of a large site
 
 PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
 

@@ -35,8 +35,8 @@ from valence_sched.planning.succession import Succession
 from valence_sched.view.view import View
 
 BYTES_PER_GIB = 1 << 30
-MOST_ROUNDS = 8  # orders to try
-MOST_SETS = 20_000  # of pod managers that are tried
+MOST_ROUNDS = 8  # attempts to place the nodes, each in another order
+MOST_SETS = 20_000  # sets of failed pod managers to try
 
 Progress = Callable[[int, int], None]  # the number of sets tried, and of all sets
 Placed = tuple["Resident", Request, Fit]
@@ -68,7 +68,7 @@ def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
 
 
 def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
-    """Return the moves of all nodes off pod managers, pools or blocks; errors as of :func:`fail`.
+    """Return the moves of all nodes off pod managers, pools or blocks; same errors as :func:`fail`.
 
     A node takes its new place before it frees the old one. Hardware that a move frees is available
     to later moves: after each round with a move, unplaced nodes are tried again.
@@ -169,7 +169,7 @@ def survive(
 def _failed(
     succession: Succession, podms: Sequence[int], nodes: Sequence[Sequence[Resident]]
 ) -> Iterator[Placing]:
-    """Yield the placing of the nodes of failed podms; undo it afterwards."""
+    """Place the nodes of failed podms again, yield the result, and undo it afterwards."""
     reopen = [succession.close(podm) for podm in podms]
     placing = place_again(succession, [one for podm in podms for one in nodes[podm]])
     yield placing
@@ -355,7 +355,7 @@ class Residents:
 
 
 def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
-    """Yield one line about the nodes that are placed by their hardware, if there are any."""
+    """Yield one line that names the nodes placed by their hardware, if any."""
     known = (one for one in residents if one.request is not None)
     names = list(dict.fromkeys(one.name for one in known if one.asks_for == "hardware"))
     if names:

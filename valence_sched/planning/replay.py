@@ -37,7 +37,7 @@ from valence_sched.view.leftover import MEASURED, imbalance
 from valence_sched.view.view import Mask, View
 
 LOOKAHEAD = 10_000  # the number of first requests whose times set the width of the buckets
-PROGRESS_EVERY = 1000  # requests
+PROGRESS_EVERY = 1000  # requests between two progress reports
 
 MOST_REASONS = 8  # reasons of a first refusal
 FIT = "fit"  # the step after the last filter

@@ -89,7 +89,7 @@ class Site:
 
 
 def load_site(loader: InventoryLoader, config: Configuration, selection: Selection) -> Site:
-    """Return the present site of a selection; errors as of its view and its files."""
+    """Return the present site of a selection; same errors as its view and its files."""
     view, podms = loader.view_and_podms(selection)
     files = config.policies(selection.policy_files), config.flavors(selection.flavor_files)
     site = Site(BASE, podms, *files, skipped=tuple(loader.skipped()), kinds=view.kinds)
@@ -98,7 +98,7 @@ def load_site(loader: InventoryLoader, config: Configuration, selection: Selecti
 
 
 def site_of(podms: Iterable[FullPodm], config: Configuration, selection: Selection) -> Site:
-    """Return the site of pod managers that another scheduler decides on; errors as of the files."""
+    """Return the site of pod managers of another scheduler; same errors as the files."""
     lean = tuple(
         decode(inventory.to_json(podm), LeanPodm, "the service", f"$[{number}]")
         for number, podm in enumerate(podms)
@@ -151,7 +151,7 @@ def block_names(block: LeanBlock) -> tuple[str, ...]:
 
 
 def name_matcher(wanted: str) -> Matches:
-    """Return the test whether one of several names is the wanted name, or matches its pattern."""
+    """Return a predicate: true if one of the given names equals or matches ``wanted``."""
     if wanted == "*":
         return bool
     if not re.search(r"[*?\[]", wanted):

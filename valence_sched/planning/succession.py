@@ -73,7 +73,7 @@ class Succession:
         return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
-        """Return a prepared request; errors as of ``BoundPolicies.prepare``."""
+        """Return a prepared request; same errors as ``BoundPolicies.prepare``."""
         return self._prepare(request)[0]
 
     def decide(
@@ -175,7 +175,7 @@ def verify(
 
     Their blocks make nodes of the request, on pools that its policy accepts. With ``partial`` the
     candidates are only some of the nodes: the scheduler that chose them has checked the rules of
-    the group. Errors as for a decision, and StaleOffer: a candidate is not free, does not fit, or
+    the group. Same errors as a decision, and StaleOffer: a candidate is not free, does not fit, or
     is rejected.
     """
     succession, fits = Succession(decider), []

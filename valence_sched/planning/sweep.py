@@ -114,7 +114,7 @@ class Sweep:
 
 
 def sweep_run(task: SweepTask) -> SweepRun:
-    """Make one run; errors as of a replay."""
+    """Make one run; same errors as a replay."""
     result = replay_one(task.site, task.policy, task.workload, strict=task.strict)
     return sweep_run_of(result, task.question, task.seed)
 

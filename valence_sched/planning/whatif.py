@@ -57,9 +57,9 @@ from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure
 from valence_sched.view.leftover import imbalance, use_shares
 from valence_sched.view.view import View
 
-MOST_MIGRATIONS = 20  # for less fragmentation
+MOST_MIGRATIONS = 20  # migrations that reduce fragmentation
 MOST_FITS = 20_000  # fits of the exhaustive search, and measured podms
-LEAST_GAIN = 1e-9  # accelerators, or a share
+LEAST_GAIN = 1e-9  # the smallest gain that counts: accelerators, or a share
 DESTINATIONS = 16  # the least used podms that the greedy search for less imbalance tries
 
 
@@ -90,7 +90,7 @@ class WhatIf:
         """Return the site of each scenario, by default the given one, after the edits.
 
         ``policy`` decides requests that name no policy; ``weights`` override weights of its
-        weighers. Errors as of scenarios and edits.
+        weighers. Same errors as scenarios and edits.
         """
         sites = scenario_sites(site, scenarios, self._config) if scenarios else [site]
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
@@ -102,7 +102,7 @@ class WhatIf:
 
     @staticmethod
     def write_site(site: Site, file: str) -> tuple[int, int]:
-        """Write a site as an inventory file; return its podms and blocks, errors as for one."""
+        """Write a site as an inventory file; return the podms and blocks written."""
         return files.write_inventory(site.documents(), file)
 
     @staticmethod
@@ -143,7 +143,7 @@ class WhatIf:
 
     @contextlib.contextmanager
     def sweep_writer(self, file: str) -> Iterator[Callable[[Sequence[SweepRun]], None]]:
-        """Yield the writer of the runs of a sweep, with an open file; errors as of an encoder."""
+        """Yield the writer of the runs of a sweep, with an open file; same errors as an encoder."""
         encode = encoder(file)
         with files.pending(file) as write:
             yield lambda runs: write(encode(runs))
@@ -173,7 +173,7 @@ class WhatIf:
         return structs.replace(relocation, target=", ".join((*map(str, parsed), *zones)))
 
     def drain(self, site: Site, targets: Sequence[str]) -> model.Relocation:
-        """Return the moves off targets; errors as for :func:`relocate.drain`."""
+        """Return the moves off targets; same errors as :func:`relocate.drain`."""
         return relocate.drain(site, _parsed(targets))
 
     def capacity(self, site: Site, *, strict: bool = False) -> SiteCapacity:
@@ -281,7 +281,7 @@ class _MovableNodes:
                 self.nodes.append(node)
 
     def type_of(self, request: Request) -> int:
-        """Return the number of the type of a request; errors as for a decision."""
+        """Return the number of the type of a request; same errors as a decision."""
         number = self._numbers.setdefault(id(request), len(self.types))
         if number == len(self.types):
             self.types.append(NodeType.of(request, self._succession.eligible(request)))

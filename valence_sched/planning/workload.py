@@ -31,7 +31,7 @@ from valence_sched.planning.workload_lines import Line, line_place, read_lines
 from valence_sched.view.block_kinds import BoundedMemo
 
 CHUNK = 4096  # requests drawn in one step
-DECIMALS = 3  # of times in seconds
+DECIMALS = 3  # digits after the point of times in seconds
 
 MOST_REQUESTS = 10_000  # distinct compiled requests that are remembered
 MOST_SORTED = 2_000_000  # lines that are sorted in memory
@@ -227,7 +227,7 @@ class CompiledWorkload:
 
 
 def compile_workload(workload: Workload, flavors: Mapping[str, Flavor]) -> CompiledWorkload:
-    """Return a workload compiled with flavors; errors as of its entries."""
+    """Return a workload compiled with flavors; same errors as its entries."""
     numbers: dict[int, int] = {}
     requests: list[Request] = []
     rows: list[tuple[float, float, int, int]] = []

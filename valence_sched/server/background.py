@@ -20,8 +20,8 @@ from valence_sched.model.redact import redact_text
 
 LOG = logging.getLogger(__name__)
 
-RETRY_S = 1.0  # after the state could not be opened
-RESTART_S = 10.0  # after a defect
+RETRY_S = 1.0  # pause after the state could not be opened
+RESTART_S = 10.0  # pause after an internal error
 
 
 class LeasedJob(Protocol):

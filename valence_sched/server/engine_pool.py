@@ -51,9 +51,9 @@ def selection_of(settings: ServiceSettings) -> Selection:
 class EnginePool:
     """The engines of one process: a shared one, for one thread at a time, and others for changes.
 
-    The shared one decides and claims. For registered pod managers it follows the change log of the
-    state, and reads nothing else. A new shared engine is made after a change of its files and after
-    an internal error, but not after an invalid request or an unavailable state. With recorded
+    The shared engine decides and claims. For registered pod managers it follows the change log of
+    the state, and reads nothing else. A new shared engine is made after a change of its files and
+    after an internal error, but not after an invalid request or an unavailable state. With recorded
     inventories it reads everything again after a change of a file or of ``state_mark``.
 
     ``note_changes`` takes the number of changes that the engine has loaded, after each use.
@@ -190,7 +190,7 @@ class RequestCompiler:
         self.count = 0
 
     def compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
-        """Return a request compiled; errors as for a request of a scheduler."""
+        """Return a request compiled; same errors as a request of a scheduler."""
         if self._near_maps or spec.near or spec.prefer_near or self._config.default_owner:
             return self._compile(spec, flavor)
         key = msgspec.json.encode(spec)

@@ -22,7 +22,7 @@ from valence_sched.service.settings import Limits, ServiceSettings, is_loopback
 
 LOG = logging.getLogger("valence_sched.server")
 
-HEAD_BYTES = 8190  # of each line in the head of a request
+HEAD_BYTES = 8190  # bytes of each line in the head of a request
 
 
 class JsonLogger(Logger):  # type: ignore[misc]

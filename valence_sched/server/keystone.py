@@ -28,8 +28,8 @@ from valence_sched.service.call import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
 from valence_sched.service.users import BASIC, User, basic_credentials
 
-GROUP = "keystone_authtoken"  # of the options of the middleware
-CACHE = "valence_sched.token_cache"  # in the environment of a request, where the middleware looks
+GROUP = "keystone_authtoken"  # the group of the options of the middleware
+CACHE = "valence_sched.token_cache"  # the key in the WSGI environment that the middleware reads
 CACHE_SIZE = 10_000
 MAX_TOKEN = 8192  # characters
 MAX_PASSWORD = 1024  # bytes

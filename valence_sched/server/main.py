@@ -30,7 +30,7 @@ EXTRAS = {
         ("keystoneauth1", "keystonemiddleware", "oslo_config", "oslo_policy"), "keystone"
     ),
 }
-MOST_DISPATCHES = 1000  # that are shown
+MOST_DISPATCHES = 1000  # dispatches shown
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from valence_sched.model.redact import redact_text
 
-MOST_CHARS = 16_000  # of a message, or of the end of a traceback
+MOST_CHARS = 16_000  # characters of a message, or of the end of a traceback
 
 
 class JsonLines(logging.Formatter):
@@ -54,7 +54,7 @@ def configure_logs(level: int = logging.INFO) -> None:
 
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library of metrics reads it when it is imported
-PREFIX = "valence-scheduler-"  # of a folder made here
+PREFIX = "valence-scheduler-"  # the name prefix of the metrics folder
 
 
 @contextlib.contextmanager

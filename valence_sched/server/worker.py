@@ -36,8 +36,8 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, http_problem
 from valence_sched.service.settings import Limits
 
-MOST_CONNECTIONS = 8192  # of a worker, and at most half of its file descriptors
-MOST_DESCRIPTORS = 65536  # that a worker asks for
+MOST_CONNECTIONS = 8192  # open in a worker, at most half of its file descriptors
+MOST_DESCRIPTORS = 65536  # file descriptors that a worker requests
 MOST_HELD_BYTES = 128 << 20  # received and unsent bytes of all connections
 SHARE_BYTES = MOST_HELD_BYTES // MOST_CONNECTIONS  # no connection is closed for this many bytes
 READ_BYTES = 16 << 10  # per connection and turn: parsing delays the other connections
@@ -46,13 +46,13 @@ FRAMING = 8  # bytes received for each byte of a body, at most
 SMALL_PARTS, PART_BYTES = 1000, 64  # chunks of a body before their average size is checked
 MOST_DISCARDED_BYTES = 1 << 20  # received after the last answer
 ACCEPTED_AT_ONCE = 16
-PROBE_THREADS = 2  # of health checks
+PROBE_THREADS = 2  # threads for health checks
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-EXHAUSTED_S = 0.05  # until connections are accepted again
+EXHAUSTED_S = 0.05  # pause before connections are accepted again
 LINGER_S = 2.0  # for a client to read its last answer and close
-FLUSH_S = (0.005, 0.25)  # between checks of an answer that is being sent
+FLUSH_S = (0.005, 0.25)  # shortest and longest interval of checking whether an answer was sent
 TICK_S, END_TICK_S = 1.0, 0.05
-SWITCH_S = 0.0005  # that the loop waits for a thread after each system call
+SWITCH_S = 0.0005  # Python's switch interval: the longest wait for a thread after a system call
 CODINGS = {b"chunked", b"identity"}
 STATUSES = {
     parser.LimitRequestLine: HTTPStatus.REQUEST_URI_TOO_LONG,
@@ -66,7 +66,7 @@ Phase = enum.Enum("Phase", "ARRIVING ANSWERING SENDING LINGERING")
 class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
     """A parsed request, as gunicorn answers it over WSGI."""
 
-    _expected_100_continue = False  # the connection has answered that
+    _expected_100_continue = False  # the connection itself has sent 100 Continue
     body: io.BytesIO
 
 

@@ -149,7 +149,7 @@ class ProcessZone:
         log: Callable[[str], object],
         sleep: Callable[[float], object],
     ) -> ZonePoller:
-        """Return the poller of the children; arguments as of a poller."""
+        """Return the poller of the children; same arguments as the poller."""
 
         def ask(child: zone_registry.ZoneRegistration) -> zone_registry.ZoneInfo:
             password = self._app.config.zone_password(child)

@@ -185,7 +185,7 @@ class Call:
         return self.checked(body.compiled)
 
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request of a body to decide on; errors as for ``compiled``.
+        """Return the request of a body to decide on; same errors as ``compiled``.
 
         A request without ID and seed gets a random ID, so that equal requests are spread over
         equally good pools.
@@ -194,18 +194,18 @@ class Call:
         return _own(request, body.request or body.compiled, self.key)
 
     def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body with several, to decide on; errors as for one request."""
+        """Return the requests of a body with several, to decide on; same errors as for one."""
         asked = (*body.requests, *body.compiled)
         requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
         keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))
         return [_own(*one, key) for one, key in zip(requests, keys, strict=True)]
 
     def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
-        """Return a request as people write it, compiled; errors as for a body."""
+        """Return a request as people write it, compiled; same errors as a body."""
         return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body with several, compiled; errors as for one request."""
+        """Return the requests of a body with several, compiled; same errors as for one."""
         most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
         if count > most:
             raise errors.RequestError(
@@ -215,7 +215,7 @@ class Call:
         return [self.checked(request) for request in (*specs, *body.compiled)]
 
     def checked(self, request: Request) -> Request:
-        """Return a request with its owner, within the limits; errors as for ``compiled``."""
+        """Return a request with its owner, within the limits; same errors as ``compiled``."""
         self.check_limits(request)
         owner = self.user.owner
         if owner is None:
@@ -289,7 +289,7 @@ GREATEST_VERSION = Microversion(1, 0)
 
 
 def negotiated(header: str | None) -> Microversion:
-    """Return the API version that a header requests, by default the least; or ValueError."""
+    """Return the API version that a header requests, by default the lowest; or a ValueError."""
     for part in header.split(",") if header else ():
         service, _, text = part.strip().partition(" ")
         if service != SERVICE_TYPE:

@@ -86,7 +86,7 @@ class TenantGate:
 
 
 MEMORY = "memory://"
-TIMEOUT_S = 2.0  # for an answer of Redis
+TIMEOUT_S = 2.0  # time limit of an answer of Redis
 MOST_FORWARDED_CHARS = 1000
 
 

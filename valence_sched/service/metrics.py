@@ -97,7 +97,7 @@ class Metrics:
     def __init__(self, facts: Callable[[], StateFacts | None]) -> None:
         self._facts = facts
         self._registry = prometheus_client.CollectorRegistry()
-        self._children = functools.lru_cache(maxsize=None)(self._labelled)  # as many as routes
+        self._children = functools.lru_cache(maxsize=None)(self._labelled)  # one entry per route
         self._requests = prometheus_client.Counter(
             "valence_scheduler_requests",
             "Requests answered, by method, path of the route and status.",

@@ -23,7 +23,7 @@ REFERENCE = "#/components/schemas/{name}"
 #: The errors of all routes: the request is invalid, or the service cannot answer it now.
 PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 429, 500, 502, 503)
 _NUMBERS = ("wait_s",)
-_COUNTS = {"page": 1, "limit": 1, "skip": 0}  # with the minimum of each
+_COUNTS = {"page": 1, "limit": 1, "skip": 0}  # parameters that are counts, with their minimum
 CLAIM_OPERATIONS = ("claims_claim_record", "claims_renew", "claims_release")
 #: The names in answers, by method and path: the JSON pointer of the name, and the operations on it.
 LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {

@@ -243,7 +243,7 @@ V = TypeVar("V")
 
 
 class BoundedMemo(dict[K, V]):
-    """At most ``limit`` values by key.
+    """A memo of at most ``limit`` values by key.
 
     A full memo drops all values; so a hit needs no bookkeeping.
     """

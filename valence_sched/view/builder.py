@@ -36,8 +36,8 @@ class ViewBuilder:
         self.block_tables: list[BlockTable] = []
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
-        #: Of each text of a status: free slots, shared or not, slots that a removal gives back,
-        #: and the condition.
+        #: By the text of a status: the free slots, whether it is shared, the slots that a
+        #: removal gives back, and the condition.
         self._uses: dict[bytes, tuple[int, bool, int, str | None]] = {
             b"": (inventory.FREE_STATUS.slots, False, inventory.FREE_STATUS.release_gain, None)
         }

@@ -67,7 +67,7 @@ def reported_values(
 ) -> Labels:
     """Return per row the values at the paths of an expression, formatted when they are read.
 
-    For one path the value, for several a map from each path to its values.
+    With one path, the values; with several paths, a map from each path to its values.
     """
     paths = list(dict.fromkeys(expression.paths))
     return Labels(_PathValues(view, paths, inherited), np.arange(len(view)))

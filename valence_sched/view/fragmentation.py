@@ -272,10 +272,10 @@ class FlavorMix:
         """Return the weight of the usable amount of each row, by the traits that shares require.
 
         The shape is ``(needs, rows)``. The weight of each share is multiplied by its ``scarcity``,
-        if given. With ``protect`` and a scarcity, a row whose traits are requested also counts for
-        the needs of other shares, as requests for the traits may have other needs. The added weight
-        is ``OTHER_NEEDS_WEIGHT`` times the weight of the shares that name traits and accept the
-        row, times the weight of all shares with those needs.
+        if given. With ``protect`` and a scarcity, a row with requested traits also counts for the
+        needs of other shares, because later requests for the traits may have these needs. The added
+        weight is ``OTHER_NEEDS_WEIGHT`` times the weight of the shares that name traits and accept
+        the row, times the weight of all shares with those needs.
         """
         values, known, table = self._table
         if values is not traits.values or known != (scarcity, protect):
@@ -285,8 +285,8 @@ class FlavorMix:
             np.add.at(table, self._needs_of, (self._weights * scarce)[:, None] * accepts)
             if protect and scarcity and self._names_traits.any():
                 named = (self._weights[:, None] * accepts)[self._names_traits]
-                #                 Numbers are added in order, so that the sum of a row does not
-                # depend on the number of rows.
+                # numbers are added in order, so that the sum of a row does not depend on the
+                # number of rows
                 asked = OTHER_NEEDS_WEIGHT * np.add.accumulate(named, axis=0)[-1]
                 table += self._needs_weights[:, None] * asked
             self._table = traits.values, (scarcity, protect), table  # selections share values

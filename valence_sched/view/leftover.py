@@ -17,7 +17,7 @@ from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 MOST_RANKED = 64  # the number of block kinds that one step handles
-ABSENT = 255  # the rank of no kind
+ABSENT = 255  # the rank of a kind that a row lacks
 
 
 class Leftover(Struct, frozen=True, dict=True):

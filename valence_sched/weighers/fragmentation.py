@@ -40,8 +40,8 @@ class _Site(Struct, frozen=True, eq=False):
 class _ScarceRows(Struct, frozen=True, eq=False):
     """Rows that have any of the scarce resource, with their free amounts.
 
-    The mix has no use for ``lost`` of them. ``growth`` has, by the needs of the latest nodes, the
-    rows that may make the node and the growth of ``F`` there.
+    The mix has no use for ``lost`` of them. ``growth`` has, for the needs of recent nodes, the rows
+    where the node may fit and the growth of ``F`` on them.
     """
 
     rows: Ints
@@ -117,12 +117,12 @@ def fragmentation(
     If flavors name traits, models or other attributes, ``F`` multiplies the use of such a flavor by
     its scarcity: the supply of the best supplied flavor on all pools divided by its own. With
     ``protect`` all flavors of such a mix are scarce, more if their supply runs out sooner. Flavors
-    are also scarce if the mix may ask for more of their nodes than there is room for. And a pool
-    with traits that flavors name counts for the needs of all flavors with five times the weight of
-    the flavors that name them.
+    are also scarce if the mix may ask for more of their nodes than there is room for. A pool with
+    traits that flavors name also counts for the needs of all flavors, with five times the weight of
+    the flavors that name the traits.
 
-    The blocks of a node are an estimate if several needs could share them: need by need the
-    cheapest blocks. Source: the fragmentation gradient of "Beware of Fragmentation" (USENIX ATC
+    If several needs could share blocks, the blocks of a node are estimated: the cheapest ones for
+    each need in turn. Source: the fragmentation gradient of "Beware of Fragmentation" (USENIX ATC
     2023), here of a pool's blocks and stocks, and absolute. There, hardware that can take one node
     is of use as a whole. The bound by the resource that runs out first is ours: two and a half
     times the amount that this flavor alone could use, because nodes of other flavors need less of

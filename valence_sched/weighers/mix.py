@@ -16,7 +16,7 @@ from valence_sched.view.mix_room import mix_room
 from valence_sched.view.reads import completes_mix, reads, reads_podm
 from valence_sched.view.view import Floats, View
 
-MOST_SCARCITY = 1e6  # of a share of a mix
+MOST_SCARCITY = 1e6  # the largest scarcity of a share
 Power = Annotated[float, Meta(ge=0, le=1)]
 
 

@@ -60,7 +60,7 @@ def tight(
     terms: _Terms | None = kinds.derived.get(key)
     if terms is None:
         terms = kinds.derived.store(key, _new_terms(view, request, of, key))
-    if not terms.unscaled:  # whatever the amounts of the request are
+    if not terms.unscaled:  # the scales do not depend on the amounts of the request
         make_score = functools.partial(_score, view, terms, terms.inverse_scales, within)
         return view.memoise_free(("tight", within), key, make_score)  # type: ignore[no-any-return]
     own = _mean_amounts(FlavorShare(request.needs))
@@ -101,7 +101,8 @@ def _new_terms(
     scales |= {_named(view, name): scale for name, scale in of.items()}
     stocks = [need_for_stock(name) for name in view.resources]
     some = {one for one in (*COUNTED, *stocks, *scales) if _is_there(view, one)}
-    every = sorted(some | own.keys(), key=_ORDER)  # sums depend on it
+    # a fixed order, because the rounding of sums depends on it
+    every = sorted(some | own.keys(), key=_ORDER)
     needed = tuple([one for one in every if one in own])
     inverse = read_only(np.array([1.0 / scales[one] if one in scales else 0.0 for one in needed]))
     others = tuple([(one, scales.get(one)) for one in every if one not in own])
@@ -116,7 +117,7 @@ def _is_there(view: View, resource: Need) -> bool:
 
 
 def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
-    """Return the mean amount that a node takes of each resource, whatever devices supply it."""
+    """Return the mean amount of each resource that a node takes, from any kind of device."""
     amounts, weights = defaultdict[Need, float](float), sum(share.weight for share in shares)
     for share in shares:
         for need in share.needs:

@@ -22,8 +22,8 @@ from valence_sched.zones.logins import RemoteZone
 R = TypeVar("R")
 T = TypeVar("T")
 
-DEADLINE_S = 30.0  # the query to each zone
-MOST_ROWS = 10_000  # claims, or nodes, of one child
+DEADLINE_S = 30.0  # time limit of the query to each zone
+MOST_ROWS = 10_000  # claims or nodes read from one child
 
 
 class ZoneChild(NamedTuple):
@@ -57,7 +57,7 @@ class ZonesBelow:
     stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def part(self, zone: str) -> Scheduler:
-        """Return the scheduler of a part by its name; errors as for a child."""
+        """Return the scheduler of a part by its name; same errors as ``child``."""
         return self._child(zone).verbs if zone else self.own
 
     def child(self, zone: str) -> RemoteZone:
@@ -73,7 +73,7 @@ class ZonesBelow:
         return found
 
     def find(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part of a path, and the name in that part; errors as for a child."""
+        """Return the part of a path, and the name in that part; same errors as a child."""
         zone, rest = paths.split(name, self.children)
         return zone, self.part(zone), rest
 
@@ -97,7 +97,7 @@ class ZonesBelow:
         return zone, self.part(zone), name
 
     def podm_path(self, name: str) -> str:
-        """Return the path of a pod manager; errors as for ``find_podm``."""
+        """Return the path of a pod manager; same errors as ``find_podm``."""
         zone, _, rest = self.find_podm(name)
         return paths.path(zone, rest)
 

@@ -57,7 +57,7 @@ class ZoneRegistry:
     """The verbs of zones, on the child zones in a state and the ``own`` part of the zone.
 
     ``settings_file`` is the source of ``settings``, named in messages. ``password`` resolves the
-    reference of a child; errors as for a reference. ``effects`` records changes.
+    reference of a child; same errors as a reference. ``effects`` records changes.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ZoneRegistry:
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> nouns.ZoneNode:
-        """Return the zone with the zones below; arguments and errors as for ``zone_branches``."""
+        """Return the zone with the zones below; same arguments and errors as ``zone_branches``."""
         children = self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)
         return zone_node(self._settings.name, self._own.podms(), self._own.now(), children)
 
@@ -116,7 +116,7 @@ class ZoneRegistry:
                 return store.zones.add(registration)
 
     def change_zone(self, name: str, change: nouns.ZoneChange) -> nouns.ZoneOverview:
-        """Change a child zone, and return it; errors as for ``add_zone``, and UnknownName."""
+        """Change a child zone, and return it; same errors as ``add_zone``, and UnknownName."""
         with self._change(name, "changed"):
             self._check_routing()
             known = self.zone(name)
@@ -193,10 +193,10 @@ class ZoneRegistry:
 
 FAILURES = 3  # failures in a row until a child is inactive
 LEASE, LEASE_S = "zone poller", 30.0
-RENEWALS = 3  # within the time of a lease
+RENEWALS = 3  # renewals of the lease before it would expire
 LIST_S = 1.0  # a process reads its children again after this time
 LOOK_S = 1.0  # between checks of the polling process for due children
-DEADLINE_S = 10.0  # for an answer to a poll
+DEADLINE_S = 10.0  # time limit of a poll
 
 
 class Children:

@@ -200,7 +200,7 @@ class ZoneDecider(Scheduler):
     def result(
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: nouns.Detail
     ) -> nouns.DecisionResult:
-        """Return the selection for a request as a decision; errors as for a selection."""
+        """Return the selection for a request as a decision; same errors as a selection."""
         reasons = self._reasons(request, sealed, selected, detail)
         return zoned_result(sealed, selected, reasons)
 
@@ -295,9 +295,9 @@ class ZoneDecider(Scheduler):
     ) -> nouns.Report | None:
         """Return the report of the own scheduler on the decision, None if it is incomplete.
 
-        It explains why too few nodes fit, or for the detail ``report`` the whole decision, with the
-        reports of the children. A scheduler with the pod managers of all zones explains any
-        decision that it repeats.
+        The report explains why too few nodes fit. With detail ``report`` it explains the whole
+        decision and includes the reports of the children. A scheduler with the pod managers of all
+        zones explains any decision that it repeats.
         """
         placed = len(selected.nodes) >= request.required_count
         if others or (placed and not self._own_has_all and detail != "report"):

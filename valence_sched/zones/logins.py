@@ -55,7 +55,7 @@ class RemoteZone:
         return self._connection.decode(content, kind)
 
 
-MOST_LOGINS = 1000  # kept by a process
+MOST_LOGINS = 1000  # logins that a process keeps
 KEYSTONE_TIMEOUT_S = 10.0  # Keystone's share of the time of the child
 INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched[keystone]'"
 
@@ -137,8 +137,8 @@ class ChildLogins:
     ) -> ServiceConnection:
         """Return a connection to a child; it times out after ``timeout_s`` of silence.
 
-        Verifies the certificates of the child and of its Keystone. ``route`` and errors as for a
-        connection.
+        Verifies the certificates of the child and of its Keystone. ``route`` and errors are the
+        same as for a connection.
         """
         verify = child.cacert or default_authorities(os.environ) or True
         connect = functools.partial(

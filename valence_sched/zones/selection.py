@@ -26,8 +26,8 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, GroupState, Request
 from valence_sched.zones.mixes import CompletedRequest, as_asked_below
 
-LEAST_DEADLINE_S = 0.001  # once the time of a decision is over
-MOST_ANCHORS = 64  # tried for one group; the anchor that places most nodes is used
+LEAST_DEADLINE_S = 0.001  # the deadline of a query when the time of a decision is over
+MOST_ANCHORS = 64  # anchors tried for one group; the anchor that places most nodes is used
 
 #: Places the nodes of a request; the first node avoids the given places.
 Attempt = Callable[[tuple[nouns.DomainValues, ...]], "list[PlacedOffer]"]
@@ -151,7 +151,7 @@ class ZoneSelection:
     ) -> nouns.ZoneAnswer:
         """Return the answer for one node by an alternative, with at most ``limit`` candidates.
 
-        With a ``rival``, also the offers that overtake it. Errors as for ``nodes``.
+        With a ``rival``, also the offers that overtake it. Same errors as ``nodes``.
         """
         per_podm = self._policy.pick.best_of == 1
         query = replace(self._query, limit=limit, per_podm=per_podm, rival=rival)

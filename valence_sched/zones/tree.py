@@ -185,7 +185,7 @@ class ZoneTree:
         )
 
     def group_state(self, query: nouns.OfferQuery) -> nouns.GroupAnswer:
-        """Return the group state and the supplies to the mix; errors as for ``offers``."""
+        """Return the group state and the supplies to the mix; same errors as ``offers``."""
         taken, below = self._taken(query)
         generation = self._generation(query.request)  # before members are counted
         children = self._asking(query, below)

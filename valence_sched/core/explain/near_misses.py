@@ -24,7 +24,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.view.overlay import Overlay
 
 MOST_PODMS = 8  # pod managers reported of each kind
-MOST_NODES = 64  # nodes of each that are removed on trial
+MOST_NODES = 64  # nodes of each pod manager that are removed on trial
 MOST_FITS = 20_000  # fits tried
 
 

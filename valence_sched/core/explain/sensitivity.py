@@ -114,7 +114,7 @@ class FlatChoices:
         self.policy = context.bound.policy
         self.chosen = None if row is None else _pool(context, row)
         self.attempt_index = len(decision.failed_attempts)
-        # values memoised by the tries are dropped with them
+        # a memo of its own: values of the tries are not stored in the View
         self._tried = dataclasses.replace(context, view=context.view.with_own_memo())
 
     def needs_anchor(self) -> bool:
@@ -279,8 +279,8 @@ def relative_size(change: Sensitivity) -> float:
 class AmountSearch:
     """Tries other amounts of each need; ``out_of_tries`` is true after the last allowed try.
 
-    The request keeps its lots. If all alternatives begin with equal needs, a need is changed in all
-    alternatives.
+    Ties are broken by the same lots in every try. If all alternatives begin with equal needs, a
+    need is changed in all alternatives.
     """
 
     choices: Choices
@@ -371,7 +371,7 @@ class AmountSearch:
                 changed = [msgspec.structs.replace(need, amount=amount)] if amount else []
                 needs[number : number + 1] = changed
             elif index < self.choices.attempt_index or self.choices.chosen is None:
-                continue  # it makes no node, as before
+                continue  # no node fits this alternative, as in the decision
             self._tries += 1
             choice = self.choices.choose(Alternative(tuple(needs), alternative.topology))
             self._undecided = self._undecided or choice.undecided

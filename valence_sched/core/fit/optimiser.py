@@ -279,7 +279,7 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 
 
 class PropagationSearch:
-    """The depth-first search for the cheapest solution of a programme of whole numbers from 0.
+    """The depth-first search for the cheapest solution of an integer programme without negative values.
 
     Each step takes the unmet row with the least choice left and adds one to one of its columns: the
     first column that is not 0, if any. It then propagates to the other columns. At a contradiction
@@ -293,7 +293,7 @@ class PropagationSearch:
     ) -> None:
         self.best: list[int] | None = None
         self.price: int | None = None
-        self._entries = 0  # propagated so far
+        self._entries = 0  # entries propagated so far
         self._prices, self._demands = prices, demands
         self._price_row = len(part.lower_rows)
         self._lower, self._upper = [*part.lower_rows, -INFINITY], [*part.upper_rows, INFINITY]

@@ -24,7 +24,7 @@ from valence_sched.view.block_kinds import Counts
 from valence_sched.view.view import Ints, Mask, View
 
 MIN_POOLS = 8  # the smallest number of pools with equal limits that share their covers
-MOST_KINDS = 64  # of blocks in a part; a search in more would be too wide
+MOST_KINDS = 64  # block kinds in a part; a search in more would be too wide
 
 Offer = tuple[int, ...]  # numbers by kind
 
@@ -40,7 +40,8 @@ class PoolCovers:
     def __init__(self, fitter: Fitter, view: View, min_pools: int = MIN_POOLS) -> None:
         self._fitter, self._view = fitter, view
         self._trees: dict[CoverComponent, CoverTree] = {}
-        numbers: dict[tuple[tuple[str, Limit], ...], int] = {}  # of different limits
+        # a number for each distinct set of limits
+        numbers: dict[tuple[tuple[str, Limit], ...], int] = {}
         limits_of = [tuple(pool.limits.items()) for pool in view.pools]
         self._limits = [numbers.setdefault(limits, len(numbers)) for limits in limits_of]
         pools, sizes = dict(zip(self._limits, view.pools, strict=True)), Counter(self._limits)
@@ -206,8 +207,8 @@ class CoverNode:
 class CoverTree:
     """The covers of all offers for one component, each within a limit of search states.
 
-    The cheapest cover of an offer is also the cheapest of every smaller offer that has these
-    blocks. So the root of the tree has enough of each kind, and a child has fewer blocks of one
+    The cheapest cover of an offer is also the cheapest of every smaller offer with all blocks of
+    the cover. So the root of the tree has enough of each kind, and a child has fewer blocks of one
     kind of the cover.
     """
 

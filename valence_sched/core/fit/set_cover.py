@@ -32,7 +32,7 @@ from valence_sched.view.block_kinds import BlockKinds
 if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
 
-IMPROVE_STATES = 50_000  # to search for a cheaper cover after the first one
+IMPROVE_STATES = 50_000  # states to search for a cheaper cover after the first one
 LONG_WEIGHT = 12  # each state of a later dive counts as this many states of HiGHS
 WIDTH = 16  # with more demands and caps a state counts as several
 

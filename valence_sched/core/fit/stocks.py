@@ -10,7 +10,7 @@ from valence_sched.model.inventory import Stock, free_amount, grant_size
 from valence_sched.model.need import Need
 from valence_sched.view.view import View
 
-IMPROVE_STATES = 20_000  # to search for a smaller surplus
+IMPROVE_STATES = 20_000  # states to search for a smaller surplus
 #: The states of a cover that take as long as assigning one amount.
 STATES_PER_LEVEL, STATES_PER_STOCK = 20, 8
 

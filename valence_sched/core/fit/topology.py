@@ -375,7 +375,7 @@ class TopologyProgramme:
                     self._unreported[domain, need] += terms
 
     def _place(self, domain: int, value: Hashable, need: Need, terms: Terms) -> None:
-        """Let devices at a value count for a need only if the name of the need uses the value."""
+        """Let devices at a domain value count for a need only if its name uses the value."""
         name, relations = need.name or need.kind, self._relations[need][domain]
         most = sum(self.part.upper[column] for column, _ in terms)
         most = min(most, math.ceil(need.amount)) if need.measure == "devices" else most
@@ -394,7 +394,7 @@ class TopologyProgramme:
     def _relate(self) -> None:
         """Find the relations of each need by domain: ``same``, ``apart``, or ``single``.
 
-        Of the names that are together in a domain, one represents all.
+        One name represents all names that must have the same value of a domain.
         """
         for constraint in self._fitter.constraints:
             relation: str = constraint.relation
@@ -509,7 +509,7 @@ def block_offer(
 ) -> BlockOffer:
     """Return the useful blocks, at most ``useful(kind)`` in a group.
 
-    Of the values with equal blocks at most ``most`` remain, because a node has no more blocks.
+    At most ``most`` domain values with equal blocks are returned: a node uses no more blocks.
     """
     counts = {key: min(number, useful(key[0])) for key, number in free.items() if useful(key[0])}
     width = len(next(iter(counts))[1]) if counts else 0

@@ -43,9 +43,9 @@ from valence_sched.planning.optimise.witness import Witness, WitnessNode
 from valence_sched.view.view import View
 
 COST_UNITS = 10_000  # the largest cost of a node or a block, in the solver's whole numbers
-CHUNK_COLUMNS = 300  # of each integer programme in which a large site is rounded
-CHUNK_NODES, CHUNK_GAP = 50, 0.002  # the effort of each of them
-GOAL_ROUNDING = 1e-3  # by which a later goal may worsen an earlier goal
+CHUNK_COLUMNS = 300  # columns of one chunk: a large site is rounded chunk by chunk
+CHUNK_NODES, CHUNK_GAP = 50, 0.002  # nodes searched, and accepted gap, per chunk
+GOAL_ROUNDING = 1e-3  # the rounding by which a later goal may worsen an earlier one
 
 
 class PodmOptimum(Struct, frozen=True):

@@ -33,7 +33,7 @@ from valence_sched.view.overlay import Overlay, Undo
 from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 3
-MOST_FITS = 50_000  # tried in each search
+MOST_FITS = 50_000  # fits tried in each search
 MOST_WAITING = 2  # nodes that need each other's places
 MOST_COUNTED = 10_000  # nodes of one podm: a stock without a total makes any number
 
@@ -83,8 +83,8 @@ class MigrationPlan(Struct, frozen=True):
 class MigrationState:
     """The overlay after some migrations; ``places`` are the present places of the nodes.
 
-    ``fits_left`` counts down with the work; without any left, no fit is found. ``is_open`` is true
-    after an undecided fit: the search then is no proof.
+    Each fit reduces ``fits_left``; at 0 the search ends without a fit. ``is_open`` is true
+    after an undecided fit: the search then proves nothing.
     """
 
     view: View
@@ -344,7 +344,7 @@ def fewest_migrations(
         state.fits_left = fits
         waiting = _waiting_nodes(state, wanted) if most else ()
         return MigrationPlan((), False, least, least > most, waiting=waiting)
-    state.fits_left = max(state.fits_left, 0) + len(view) + 1  # enough to find the room
+    state.fits_left = max(state.fits_left, 0) + len(view) + 1  # enough fits to find the room
     fit = state.fit(wanted)
     return MigrationPlan(found, fit is not None, least, True, fit)
 
@@ -379,7 +379,7 @@ class RoomGoal:
         return sorted(set(itertools.chain.from_iterable(helpful)))
 
     def _podms(self, state: MigrationState) -> dict[int, list[int]]:
-        """Return the nodes of each podm that makes the node without its own nodes."""
+        """Return the nodes of each podm on which the node fits once these nodes are removed."""
         # if the removal of all nodes does not help, no subset helps
         nodes = state.by_podm().items()
         return {podm: own for podm, own in nodes if would_help(state, own, self.node_type)}
@@ -454,8 +454,8 @@ def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
     """Return the fewest nodes whose release makes room for a node and for themselves again.
 
     They block each other: each needs hardware of another one, or hardware that the node of type
-    ``wanted`` takes. So migrations one after another make no room. The result is empty if there are
-    no such nodes, or no fits are left.
+    ``wanted`` takes. So moving one node at a time cannot make room. The result is empty if there
+    are no such nodes, or no fits are left.
     """
     start = state.mark()
     for size in range(1, MOST_WAITING + 1):

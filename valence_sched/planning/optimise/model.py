@@ -39,8 +39,8 @@ from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.node_types import BlockClass, BlockClasses, GroupOffer, Limits
 
 MOST_COVERS = 1_500  # the limit of minimal covers of a part in the model
-MOST_STATES, ALL_STATES = 20_000, 200_000  # states of their search for one part, for all parts
-MOST_CLASSES = 40  # of a part that is searched
+MOST_STATES, ALL_STATES = 20_000, 200_000  # search states for the covers of one part, of all parts
+MOST_CLASSES = 40  # block classes of a part whose covers are searched
 STOCK_ROUNDING = 1.0 + 1e-6  # rounding error of a sum of grants
 
 Counts = tuple[int, ...]
@@ -199,7 +199,7 @@ class _CoverSearch:
             return
         pairs = list(zip(missing, self.part.coverage[position], strict=True))
         helpful = [-(-amount // size) for amount, size in pairs if size]
-        rooms = [  # that the caps leave
+        rooms = [  # the amounts that the caps leave
             cap - sum(counts[member] for member in members if member < position)
             for members, cap in self.part.caps
             if position in members

@@ -146,7 +146,7 @@ class Witness:
         counts = Counter(table.kinds[block] for block in blocks)
         kinds = np.array([*counts], dtype=np.int64)
         free = np.array([*counts.values()], dtype=np.float32)
-        alone = replace(  # in which nothing else is free
+        alone = replace(  # a View in which only the parts of the node are free
             self._rows[row],
             block_tables=[msgspec.structs.replace(table, slots=slots, stocks=stocks)],
             block_counts=block_kinds.BlockCounts(np.array([0, len(kinds)]), kinds, free, free),

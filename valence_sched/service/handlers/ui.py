@@ -60,8 +60,8 @@ def problem_html(problem: Problem, depth: int) -> bytes:
 
 EMPTY_SITE = "No pod manager is registered: podm create NAME URL registers one"
 MOST_PODMS = 24  # pod managers whose hardware one page draws
-MOST_BLOCKS = 20_000  # that one page draws; a pod manager with more is shown alone
-MOST_ROWS = 100  # of a list
+MOST_BLOCKS = 20_000  # blocks that one page draws; a pod manager with more is shown alone
+MOST_ROWS = 100  # rows of a list on one page
 
 T = TypeVar("T")
 Words = Annotated[str, Meta(max_length=1024)]

@@ -45,7 +45,7 @@ class ComposeAction:
             raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
         if not all(isinstance(stanza, dict) for stanza in stanzas):
             raise RequestRefused(400, docs.WRONG_TYPE, "A stanza is not an object.", "Stanzas")
-        assert isinstance(manifest, dict)  # or there were no stanzas
+        assert isinstance(manifest, dict)  # otherwise it had no stanzas
         before, claims = self._documents.copy(), dict(self._composition.owners)
         blocks: list[str] = []
         answers, good = self._responses(stanzas, manifest, client, str(reservation or ""), blocks)

@@ -193,7 +193,7 @@ async def _send_endless(response: web.StreamResponse, begin: bytes) -> None:
         await response.write(_PIECE)
 
 
-RECEIVER_S = 2.0  # for the answer of a receiver of events
+RECEIVER_S = 2.0  # time limit of the answer of an event receiver
 
 
 async def deliver_events(podms: Sequence[SimulatedPodm]) -> None:

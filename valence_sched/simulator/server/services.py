@@ -180,7 +180,7 @@ def _without_offers(service: Json) -> Json:
 
 
 def events_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[bytes]:
-    """Yield the messages of changes as server-sent events; arguments as of :func:`bodies_of`."""
+    """Yield the messages of changes as server-sent events; same arguments as :func:`bodies_of`."""
     for index, body in enumerate(bodies_of(changes, number, older=older)):
         yield b"id: %d\ndata: %s\n\n" % (number + index, msgspec.json.encode(body))
 
