@@ -59,8 +59,9 @@ class PlacedNode(Struct, frozen=True, gc=False):
 class Batch:
     """The outcome: the nodes in order; view, evaluation and request after the last node.
 
-    For ``undecided_rows`` it is unknown whether they make the node: a complete search might have
-    chosen one. ``bound`` is a proven upper bound of the number of nodes, if the scheduler has one.
+    A complete search might have chosen one of the ``undecided_rows``: it is unknown whether the
+    node fits them. ``bound`` is a proven upper bound of the number of nodes, if the scheduler has
+    one.
     """
 
     nodes: list[PlacedNode]
@@ -203,17 +204,17 @@ def _best_by_anchor(
         for domain in context.request.group.affinity if context.request.group else ():
             numbers = domain_index(context.view, domain).numbers
             same &= (numbers == numbers[row]).all(axis=1)
-        open_rows &= ~same  # the rows outside of the tried domains
+        open_rows &= ~same  # leaves the rows outside the domain values already tried
         attempts = attempt(open_rows)
         better = _count_nodes(attempts) > _count_nodes(best)
         best, other = (attempts, best) if better else (best, attempts)
-        for attempt_ in other:  # that anchor might have been better
+        for attempt_ in other:  # an anchor with an undecided pool might have been better
             best[0].batch.undecided_rows.update(attempt_.batch.undecided_rows)
     return best
 
 
 def needs_anchor(request: Request) -> bool:
-    """Return whether the place of the first node of a request decides all other places."""
+    """Return whether the domain value of the first node fixes the value of all other nodes."""
     group, members = request.group, request.group_state.members
     return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
 

@@ -235,7 +235,7 @@ class Decider:
         return msgspec.structs.replace(sealed, mix=mix)
 
     def replace(self, podm: LeanPodm, file: str = "update", key: UriKey = str) -> None:
-        """Replace a podm by a newer reading; InputError if it is invalid; nothing changes."""
+        """Replace a podm by a newer reading; InputError, without a change, if it is invalid."""
         builder = self._builder.empty_copy()
         builder.add(podm, file, key=key)
         number = self._numbers.setdefault(podm.id, len(self._numbers))

@@ -188,7 +188,7 @@ class Decision:
 class RowFits:
     """Decides whether rows that pass every filter make the next node of a batch.
 
-    Rows that the batch has left open are undecided.
+    Rows that the batch did not decide remain undecided.
     """
 
     def __init__(self, context: EvaluationContext, batch: Batch) -> None:

@@ -39,7 +39,7 @@ def _tracked(name: str) -> Any:
 
 
 def _tracked_call(name: str) -> Any:
-    """Return a method that records such a read, even if the value was remembered."""
+    """Return a method that records such a read, also of a memoised value."""
     method = getattr(View, name)
 
     def call(view: TrackedView, *arguments: Any, **options: Any) -> Any:
@@ -288,7 +288,7 @@ class _ReadTracker:
 def reevaluate(
     view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> None:
-    """Call again the plug-ins that read free capacity, and write over the same rows."""
+    """Call the plug-ins that read free capacity again, and overwrite their rows."""
     _call_again(view, request, bound, evaluation, evaluation.availability_readers, strict)
     write_costs(evaluation, bound, row_weights(view, bound))
 

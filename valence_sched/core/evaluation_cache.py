@@ -121,7 +121,7 @@ class EvaluationCache:
         return self._completed_mix(mix, bound).supplies
 
     def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
-        """Return a request with its mix completed by all pools, anew after enough changes.
+        """Return a request with its mix completed by all pools; it is renewed after enough changes.
 
         The completed mix is a part of the request, so that the decision can be repeated from it.
         """

@@ -40,7 +40,7 @@ def offers(
     view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
     context = replace(context, earlier=fits, turn=query.turn)
-    if query.closed:  # rows whose podms are at some places
+    if query.closed:  # rows whose podms are at closed places
         is_open = []
         for podm in view.podms:
             places = (one.items() for one in query.closed)

@@ -84,7 +84,8 @@ class RequestReader(Struct, frozen=True, eq=False):
         """Return whether it reads the same part of a field as a plug-in of another ``kind``.
 
         If a filter and a weigher declare different tests ``when``, they read different parts of the
-        field. Then only a plug-in of the same kind, or one with the field as optional, replaces it.
+        field. Such a reader is replaced only by a plug-in of the same kind, or by one with the
+        field as optional.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
         return any(name == field and holds(value) for name, holds in (*required, *self.optional))

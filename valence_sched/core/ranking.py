@@ -66,7 +66,7 @@ def _salt(name: str, seed: int, turn: int) -> np.uint64:
 
 
 def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-    """Yield the rows that pass, best first; ties are broken by a lot, the same on every turn."""
+    """Yield the rows that pass, best first; ties are broken by a lot, equal on every turn."""
     remaining = cost
     while len(remaining):
         best = np.minimum.reduce(remaining)

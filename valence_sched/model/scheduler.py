@@ -345,7 +345,7 @@ class RegistryVerbs(Verbs, Protocol):
     def change_registration(
         self, name: str, change: RegistrationChange, *, password: str | None = None
     ) -> RegisteredPodm:
-        """Change the registration of a pod manager; same errors as ``register``, and UnknownName."""
+        """Change a registration; same errors as ``register``, and UnknownName."""
         return self._call(RegistryVerbs.change_registration, name, change, password=password)
 
     def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:

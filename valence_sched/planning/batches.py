@@ -44,7 +44,7 @@ from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
 
 Part = TypeVar("Part", EvaluationContext, Batch)
-PlannedFits = tuple[tuple[Fit, ...], ...]  # of one request, by alternative
+PlannedFits = tuple[tuple[Fit, ...], ...]  # the planned fits of one request, by alternative
 Score = tuple[int, int]  # the unplaced required nodes, and all unplaced nodes
 
 
@@ -117,7 +117,7 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
     """Decide on several requests together, as one decision.
 
     They share the largest budget of their policies. If a request gets fewer nodes than required,
-    the decisions are those in the given order, up to the first that fails. Errors as of
+    the decisions are those in the given order, up to the first that fails. Same errors as
     ``Decider.select_destinations``, with the number of the request.
     """
     succession, sealed = Succession(decider), []

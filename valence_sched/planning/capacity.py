@@ -407,7 +407,7 @@ def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[model.Strand
     order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
     fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
     view = contexts[0].view
-    rows = np.zeros(len(view), dtype=bool)  # podms that every request excludes by name are left out
+    rows = np.zeros(len(view), dtype=bool)  # without podms that every request excludes by name
     for context in contexts:
         verdicts = zip(context.bound.filters, context.evaluation.verdicts, strict=True)
         target = [passed for filter_, passed in verdicts if filter_.name == "target"]

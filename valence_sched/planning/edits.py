@@ -402,7 +402,7 @@ def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterato
             yield replace(block, uri=f"{uri}-{number}", name=name)
 
 
-SUFFIXES = (".yaml", ".yml", ".json")  # of files of scenarios; other references are names
+SUFFIXES = (".yaml", ".yml", ".json")  # suffixes of scenario files; other references are names
 MAX_EXTENDED = 100  # the longest chain of scenarios that extend each other
 
 

@@ -128,7 +128,7 @@ def _prices(
 def _options(
     site: Site, choices: Sequence[AddBlocks], prices: Mapping[str, float]
 ) -> tuple[list[PurchaseOption], dict[tuple[int, int], _Place]]:
-    """Return the options, and the place by option and row."""
+    """Return the purchase options, and the place of each option by row."""
     view, options = site.view(), list[PurchaseOption]()
     places: dict[tuple[int, int], _Place] = {}
     for choice in choices:

@@ -264,7 +264,7 @@ def _stuck_nodes(
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A node on a podm, by number, and the request for an equal one.
+    """A node on a podm, by number, and the request for an equal node.
 
     Without known hardware there is no request; ``asks_for`` is its source. ``price`` is in points
     of waste: the most expensive nodes are the hardest to place.

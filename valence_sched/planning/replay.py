@@ -90,7 +90,7 @@ class Timeline:
     ) -> None:
         self.start, self.width = start, width
         self.levels = list(levels)
-        self.counts = [0] * counts  # of the open bucket
+        self.counts = [0] * counts  # counts of the open bucket
         self.buckets: list[Bucket] = []
         self._sample = sample
         self._open()
@@ -380,7 +380,7 @@ Progress = Callable[[int], None]
 class ReplayRun:
     """Replays one workload on one site; a succession makes every decision.
 
-    Departures of a moment come before its arrivals; a node without departure stays. Fragmentation
+    At equal times departures come before arrivals; a node without a departure stays. Fragmentation
     is measured for the ``mix``; ``place`` returns the place of a line in errors; ``progress`` gets
     the number of requests so far. The first ``lookahead`` requests set the width of the buckets.
     """
@@ -563,7 +563,7 @@ def replay_one(
     *,
     strict: bool = False,
 ) -> model.ReplayResult:
-    """Replay a workload on one site, by one policy or those of the requests; errors as above."""
+    """Replay a workload on one site, by one policy or those of the requests."""
     name = site.name if policy is None else f"{site.name}/{policy}"
     entries = workload.entries(site.flavors, PolicyChoice(policy, site.policy))
     succession = Succession(site.decider(strict=strict))

@@ -207,7 +207,7 @@ def _raise_no_pool(podms: Sequence[LeanPodm], target: Target) -> None:
 
 
 class _Condition(NamedTuple):
-    """The wanted value of a block's kind, the words for it, and the values that kinds have."""
+    """The wanted value of a block's kind, its text in messages, and the values of all kinds."""
 
     wanted: str | None
     words: str

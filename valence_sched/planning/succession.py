@@ -87,8 +87,8 @@ class Succession:
         """Choose pool and blocks for every node of a request, without taking them.
 
         ``other_nodes`` is the number of nodes of other requests in the same decision, which shares
-        ``spending``. If ``planned`` fits are given, by alternative, only these are placed. Errors
-        as for a decider that is not strict about its budget.
+        ``spending``. If ``planned`` fits are given, by alternative, only these are placed. Same
+        errors as a decider that is not strict about its budget.
         """
         context = self._context(request)
         if planned is not None:

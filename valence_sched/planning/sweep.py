@@ -59,8 +59,8 @@ class Sweep:
     """The runs of a workload on sites, under policies and with seeds.
 
     Without ``policies`` every request is decided by its own policy, or by the policy of the site. A
-    synthetic workload is drawn by the seed; the requests of a file are decided with it. Errors as
-    of the workload, and UnknownName if a site lacks a policy, UsageError if two sites have one
+    synthetic workload is drawn by the seed; the requests of a file are decided with it. Same errors
+    as the workload, and UnknownName if a site lacks a policy, UsageError if two sites have one
     name.
     """
 

@@ -117,7 +117,7 @@ class WhatIf:
         return checks
 
     def read_replay(self, file: str) -> tuple[Replay, list[str]]:
-        """Read a written replay, ``-`` for standard input; errors and warnings as for a report."""
+        """Read a written replay, ``-`` for standard input; same errors and warnings as a report."""
         return parse_replay(self._config.read_document(file), _name(file))
 
     def workload(

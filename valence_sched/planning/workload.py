@@ -69,9 +69,9 @@ class Workload(Protocol):
 class FileWorkload:
     """The workload of a file; CSV and JSON Lines are streams.
 
-    ``opened`` opens it again, decompressed. ``columns`` are the columns of a recorded trace, by
-    field. With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve`` finds the
-    location of volumes and networks.
+    ``opened`` reopens the file and decompresses it. ``columns`` are the columns of a recorded
+    trace, by field. With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve``
+    finds the location of volumes and networks.
     """
 
     def __init__(
@@ -189,8 +189,8 @@ OWN_POLICY = PolicyChoice(None, "")  # an empty policy leaves requests unchanged
 class CompiledWorkload:
     """The requests of a workload, compiled with the flavors of one site.
 
-    ``times`` has a row each of arrival, departure (NaN for nodes that stay), number of the request
-    and line. ``places`` is the place of a line in errors, without its number.
+    ``times`` has four rows: arrival, departure (NaN for nodes that stay), request number, and line.
+    ``places`` is the place of a line in errors, without its number.
     """
 
     def __init__(

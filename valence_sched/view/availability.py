@@ -21,7 +21,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return per need a mask of the rows with enough free; a stock must grant it at once.
+    """Return per need a mask of the rows with enough free; one stock must grant the whole amount.
 
     A mask is ``view.all_rows`` itself if every row has enough.
     """
@@ -186,7 +186,7 @@ def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
     inverse, absent = _inverses(view, needs, by)
-    free = view.free_table(needs, by)  # it is remembered, and so read-only
+    free = view.free_table(needs, by)  # read-only, because it is memoised
     free = np.multiply(free, inverse, out=free if free.flags.writeable else None)
     most = np.maximum.reduce(free, axis=None, initial=0.0)
     mean, exceeds_total = _mean(free), bool(most > 1.0 + EPSILON)

@@ -169,7 +169,7 @@ class BlockKinds:
         return [device for name, device in self._devices if name == need_kind]
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
-        """Return ``(need kind, device)`` of a kind; devices of a block with Warning have it too."""
+        """Return ``(need kind, device)`` of a kind; if a block has Warning, so do its devices."""
         kind = self.kinds[number]
         lines = [
             (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
@@ -245,7 +245,7 @@ V = TypeVar("V")
 class BoundedMemo(dict[K, V]):
     """A memo of at most ``limit`` values by key.
 
-    A full memo drops all values; so a hit needs no bookkeeping.
+    A full memo drops all values, so a hit needs no bookkeeping.
     """
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
@@ -269,8 +269,8 @@ class BlockCounts(Struct, frozen=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     ``kind``, ``free`` and ``total`` have one element per entry: the kind of block, the number of
-    free blocks and of all blocks, whole numbers in float32 to halve the copying. ``start`` has one
-    element per row and one more.
+    free blocks and of all blocks, whole numbers in float32 to halve the copying. ``start`` has
+    ``rows + 1`` elements.
     """
 
     start: Ints
@@ -352,7 +352,7 @@ def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
 
 
 def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
-    """Return the starts of the entries of rows, after ``theirs`` replaces ``[first, last)``."""
+    """Return the start of the entries of each row, after ``theirs`` replaces ``[first, last)``."""
     low, high = mine[first], mine[last]
     if np.array_equal(mine[first : last + 1] - low, theirs):
         return mine

@@ -238,7 +238,7 @@ class Splice(Struct, frozen=True):
 
 
 def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
-    """Return the View in which ``part`` replaces podm number ``podm``, and the changed rows.
+    """Return the View after ``part`` replaces the podm with number ``podm``, and the changed rows.
 
     ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends.
     """

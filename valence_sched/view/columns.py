@@ -25,7 +25,7 @@ from valence_sched.view.view import Labels, View, inventory_digest, set_inventor
 
 VERSION = 4
 MAGIC = b"valence-sched view\n"
-ALIGNMENT = 16  # bytes, of each array relative to the first array
+ALIGNMENT = 16  # bytes: the position of each array relative to the first is a multiple
 #: Before the header: the size of the header, the size of the arrays, and the checksum of both.
 PREFIX_BYTES = len(MAGIC) + 20
 #: The types: numbers in the byte order of this machine, booleans and bytes.
@@ -54,7 +54,7 @@ class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def encode_view(view: View) -> list[bytes | memoryview]:
-    """Return a View as pieces of bytes; ValueError, OverflowError if that is impossible."""
+    """Return a View as pieces of bytes; ValueError, OverflowError if it cannot be encoded."""
     arrays: Arrays = {name: getattr(view, name) for name in _PLAIN}
     for name in LABELS:
         arrays[name] = getattr(view, name).codes
@@ -132,7 +132,7 @@ def decode_view(data: memoryview) -> View:
 _PLAIN = ("first_row", "podm_of", "position_of", "enabled", "lot")
 _COUNTS = ("block_counts", "podm_block_counts")
 _COUNT_PARTS = ("start", "kind", "free", "total")
-_STOCK_ARRAYS = 12  # of a column; the last five are those of its grants
+_STOCK_ARRAYS = 12  # arrays of a stock column; the last five belong to its grants
 
 
 def _read_arrays(data: memoryview) -> tuple[ColumnHeader, Arrays]:

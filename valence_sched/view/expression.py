@@ -8,7 +8,7 @@ maximum, ``not`` the negation; so the result is unknown only if the known parts 
 Rules for a pair of values:
 
 - Numbers compare as numbers, texts as texts, character by character. A text that is a number
-  compares with a number as that number. No comparison of any other pair holds.
+  compares with a number as that number. All other pairs compare as false.
 - Of several values (a list in a fact, the values of a capability, traits, aggregates) it is enough
   that one compares; ``!=`` holds if all values differ. No comparison with an empty list holds.
 - A missing value is unknown: a missing fact, capability, zone, name or driver. 0, the empty text

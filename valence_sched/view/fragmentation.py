@@ -131,8 +131,8 @@ def _kinds(
 def exact_sums(table: Floats) -> list[tuple[float, ...]]:
     """Return for each line of a table of finite numbers a few floats with its exact sum.
 
-    Each round splits off the leading digits of all numbers, so few that their sum needs no
-    rounding: ``ExtractVector`` of Rump, Ogita, Oishi, "Accurate Floating-Point Summation" (2008).
+    Each round splits off leading digits of all numbers, few enough for a sum without rounding:
+    ``ExtractVector`` of Rump, Ogita, Oishi, "Accurate Floating-Point Summation" (2008).
     """
     parts: list[list[float]] = [[] for _ in range(len(table))]
     if not table.size:
@@ -156,7 +156,7 @@ ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but dev
 LIGHTER_NODES_FACTOR = 2.5
 #: The factor of the weight of shares that name traits, for all other needs.
 OTHER_NEEDS_WEIGHT = 5.0
-MANY_ROWS = 256  # from this number on adding line by line is faster
+MANY_ROWS = 256  # from this number of rows on, adding line by line is faster
 
 
 class MixSupply(NamedTuple):
@@ -289,7 +289,8 @@ class FlavorMix:
                 # number of rows
                 asked = OTHER_NEEDS_WEIGHT * np.add.accumulate(named, axis=0)[-1]
                 table += self._needs_weights[:, None] * asked
-            self._table = traits.values, (scarcity, protect), table  # selections share values
+            # selections of one View share the label values
+            self._table = (traits.values, (scarcity, protect), table)
         weights: Floats = table[:, traits.codes]
         return weights
 
@@ -495,7 +496,7 @@ def traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
 
 MOST_MEASURED = 50_000  # states of podms that are remembered
 
-# free accelerators: the useless ones, and all
+# numbers of useless and of all free accelerators
 Amounts = tuple[float, float]
 
 
@@ -551,7 +552,7 @@ class FragmentationMeasure:
                     unknown[podm] = key
         if unknown:
             if self._spend is not None:
-                self._spend(len(unknown))  # each takes about as long as a fit
+                self._spend(len(unknown))  # measuring a podm takes about as long as a fit
             if len(self._known) >= MOST_MEASURED:
                 self._known.clear()
             spans = [view.first_row[podm : podm + 2].tolist() for podm in unknown]

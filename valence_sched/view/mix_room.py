@@ -71,9 +71,9 @@ class MixRoom:
         return self._line_of[(need.resource, need.amount) if need.kind == "stock" else need]
 
     def nodes(self, view: View, taken: Sequence[Need] = (), feasible: Mask | None = None) -> Floats:
-        """Return the number of nodes of each needs per row, after a node with needs ``taken``.
+        """Return per list of needs and row the number of nodes, after a node with needs ``taken``.
 
-        The shape is ``(needs, rows)``; any numbers in rows that are not ``feasible``.
+        The shape is ``(needs, rows)``; rows that are not ``feasible`` have undefined numbers.
         """
         free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))
         have = np.zeros((len(self._line_of), len(view)))
@@ -115,7 +115,8 @@ class MixRoom:
             weights /= weights.sum()
             table = np.zeros((len(nodes), len(traits.values)))
             np.add.at(table, self._needs_of, weights[:, None] * self._accepts(traits))
-            self._table = traits.values, scarcity, table  # selections share values
+            # selections of one View share the label values
+            self._table = (traits.values, scarcity, table)
         total = np.zeros(nodes.shape[1])
         for numbers, by_value in zip(nodes, table, strict=True):
             total += by_value[traits.codes] * numbers  # one after another: rows are independent

@@ -134,7 +134,7 @@ class Overlay:
         return view
 
     def remember_fixed(self, view: View) -> None:
-        """Copy the remembered values that no node changes from a View of all rows."""
+        """Copy the memoised values that do not depend on nodes from a View of all rows."""
         for key, value in view._memo.items():
             if key[0] in FIXED:
                 self.view._memo[key] = value

@@ -127,7 +127,7 @@ def reads_podm(*fields: str, of: FieldsOf | None = None) -> Callable[[Plugin], P
     """Declare the fields of a pod manager that a filter, a weigher or a scheduler reads.
 
     ``{option}`` in a field stands for the value of an option. ``of`` returns further fields for the
-    options and a request; if the request is None, those for any request. Without arguments, it
+    options and a request; without a request, the fields for any request. Without arguments, it
     declares that the plug-in reads no field::
 
         @reads_podm("facts.{fact}")

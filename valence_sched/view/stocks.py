@@ -39,7 +39,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
     """Stocks sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     A stock has its ``free`` amount, and the ``min``, ``max`` (or infinity) and ``step`` of a grant,
-    in its unit. With ``unlimited`` it is known that no stock has a limit.
+    in its unit. With ``unlimited`` no stock has a limit.
     """
 
     unlimited: bool = False
@@ -57,7 +57,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         stock has no grant.
         """
         if not self.has_limits():
-            number = self._unlimited_counts(amounts)  # the usual stock
+            number = self._unlimited_counts(amounts)  # usual stocks have no limits
             return np.where(number > 0.0, np.maximum(amounts, EPSILON), np.inf), number
         amounts = np.maximum(amounts, EPSILON)
         size = np.maximum(amounts, self.min)
@@ -206,7 +206,7 @@ def build_column(
         table[:, list(values)] = np.array(list(values.values())).T
     sums = [row.copy() for row in table]
     grants = build_grants([grant_bounds(pools.get(row, ())) for row in range(rows)])
-    inverses = inverse(sums[1]), inverse(sums[4])  # of the totals of pool and podm
+    inverses = inverse(sums[1]), inverse(sums[4])  # one over the totals of pool and podm
     return StockColumn(*all_read_only((*sums, *inverses)), by_stock=grants)
 
 

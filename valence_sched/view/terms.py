@@ -112,7 +112,7 @@ def per_pool(
 ) -> Callable[Concatenate[View, Request, P], Mask | Floats]:
     """Turn a plain function of one podm and one pool into a filter or a weigher.
 
-    Slower than arrays, and fast enough for a few thousand pools: the function runs once per pool.
+    The function runs once per pool: slower than arrays, but fast enough for a few thousand pools.
     """
 
     @functools.wraps(function)

@@ -124,7 +124,8 @@ class View:
 
     ``first_row[p]`` is the first row of podm ``p``; ``podm_of[r]`` is the podm of row ``r`` and
     ``position_of[r]`` the position of its pool in it. The values of a row depend on its own pool
-    and podm alone: a selection of rows (``take``, ``window``) has the same values as the whole.
+    and podm alone: a selection of rows (``take``, ``window``) has the same values as the whole
+    View.
     """
 
     kinds: BlockKinds
@@ -163,7 +164,7 @@ class View:
 
     @property
     def all_rows(self) -> Mask:
-        """Return true for every row, the same array each time."""
+        """Return an array that is true for every row; all calls return the same array."""
         return self._memoise(("all rows",), np.ones, len(self), bool)  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
@@ -299,7 +300,7 @@ class View:
         return latest[1]
 
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return the latest value of ``make``, remembered until free amounts change."""
+        """Return the value of ``make``, memoised until free amounts change."""
         return self.memoise_latest(("free", name), key, make)
 
     def without_memo(self) -> View:
@@ -455,8 +456,8 @@ def _domain_index(view: View, domain: str) -> DomainIndex:
     return DomainIndex(value_numbers, read_only(table[view.podm_of]))
 
 
-DIGITS = b"0123456789".ljust(256, b"\0")  # as text, by number
-NAME = "inventory digest"  # the name of its remembered value
+DIGITS = b"0123456789".ljust(256, b"\0")  # the text of each digit, by number
+NAME = "inventory digest"  # the key of the memoised digest
 
 
 def inventory_digest(view: View) -> str:
@@ -488,13 +489,13 @@ def _digits(numbers: list[int]) -> str:
     """Return numbers as ``repr`` prints them in a list; a fast path for single digits."""
     try:
         text = bytes(numbers).translate(DIGITS)
-    except ValueError:  # one of them is too large for a byte
+    except ValueError:  # a number is too large for a byte
         text = b"\0"
     return ", ".join(map(str, numbers) if b"\0" in text else text.decode())
 
 
 class _Texts(dict[object, str]):
-    """The ``repr`` of equal things, made once."""
+    """The ``repr`` of values, computed once for equal values."""
 
     def __missing__(self, thing: object) -> str:
         text = self[thing] = repr(thing)

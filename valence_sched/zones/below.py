@@ -73,12 +73,12 @@ class ZonesBelow:
         return found
 
     def find(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part of a path, and the name in that part; same errors as a child."""
+        """Return the part of a path, and the name in that part; same errors as ``child``."""
         zone, rest = paths.split(name, self.children)
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part with a pod manager, this zone for an unknown one.
+        """Return the part with a pod manager; for an unknown pod manager, this zone.
 
         ``CHILD/NAME`` is a path; a plain name is looked up in all zones.
 
@@ -104,7 +104,7 @@ class ZonesBelow:
     def requests(self, request: Request) -> Callable[[str], Request]:
         """Return a function that gives for a zone the request with the zone's pod manager names.
 
-        ``""`` is this zone. A plain name means every pod manager of this name. Errors as for
+        ``""`` is this zone. A plain name means every pod manager of this name. Same errors as
         ``find_podm``; UnknownName: no zone has a pod manager of the request.
         """
         request = with_inherited(request, self.stated)
@@ -115,7 +115,7 @@ class ZonesBelow:
                 try:
                     having[name] = [child] if self._has(child, rest) else []
                 except errors.SchedulerError:
-                    having[name] = [child]  # it does not answer: the next query reports that
+                    having[name] = [child]  # the child does not answer: the next query reports it
             else:
                 here = [""] if self.has_own(name) else []
                 having[name] = here + self._children_having(name, surely=not here)
@@ -137,7 +137,8 @@ class ZonesBelow:
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
         """Return the children with a pod manager; ServiceError if only a silent child may have it.
 
-        If ``surely`` is false, another zone has the pod manager, and silent children are left out.
+        If ``surely`` is false, silent children are left out, because another zone has the pod
+        manager.
         """
         calls = {child: functools.partial(self._has, child, name) for child in self._enabled()}
         answers = call_below(calls, self.deadline_s)
@@ -246,7 +247,9 @@ class ZonesBelow:
             if not part.claim or row.state == "COMPOSED":  # it may now be one claim per node
                 known = [claim.id for claim in self.claims_of(part, row)]
             for error in self.part(part.zone).release(known):
-                if not isinstance(error, errors.UnknownName):  # purged: it ended long ago
+                if not isinstance(
+                    error, errors.UnknownName
+                ):  # an unknown claim ended long ago and was purged
                     raise error
 
         calls = {part.zone: functools.partial(release, part) for part in row.parts}

@@ -30,7 +30,8 @@ def call_all(
 ) -> dict[str, T | SchedulerError]:
     """Call all in parallel; return by name the result or the error.
 
-    A call beyond ``deadline_s`` continues on a daemon thread. Any other exception is raised.
+    A call beyond ``deadline_s`` continues on a daemon thread. An exception that is not a
+    SchedulerError is raised.
     """
     futures: dict[str, Future[T]] = {name: Future() for name in calls}
     for name, call in calls.items():

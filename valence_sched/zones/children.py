@@ -195,7 +195,7 @@ FAILURES = 3  # failures in a row until a child is inactive
 LEASE, LEASE_S = "zone poller", 30.0
 RENEWALS = 3  # renewals of the lease before it would expire
 LIST_S = 1.0  # a process reads its children again after this time
-LOOK_S = 1.0  # between checks of the polling process for due children
+LOOK_S = 1.0  # interval at which the polling process looks for due children
 DEADLINE_S = 10.0  # time limit of a poll
 
 
@@ -216,13 +216,14 @@ class Children:
         self._list: tuple[int, float, Sequence[nouns.ZoneOverview]] | None = None
 
     def list(self) -> Sequence[nouns.ZoneOverview]:
-        """Return them by name; StoreError if the state cannot be read."""
+        """Return the child zones by name; StoreError if the state cannot be read."""
         zones, known, at = self._zones(), self._list, self._clock()
         changes = zones.changes()
         if known is not None and known[0] == changes and at - known[1] < LIST_S:
             return known[2]
         found = [current(one, self._interval_s) for one in zones.list()]
-        self._list = changes, at, found  # counted before the read: never newer than the list
+        # changes were counted before the read, so the list is at least as new
+        self._list = (changes, at, found)
         return found
 
 

@@ -43,7 +43,7 @@ PREPARE_TTL_S = 60.0  # a part waits this long for the other zones
 MOST_ATTEMPTS = 8
 MOST_LOSSES = 2  # number of lost parts of one zone after which other zones are preferred
 MOST_ID = 255  # characters of a zone's claim ID
-MOST_CONTENDED = 64  # attempts that may lose a race to a claim of the same group
+MOST_CONTENDED = 64  # the limit of attempts lost to claims of the same group
 LONGEST_PAUSE_S = 1.0
 OWN = "this zone"  # in messages: the pod managers of the zone itself
 
@@ -123,7 +123,7 @@ class ZoneClaims:
         avoid: Sequence[SilentZone] = (),
         report: Callable[[Selected], Report] | None = None,
     ) -> ZoneClaimOutcome:
-        """Decide and hold the choice; if a zone lost its part, decide again.
+        """Decide, and hold the chosen offers; if a zone lost its part, decide again.
 
         Zones to ``avoid`` and failing zones are left out. Zones that lost their part twice are left
         out if the other zones have enough nodes. The ``report`` of the selection, if any, is queued

@@ -313,7 +313,7 @@ class ZoneDecider(Scheduler):
         try:
             report: nouns.Report | None
             report = self._own.select_destinations(request_for(""), detail=detail).report
-        except (NoPodm, UnknownName):  # the zones were asked: only this zone lacks them
+        except (NoPodm, UnknownName):  # only this zone lacks the named pod managers
             report = None
         chosen = [one.chosen for one in selected.nodes if placed]
         if self._own_has_all:
@@ -350,7 +350,7 @@ def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
 
 
 class ZoneChoices:
-    """The choices of a decision over zones; unless ``placed``, its ``nodes`` are too few."""
+    """The choices of a decision over zones; if not ``placed``, it has too few ``nodes``."""
 
     def __init__(
         self,

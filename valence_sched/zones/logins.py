@@ -56,7 +56,7 @@ class RemoteZone:
 
 
 MOST_LOGINS = 1000  # logins that a process keeps
-KEYSTONE_TIMEOUT_S = 10.0  # Keystone's share of the time of the child
+KEYSTONE_TIMEOUT_S = 10.0  # the part of a child's time for Keystone
 INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched[keystone]'"
 
 

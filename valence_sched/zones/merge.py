@@ -2,7 +2,7 @@
 """Merge: the offers of several zones in the same order as in a flat zone.
 
 Costs are absolute and depend only on a zone's own pod managers. Ties are broken by lots that depend
-on names. So the best offer of all zones is the best of the zones' best offers. Each zone lists the
+on names. So the best of all offers is the best offer of some zone. Each zone lists the
 nodes that it would place one after another. The lists are merged by their first nodes, since a node
 changes only the costs of its own zone. Nova's zones of 2011 weigh a child's list by a scale and an
 offset in the same way.
@@ -55,8 +55,8 @@ class Part:
 class OfferOrder:
     """The order of the offers of several zones for one query.
 
-    ``worst_cost`` is the cost of a score of 0: the largest such cost of any part, within the limit
-    of the query. The costs of all parts are scaled to it.
+    ``worst_cost`` is the cost of a score of 0: the largest of any part, within the limit of the
+    query. The costs of all parts are scaled to it.
     """
 
     def __init__(self, query: OfferQuery, parts: Sequence[Part]) -> None:

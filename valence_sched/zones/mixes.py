@@ -48,7 +48,7 @@ class SupplySums:
         self._sums: OrderedDict[SumKey, SupplySum] = OrderedDict()
 
     def find(self, sealed: SealedRequest) -> SupplySum | None:
-        """Return the sum for a request, None for an unknown one."""
+        """Return the sum for a request, None if there is no sum."""
         with self._lock:
             found = self._sums.get(_key(sealed.request))
         return found if found is not None and found.policy == sealed.policy else None
@@ -152,7 +152,7 @@ def zone_supplies(
 def supplies_with_offers(
     supplies: Sequence[ZoneSupplies | UnsetType], shares: int
 ) -> ZoneSupplies | UnsetType:
-    """Return the supplies of zones that offer nodes, UNSET if one has no valid ones."""
+    """Return the supplies of zones that offer nodes, UNSET if some are missing or invalid."""
     found = [one for one in supplies if one is not UNSET and _are_supplies(one, shares)]
     return _added(found) if len(found) == len(supplies) else UNSET
 

@@ -159,7 +159,7 @@ class ZoneClaimRecovery:
 
 MOST_ROUNDS = 3  # attempts for a request that a zone fails to compose
 RECONCILE_HINT = "podm claim reap reconciles it"
-_WAITS, _MORE_S = 2, 360.0  # a zone may wait twice; this is the time for its own calls
+_WAITS, _MORE_S = 2, 360.0  # a zone may wait twice, and has this time for its own calls
 
 
 @dataclass

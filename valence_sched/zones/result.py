@@ -102,9 +102,9 @@ def with_reasons_below(
 ) -> nouns.Report | None:
     """Merge the reports of this zone and of the zones directly below it on a decision.
 
-    Pod managers of a child have its name in front; inventories and the steps of the funnels are
-    added up. The ``chosen`` candidates, by path, replace the choice that each zone reports. A child
-    without a report causes a warning. Without any report, the result is None.
+    The name of a child is prefixed to its pod managers; inventories and funnel steps are added up.
+    The ``chosen`` candidates, by path, replace the choice that each zone reports. A child without a
+    report causes a warning. Without any report, the result is None.
     """
     reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
@@ -339,7 +339,7 @@ def zoned_report(zone: str, report: nouns.Report, selected: Selected) -> nouns.R
 
 
 def taken_by(request: Request, selected: Selected) -> Iterator[OtherOffer]:
-    """Yield the nodes of a request for the requests that are decided later."""
+    """Yield the nodes of a request in the form that later requests need."""
     group = request.group.name if request.group else None
     for one in selected.nodes:
         node = OtherNode(token=one.chosen.token, group=group, owner=request.owner)

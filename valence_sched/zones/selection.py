@@ -92,8 +92,8 @@ class _OtherSupplies(Exception):
 class ZoneSelection:
     """Selects the nodes of one sealed request from a zone and the zones below it.
 
-    ``deadline_s`` limits all queries together. A zone without an answer is not asked again; if a
-    node was chosen there, the decision is repeated without that zone. Candidates cost at most
+    ``deadline_s`` limits all queries together. A zone that does not answer is not asked again. If a
+    node was chosen there, the decision is repeated without the zone. Candidates cost at most
     ``most_cost``. ``others`` are offers that earlier requests took. Zones to ``avoid`` are not
     asked and count as silent. ``complete`` returns the request with its mix completed. If it used
     the supplies of an earlier decision, the first offers must confirm them; otherwise the decision

@@ -99,7 +99,7 @@ class NearMissSearch:
             yield NearMiss(podm=name, pool=pool, kind="word", lacks=self._lacks(row))
 
     def _chosen_podms(self) -> set[int]:
-        """Return the chosen podms if all nodes were placed: they have no lack."""
+        """Return the chosen podms if all nodes were placed: they are not near misses."""
         return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
 
     @functools.cached_property

@@ -41,7 +41,7 @@ NOTES = ("sensitivity: ", "drawn among ", "the scheduler ")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The pool of the first node, if any; whether a better pool is undecided; the ties."""
+    """The choice of the first node: its pool, if any, and the facts that make it uncertain."""
 
     pool: PoolRef | None
     undecided: bool
@@ -162,7 +162,7 @@ def _schedule_one(context: EvaluationContext) -> Batch:
 
 
 def _has_ties(context: EvaluationContext, row: int) -> bool:
-    """Return whether another podm makes the node at the same cost, so that lots decided."""
+    """Return whether another podm makes the node at equal cost: a tie, broken by lots."""
     equal = context.evaluation.cost == context.evaluation.cost[row]
     others = np.flatnonzero(equal & (context.view.podm_of != context.view.podm_of[row]))[:MOST_TIES]
     return any(isinstance(context.fit(context.view, other), Fit) for other in others.tolist())
@@ -235,8 +235,8 @@ def _least_step(
 ) -> int | None:
     """Return the least step, in thousandths, after which a row that makes the node is ahead.
 
-    ``gain`` is the decrease per step of the cost difference to the rival. At equal cost the lots
-    decide.
+    ``gain`` is the decrease per step of the cost difference to the rival. Equal costs are ties,
+    broken by lots.
     """
     able = np.flatnonzero(gain > 0)
     gain, margin, ahead = gain[able], margin[able], ahead[able]

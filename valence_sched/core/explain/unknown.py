@@ -50,7 +50,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
 
 
 def _hint(value: str, known: Collection[str]) -> str:
-    """Return the nearest reported value, or word of a value: a model is often named by a word."""
+    """Return the nearest reported value or word of a value: a word often names a model."""
     words = {word for text in known for word in text.split()}
     close = closest(value, known, SIMILARITY) or closest(value, words, SIMILARITY)
     return suggest(value, known if close is None else [close], SIMILARITY)
@@ -101,7 +101,7 @@ def _unknown_lines(view: View, root: str, name: str) -> Iterator[str]:
         reported = root != "capabilities" or any(name in podm.capabilities for podm in view.podms)
     if not reported:
         known = {name for podm in view.podms for name in getattr(podm, root)}
-        if root == "facts":  # a name alone is one of the plain attributes, else a fact
+        if root == "facts":  # a plain name is an attribute or a fact
             known.update(PLAIN_ATTRIBUTES)
         yield one_line(f"no pod manager reports '{root}.{name}' ({suggest(name, known)})")
 

@@ -153,7 +153,7 @@ class Verdicts:
             try:
                 terms = filter_.terms(self.batch.view, self.batch.request)
                 self._terms[filter_.name] = [(term, term.mask) for term in terms]
-            except Exception as error:  # its verdict stands
+            except Exception as error:  # the verdict of the filter remains valid
                 text = f"filter {filter_.name!r} cannot explain itself: {describe_error(error)}"
                 if one_line(text) not in self.batch.evaluation.notes:
                     self.batch.evaluation.notes.append(one_line(text))

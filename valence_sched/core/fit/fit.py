@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 MOST_DEMANDS = 32  # the limit of a cover; above it, devices are assigned to needs one by one
 MOST_ANSWERS = 100_000  # remembered answers per request
-NOTHING = "nothing"  # of a request without blocks, in a pool without limits
+NOTHING = "nothing"  # key of a request without blocks in a pool without limits
 
 Offer = list[tuple[int, int]]  # kinds and numbers of blocks
-Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
+Limits = tuple[tuple[BlockType, Limit], ...]  # the limits of a pool
 
 
 class Fit(Struct, frozen=True, gc=False):

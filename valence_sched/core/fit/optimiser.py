@@ -36,7 +36,7 @@ _RUNS = ("feasibility_jump", "rins", "rens", "root_reduced_cost")
 HEURISTICS = ("mip_allow_restart", *(f"mip_heuristic_run_{name}" for name in _RUNS))
 WORK_PER_STATE = 5  # work of HiGHS in the time of a state of a set cover
 LARGEST_TRUSTED = 1_000_000  # largest number with which "infeasible" is trusted
-PROPAGATED_PER_STATE = 4  # entries, in the time of a state of a set cover
+PROPAGATED_PER_STATE = 4  # entries propagated in the time of a state of a set cover
 LARGEST = 1 << 45  # largest number that is exact in the solver
 
 
@@ -279,11 +279,11 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 
 
 class PropagationSearch:
-    """The depth-first search for the cheapest solution of an integer programme without negative values.
+    """A depth-first search for the cheapest solution of an integer programme, values from 0.
 
-    Each step takes the unmet row with the least choice left and adds one to one of its columns: the
-    first column that is not 0, if any. It then propagates to the other columns. At a contradiction
-    the search backtracks.
+    Each step takes the unmet row with the fewest choices and adds one to one of its columns: the
+    first column above 0, if any. It then propagates to the other columns. At a contradiction the
+    search backtracks.
 
     ``prices`` are by column, and ``demands`` the rows that must be met.
     """
@@ -307,7 +307,7 @@ class PropagationSearch:
         most = self._most
         self._row_least = [sum(a * most[c] for c, a in row if a < 0) for row in self._rows]
         self._row_most = [sum(a * most[c] for c, a in row if a > 0) for row in self._rows]
-        self._changes: list[tuple[int, int, int]] = []  # a column, its least and most before
+        self._changes: list[tuple[int, int, int]] = []  # a column and its bounds before the change
         self._waiting = set(range(len(self._rows)))  # rows to propagate
 
     @property
@@ -359,7 +359,7 @@ class PropagationSearch:
         return False
 
     def _tightest_row(self) -> int | None:
-        """Return the unmet demand with the least choice left, None if all are met."""
+        """Return the unmet demand with the fewest choices, None if all are met."""
         self._entries += len(self._demands)
         tightest, least = None, INFINITY
         for row in self._demands:

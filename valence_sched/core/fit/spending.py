@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 
-FREE_STATES, FREE_TOPOLOGY_STATES = 400, 2_000  # of the short search
+FREE_STATES, FREE_TOPOLOGY_STATES = 400, 2_000  # states of the short search
 
 
 class Undecided(Struct, frozen=True):

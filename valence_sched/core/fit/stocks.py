@@ -111,7 +111,7 @@ class _AllocationSearch:
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
-    """Return whether the amounts exceed the stocks: by their sum, or by the number above a size."""
+    """Return whether the amounts exceed the stocks in total, or in the number above some size."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True

@@ -214,8 +214,8 @@ class TopologyFitter:
     def _useful(self, kind: int, least: Mapping[BlockType, int]) -> int:
         """Return the largest number of blocks of a kind in a node without needless blocks.
 
-        A need for devices takes at most one block per device; a need for a total takes as many as
-        add up to it.
+        A need for devices takes at most one block per device. A need for a total takes enough
+        blocks to reach the total.
         """
         total = 0
         lines = self.device_coverage(kind)
@@ -295,7 +295,7 @@ class TopologyProgramme:
             for (domain, value, need), terms in self._sources_at.items():
                 if (
                     need.measure == "devices" and len(terms) > 1
-                ):  # together they give a tighter bound
+                ):  # one row for all of them gives a tighter bound
                     self._place(domain, value, need, terms)
             for need, terms in self._sources.items():
                 coverage = [int(covered) for _, covered in terms]
@@ -519,7 +519,7 @@ def block_offer(
         numbers = tuple(table[value] for value, table in zip(values, tables, strict=True))
         pairs.append((BlockGroup(kind, numbers, number), (kind, values)))
     for domain in range(width):
-        blocks: defaultdict[int, set[Hashable]] = defaultdict(set)  # of each value
+        blocks: defaultdict[int, set[Hashable]] = defaultdict(set)  # blocks of each value
         for (kind, numbers, number), _ in pairs:
             value = numbers[domain]
             if value is not None:

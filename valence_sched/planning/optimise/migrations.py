@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Migrations: the fewest moves of nodes that reach a goal, such as room for one more, in order.
+"""Migrations: the shortest sequence of node moves to a goal, such as room for one more node.
 
 A migration takes the blocks of the destination, which the fit chooses, before it frees the blocks
 of the source. So capacity is never exceeded, and each state between two migrations is valid.
 
 The search tries all plans by iterative deepening (Korf, 1985): no migration, then one, two and
-more, each node to each pool that makes it. A node may move several times: so two nodes can swap
-places if the first moves to a spare place before. The work is counted in fits; a completed search
-is a proof. If the goal is room for a node, a greedy search comes first. It removes a set of nodes
-from a podm. If that makes room, it finds a destination for each removed node, and may make room
-there first.
+more, each node to each pool that makes it. A node may move several times, so two nodes can swap
+places through a spare place. The work is counted in fits; a completed search is a proof. If the
+goal is room for a node, a greedy search comes first. It removes a set of nodes from a podm. If that
+makes room, it finds a destination for each removed node, and may make room there first.
 """
 
 from __future__ import annotations

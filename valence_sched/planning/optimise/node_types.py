@@ -153,7 +153,7 @@ def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
         ]
         if constraint.relation != "same" or constraint.place == "zone" or not lines:
             continue
-        sums = [Counter[str | None]() for _ in lines]  # of each line by value
+        sums = [Counter[str | None]() for _ in lines]  # the sum of each line, by value
         for block, (kind, slots) in enumerate(zip(table.kinds, table.slots, strict=True)):
             if slots and position in table.pools[block]:
                 (value,) = table.topology_values(block, (constraint.place,))

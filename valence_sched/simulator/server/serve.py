@@ -115,7 +115,7 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
 async def listen(
     apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]
 ) -> AsyncIterator[None]:
-    """Serve on these sockets until the context ends; a fault rule can make a port refuse connections."""
+    """Serve on these sockets until the context ends; fault rules make ports refuse connections."""
     from aiohttp import web  # an extra, needed only to serve
 
     from valence_sched.simulator.server.app import deliver_events
