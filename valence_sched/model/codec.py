@@ -26,7 +26,9 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # the byte order marks
 _ENDLESS = "too many nested lists and objects"
 #: The limit of nested lists and objects; documents that programs write have about fifteen levels.
 MAX_DEPTH = 64
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # down 1, up -1, as signed bytes
+_STEPS = bytes.maketrans(
+    b"[{]}", b"\x01\x01\xff\xff"
+)  # 1 for each level down, -1 for each level up, as signed bytes
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
@@ -144,7 +146,7 @@ def with_mib(item: dict[str, Any]) -> dict[str, Any]:
 
 
 class ShippedJson(bytes):
-    """JSON of the package, which tests check."""
+    """JSON that ships with the package; tests check it."""
 
 
 def load_yaml(data: bytes, file: str) -> Any:
@@ -287,8 +289,8 @@ def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -
     return [_drop_unknown_fields(it, kind.item_type, f"{path}[{n}]", unknown) for n, it in items]
 
 
-#: The size limit of a single line that is searched for duplicate keys: a longer line takes a
-#: second, and only programs write one.
+#: The size limit of a single line that is searched for duplicate keys: a longer line would take
+#: a second to search, and only programs write one.
 MOST_COMPACT_BYTES = 32 << 20
 
 
@@ -309,7 +311,9 @@ def refuse_duplicate_keys(
     Invalid JSON passes, as does a single line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
     ``bytes_before`` is the position of the text in its file.
     """
-    has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0  # not only at the end
+    has_lines = (
+        data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
+    )  # a line end before the last two bytes
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
         return
     try:

@@ -51,7 +51,7 @@ class AuditQuery(Noun, frozen=True, kw_only=True):
 
 
 def held_state(claim_id: str) -> str:
-    """Return the state of a held claim, as the predicate of a sentence."""
+    """Return the state of a held claim in words that follow its name: ``is HELD: …``."""
     return (
         f"is HELD: podm claim compose {claim_id} composes it, podm claim release {claim_id} ends it"
     )
@@ -77,7 +77,7 @@ class EffectLog:
         return bool(self._states)
 
     def note(self, kind: str, id_: str, state: str) -> None:
-        """Record the state of an object, as the predicate of a sentence."""
+        """Record the state of an object in words that follow its name, such as ``is HELD``."""
         self._states[kind, id_] = state
 
     def forget(self, kind: str, id_: str) -> None:

@@ -58,8 +58,8 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
     """The nodes of a request; ``decision`` is None if an earlier request had the same key.
 
     ``failures`` has a line for each node that was not composed. ``claim_lost``: another claim or
-    system uses the hardware; ``use_unknown``: the use of the hardware is unknown. ``notes`` are
-    about nodes composed on other hardware instead.
+    system uses the hardware; ``use_unknown``: the use of the hardware is unknown. ``notes`` name
+    nodes that were composed on other hardware.
     """
 
     decision: DecisionResult | None = None

@@ -254,7 +254,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         return self.count if self.min_count is None else self.min_count
 
 
-#: Fields on which no verdict and no score depends.
+#: Fields that change neither verdicts nor scores.
 _NOT_EVALUATED = frozenset({"id", "schema", "version", "flavor", "seed", "policy"})
 _NOT_EVALUATED |= {"count", "min_count", "alternates"}
 _ALWAYS_IN_IDENTITY = frozenset({"needs", "podms", "exclude_podms", "zone", "aggregates"})
@@ -317,7 +317,7 @@ def asked_content(request: Request) -> bytes:
 def _with_id(request: Request, id_: str) -> Request:
     identified = msgspec.structs.replace(request, id=id_)
     known = {name: value for name, value in request.__dict__.items() if name != "sealed"}
-    identified.__dict__.update(known)  # nothing else that is computed depends on the id
+    identified.__dict__.update(known)  # no other computed value depends on the id
     return identified
 
 

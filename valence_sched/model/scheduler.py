@@ -68,8 +68,8 @@ class DecidingVerbs(Verbs, Protocol):
     ) -> DecisionResult:
         """Choose pool and blocks for every node; the result has the reasons if nothing fits.
 
-        RequestError if it is invalid, or its policy ignores a requirement; UnknownName for its
-        policy, a pod manager or an amount.
+        RequestError if the request is invalid, or its policy ignores a requirement; UnknownName for
+        its policy, a pod manager or an amount.
         """
         return self._call(DecidingVerbs.select_destinations, request, detail=detail)
 

@@ -25,7 +25,7 @@ RESTART_S = 10.0  # pause after an internal error
 
 
 class LeasedJob(Protocol):
-    """A job that one of all processes does, such as a background reader."""
+    """A job that only one process of the service does, such as a background reader."""
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Work until ``ended``; raises the errors of the state."""
@@ -183,7 +183,7 @@ class ServiceHints:
             try:
                 self._refresh()
                 self.refreshes += 1
-            except SchedulerError as error:  # the next request raises it
+            except SchedulerError as error:  # the next request raises the error
                 LOG.info("changes not loaded after a hint: %s", error)
             except Exception:
                 LOG.exception("changes not loaded after a hint")

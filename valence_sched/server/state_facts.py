@@ -42,8 +42,8 @@ class StateReader:
     def health(self) -> Health:
         """Return whether the service can decide, in words for an anonymous client.
 
-        It counts as started after each registered pod manager was read or a reading failed. Later
-        registrations do not change this.
+        The service counts as started after a reading of each registered pod manager succeeded or
+        failed. Later registrations do not change this.
         """
         problems: list[str] = []
         try:

@@ -173,7 +173,7 @@ class ServiceProcess:
         if settings.zones.enable_zone_routing:
             from valence_sched.server.zone import ProcessZone, ZonedSchedulers  # only with zones
 
-            prepare_process()  # the nouns of zones
+            prepare_process()  # also prepares the nouns of zones
             self.zone = ProcessZone(settings, environ, self.engines, state.store)
             poller = functools.partial(self.zone.poller, clock)
             self.poller = ReaderThread(poller, "zone poller")
@@ -235,7 +235,7 @@ class ServiceProcess:
             if one is not None:
                 one.start()
         if self.hints is not None and self._settings.messaging and self._settings.messaging.reports:
-            self.hints.start()  # otherwise at the first request
+            self.hints.start()  # otherwise they start at the first request
 
     def stop(self, timeout_s: float) -> None:
         """End the threads, wait up to ``timeout_s`` for operations, and close the state."""
@@ -406,7 +406,7 @@ def _check_tls(settings: ServiceSettings) -> None:
     if settings.certificate is None or settings.private_key is None:
         return
     if not all(map(os.path.exists, _tls_files(settings))):
-        return  # a separate error
+        return  # reported as a separate error
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # an encrypted key would ask for its password on a terminal

@@ -40,16 +40,16 @@ MOST_CONNECTIONS = 8192  # open in a worker, at most half of its file descriptor
 MOST_DESCRIPTORS = 65536  # file descriptors that a worker requests
 MOST_HELD_BYTES = 128 << 20  # received and unsent bytes of all connections
 SHARE_BYTES = MOST_HELD_BYTES // MOST_CONNECTIONS  # no connection is closed for this many bytes
-READ_BYTES = 16 << 10  # per connection and turn: parsing delays the other connections
+READ_BYTES = 16 << 10  # bytes per connection and turn: parsing delays other connections
 MOST_HEAD_BYTES = 32 << 10
-FRAMING = 8  # bytes received for each byte of a body, at most
+FRAMING = 8  # the most received bytes per byte of a body
 SMALL_PARTS, PART_BYTES = 1000, 64  # chunks of a body before their average size is checked
-MOST_DISCARDED_BYTES = 1 << 20  # received after the last answer
+MOST_DISCARDED_BYTES = 1 << 20  # bytes received after the last answer
 ACCEPTED_AT_ONCE = 16
 PROBE_THREADS = 2  # threads for health checks
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 EXHAUSTED_S = 0.05  # pause before connections are accepted again
-LINGER_S = 2.0  # for a client to read its last answer and close
+LINGER_S = 2.0  # time for a client to read its last answer and close
 FLUSH_S = (0.005, 0.25)  # shortest and longest interval of checking whether an answer was sent
 TICK_S, END_TICK_S = 1.0, 0.05
 SWITCH_S = 0.0005  # Python's switch interval: the longest wait for a thread after a system call
@@ -73,12 +73,12 @@ class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
 class ClientConnection(asyncio.BufferedProtocol):
     """One connection: parses its requests one after another, and sends their answers.
 
-    It has been waiting for the client ``since`` a time and is closed at its ``deadline``.
+    ``since`` is the time from which it waits for the client; at its ``deadline`` it is closed.
     """
 
     def __init__(self, worker: ServiceWorker) -> None:
         self._worker, cfg = worker, worker.cfg
-        self._transports: list[Any] = []  # of the socket, and of TLS over it
+        self._transports: list[Any] = []  # the transport of the socket, and of TLS over it
         self._early = bytearray()
         self.client: Any = None
         self.host = "-"
@@ -361,7 +361,9 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, SHARE_BYTES)
 
     def _limit_connections(self) -> None:
-        if len(self.open) > self._most_connections:  # several at a time: choosing is slow
+        if (
+            len(self.open) > self._most_connections
+        ):  # closes several at once, because choosing is slow
             self._drop_until(lambda: len(self.open) <= self._most_connections * 15 // 16)
 
     def _drop_until(self, enough: Callable[[], bool], share_bytes: int = -1) -> None:

@@ -71,7 +71,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     data = data or b"{}"
     if _NUL.search(data):  # a state on PostgreSQL cannot store it
         raise errors.InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
-    codec.check_depth(data, NAME)  # later code may recurse to its full depth
+    codec.check_depth(data, NAME)  # later code recurses as deeply as the document
     codec.refuse_duplicate_keys(data, NAME)
     if kind is verbs.NodesBody and _is_of_valence(data):
         document = codec.decode(data, dict[str, Any], NAME)
@@ -203,7 +203,7 @@ def create_application(
         methods = resources.setdefault(route.path, {})
         responder = methods[f"on_{route.method.lower()}"] = _responder(route, parts, access)
         if route.method == "GET":
-            methods["on_head"] = responder  # the same without its body
+            methods["on_head"] = responder  # HEAD: the answer of GET without its body
     for path, methods in resources.items():
         app.add_route(path, types.SimpleNamespace(**methods))
         if path.startswith("/healthcheck"):

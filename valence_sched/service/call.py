@@ -289,7 +289,7 @@ GREATEST_VERSION = Microversion(1, 0)
 
 
 def negotiated(header: str | None) -> Microversion:
-    """Return the API version that a header requests, by default the lowest; or a ValueError."""
+    """Return the API version that a header requests, by default the oldest; or a ValueError."""
     for part in header.split(",") if header else ():
         service, _, text = part.strip().partition(" ")
         if service != SERVICE_TYPE:

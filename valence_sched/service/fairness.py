@@ -31,7 +31,7 @@ class FairLock:
     def acquire(self, tenant: str, timeout_s: float) -> bool:
         """Wait for a turn of a tenant; return False after the time limit."""
         with self._lock:
-            if not self._held:  # no tenant waits: a release hands the lock over
+            if not self._held:  # not held means that no tenant waits: a release hands the lock over
                 self._held = True
                 return True
             turn = threading.Event()
@@ -39,7 +39,7 @@ class FairLock:
         if turn.wait(timeout_s):
             return True
         with self._lock:
-            if turn.is_set():  # the lock was handed over at the last moment
+            if turn.is_set():  # the lock was handed over just as the time limit ended
                 return True
             queue = self._waiting[tenant]
             queue.remove(turn)
@@ -60,7 +60,7 @@ class FairLock:
 
 
 class TenantGate:
-    """Limits the concurrent requests of each tenant; None is no limit."""
+    """Limits the concurrent requests of each tenant; None means no limit."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most

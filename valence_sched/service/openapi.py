@@ -153,7 +153,7 @@ def _responses(route: Route, answer: Any) -> dict[str, Any]:
         problem["content"] |= {HTML: {"schema": {"type": "string"}}}
     statuses = {route.status}
     if route.path == "/v1/claims" and route.method == "POST":
-        statuses.add(200)  # nothing fits
+        statuses.add(200)  # 200: the answer if nothing fits
     responses = {str(status): success for status in sorted(statuses)}
     health = route.path == "/healthcheck"
     return responses | {str(one): success if health and one == 503 else problem for one in PROBLEMS}

@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 
 BEAT_S = 10.0  # interval at which a process confirms that it still works on an operation
 LOST_S = 6 * BEAT_S  # after this time without confirmation the process counts as gone
-END_PATIENCE_S = 3600.0  # wait for an unavailable state: only it stores the result
+END_PATIENCE_S = 3600.0  # wait for an unavailable state, which alone stores the result
 PREFIX = "operation-"
 
 

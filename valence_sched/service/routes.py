@@ -107,7 +107,7 @@ OWN = (
 VERB_HANDLERS: Mapping[str, Handler] = {
     name: found for name in VERBS if inspect.isfunction(found := getattr(verbs, name, None))
 }
-#: By path, the pages last.
+#: All routes by path; the pages come last.
 ROUTES = sorted(
     (*VERBS.values(), *(route for route, _ in OWN)),
     key=lambda route: (route.path.startswith("/ui"), route.path),

@@ -121,7 +121,7 @@ class UserEntry(NamedTuple):
 class BasicAccess:
     """Authenticates users by HTTP basic and a file with lines ``name:hash:role``.
 
-    The file is read again when it changes. The hash is one of bcrypt, as ``htpasswd -B`` writes it;
+    The file is read again when it changes. The hash is a bcrypt hash, as ``htpasswd -B`` writes it;
     the default role is ``member``.
     """
 
@@ -212,7 +212,7 @@ def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
 
 
 def basic_credentials(authorization: str | None, most: int) -> tuple[str, bytes]:
-    """Return name and password, of ``most`` bytes, of HTTP basic; Unauthenticated if invalid."""
+    """Return name and password of HTTP basic; Unauthenticated if invalid or over ``most`` bytes."""
     if not authorization:
         raise Unauthenticated("this service requires a user name and a password: use HTTP basic")
     scheme, _, encoded = authorization.partition(" ")

@@ -21,7 +21,7 @@ from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 MOST_SCARCITY = 1000.0  # the scarcity of a share with hardly any supply
 MOST_COUNTED = 1e6  # the largest factor of a share, with its protection
-#: The weight of a share that runs out sooner, and the growth of the weight.
+#: The factor and the power of the weight of shares that run out sooner.
 UNEVEN_WEIGHT = 10.0
 UNEVEN_POWER = 2
 PROTECTION_WEIGHT = 10.0  # weight of a unit that is certainly needed

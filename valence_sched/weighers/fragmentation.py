@@ -57,9 +57,9 @@ def mix_supplies(
 ) -> MixSupplies:
     """Return the supply of the scarce resource to the shares of a mix by all pools of a View.
 
-    First per share the sum over the pools of the free amount that it can use; then, with
-    ``protect``, of the whole amount that it could take, in use or not. The result is empty if the
-    mix has its scarcity, or if no share requires traits, models or other attributes of devices, or,
+    The first half has for each share the free amount in all pools that it can use. With ``protect``
+    the second half has the amount that it could use, free or in use. The result is empty if the mix
+    has its scarcity, or if no share requires traits, models or other attributes of devices, or,
     with ``protect``, several devices.
     """
     if mix.scarcity:

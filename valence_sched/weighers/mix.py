@@ -36,7 +36,7 @@ def with_scarcity(workload: Mix, supplies: MixSupplies, *, power: float = 0.5) -
     """Return a mix with the scarcity of its shares, from the supplies of all pools.
 
     ``((most + 1) / (own + 1)) ** power``, of the numbers of nodes that the pools can make of the
-    most plentiful share and of its own; 1 of a share of which the pools can make no node.
+    most plentiful share and of its own; 1 for a share of which the pools can make no node.
     """
     if not supplies:
         return workload
@@ -60,10 +60,10 @@ def mix(view: View, request: Request, *, power: Power = 0.5) -> Floats:
     nodes of the mix: cores, memory, drives, devices, or stocks. With ``power`` 0 all flavors count
     by their weight alone. A request without a mix is its own mix.
 
-    The number of nodes of a flavor is that of the need that runs out first; a block serves one
-    node. The blocks of the node are an estimate, exact if one kind of block serves each need.
-    Source: ours; with ``power`` 1 it is the gradient of the weighted sum of the logarithms of the
-    numbers of nodes (proportional fairness, Kelly 1997).
+    The need that runs out first limits the number of nodes of a flavor; a block serves one node.
+    The blocks of the node are an estimate, exact if one kind of block serves each need. Source:
+    ours; with ``power`` 1 it is the gradient of the weighted sum of the logarithms of the numbers
+    of nodes (proportional fairness, Kelly 1997).
     """
     workload = request.mix
     if not workload.shares:

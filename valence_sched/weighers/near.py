@@ -14,8 +14,8 @@ def near(view: View, request: Request) -> Floats:
     """Prefers pools near the external resources that a request prefers.
 
     The share of the reported parts of a resource's place (zone, aggregates, each fact) that the
-    pool has in common with it; the mean over several resources. Active only in requests with such
-    resources.
+    pool has in common with it; the mean over several resources. The weigher is active only in
+    requests with such resources.
     """
     places = (proximity_terms(view, resource) for resource in request.near if resource.soft)
     soft = [[term.mask for term in terms] for terms in places]

@@ -82,8 +82,8 @@ def _score(view: View, terms: _Terms, inverse_scales: Floats, within: Within) ->
 class _Terms(NamedTuple):
     """The leftover of a pool: free amounts by scale, and total amounts of resources not needed.
 
-    ``key`` tells the terms from any others. Resources that are ``unscaled`` have a scale of the
-    request's own, here 0. Without a scale, any amount of the others counts 1.
+    ``key`` identifies the terms. ``unscaled`` resources, here with scale 0, get their scale from
+    the request. For other resources without a scale, any amount counts as 1.
     """
 
     key: tuple[object, ...]

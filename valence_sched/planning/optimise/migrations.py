@@ -450,7 +450,7 @@ def _move_away(
 
 
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
-    """Return the fewest nodes whose release makes room for a node and for themselves again.
+    """Return the fewest nodes whose release makes room for a new node and for all of them.
 
     They block each other: each needs hardware of another one, or hardware that the node of type
     ``wanted`` takes. So moving one node at a time cannot make room. The result is empty if there

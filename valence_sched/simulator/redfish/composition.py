@@ -251,7 +251,7 @@ AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
 
 
 class DeviceRequest(NamedTuple):
-    """The requested devices of a system: kind, number, properties, and if more are allowed."""
+    """Requested devices of a system: kind, number, properties, and whether more are allowed."""
 
     kind: str
     wanted: int
@@ -297,7 +297,7 @@ def _choose_blocks(
     free: Sequence[str],
     named: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return blocks that together have the devices, found greedily; empty for no result."""
+    """Return blocks that together have the devices, found greedily; empty if there are none."""
     devices: dict[str, list[tuple[str, Json]]] = {}
     for uri in free:
         by_kind = devices_of(documents, documents.get(uri) or {})

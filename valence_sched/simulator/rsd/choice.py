@@ -20,7 +20,7 @@ from valence_sched.model.inventory import Status
 from valence_sched.simulator.redfish.composition import content_of
 from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
 
-#: Returns the expected value, None for a valid one.
+#: Returns the expected value, or None if the value is valid.
 Check = Callable[[Any], str | None]
 
 

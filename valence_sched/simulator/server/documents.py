@@ -98,7 +98,7 @@ class DocumentTree:
         return [change for change in tuple(self._recent) if change.number > number]
 
     def free_id(self, collection: str) -> str:
-        """Return the lowest number that is not a document's name below a collection."""
+        """Return the lowest number that names no document below a collection."""
         return next(str(id_) for id_ in itertools.count(1) if f"{collection}/{id_}" not in self)
 
     def member_uris(self, collection: str) -> list[str]:

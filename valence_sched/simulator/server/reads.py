@@ -163,7 +163,7 @@ def _is_link(value: Any) -> bool:
 
 
 MAX_LEVELS = 6
-#: Links that one answer replaces at most; the rest stay links.
+#: The most links that one answer expands; the rest stay links.
 MAX_DOCUMENTS = 20_000
 
 #: The features of this service, as its root states them.

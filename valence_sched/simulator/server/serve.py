@@ -125,7 +125,7 @@ async def listen(
     try:
         for app, sock in zip(apps, sockets, strict=True):
             if "refuse" in app.podm.faults:
-                continue  # bound and not listening: it refuses connections
+                continue  # a socket that is bound but does not listen refuses connections
             runner = web.ServerRunner(
                 web.Server(app.handle, access_log=None), shutdown_timeout=0.5, access_log=None
             )
