@@ -26,9 +26,8 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # the byte order marks
 _ENDLESS = "too many nested lists and objects"
 #: The limit of nested lists and objects; documents that programs write have about fifteen levels.
 MAX_DEPTH = 64
-_STEPS = bytes.maketrans(
-    b"[{]}", b"\x01\x01\xff\xff"
-)  # 1 for each level down, -1 for each level up, as signed bytes
+#: As signed bytes, 1 for each level down and -1 for each level up.
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
@@ -311,9 +310,8 @@ def refuse_duplicate_keys(
     Invalid JSON passes, as does a single line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
     ``bytes_before`` is the position of the text in its file.
     """
-    has_lines = (
-        data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
-    )  # a line end before the last two bytes
+    # a line end before the last two bytes
+    has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
         return
     try:

@@ -52,9 +52,8 @@ class PoolCovers:
             if sizes[limits] >= min_pools and all(len(part.kinds) <= MOST_KINDS for part in some)
         }
         kinds = [kind for some in parts for part in some for kind in part.kinds]
-        self._columns = np.unique(
-            np.array(kinds, dtype=np.int64)
-        )  # the kind of block of each column
+        # the kind of block of each column
+        self._columns = np.unique(np.array(kinds, dtype=np.int64))
         self._column = {kind: column for column, kind in enumerate(self._columns.tolist())}
         self._nodes: dict[int, list[CoverNode]] = {}  # by row
         self._spending: defaultdict[int, Spending] = defaultdict(lambda: Spending(fitter.budget))
