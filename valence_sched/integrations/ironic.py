@@ -147,9 +147,9 @@ class Ironic:
         if minor is not None:
             headers[VERSION_HEADER] = f"1.{minor}"
         try:
-            words = {"raise_exc": False, "redirect": False, "timeout": self._timeout_s}
+            options = {"raise_exc": False, "redirect": False, "timeout": self._timeout_s}
             where = self.url + path
-            return self._session.get(where, params=query, headers=headers, log=False, **words)
+            return self._session.get(where, params=query, headers=headers, log=False, **options)
         except SSLError:
             raise self._error("a certificate that is not trusted") from None
         except (ClientException, OSError, ValueError) as error:

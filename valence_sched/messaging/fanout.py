@@ -161,11 +161,11 @@ class _Endpoint:
     ) -> None:
         self._take, self._take_report = take, take_report
 
-    def stats_reported(self, _context: object, **words: object) -> None:
-        self._take_report(words.get("podm"), words.get("stats"), words.get("sender"))
+    def stats_reported(self, _context: object, **arguments: object) -> None:
+        self._take_report(arguments.get("podm"), arguments.get("stats"), arguments.get("sender"))
 
-    def state_changed(self, _context: object, **words: object) -> None:
-        self._take(words.get("podms"), words.get("sender"))
+    def state_changed(self, _context: object, **arguments: object) -> None:
+        self._take(arguments.get("podms"), arguments.get("sender"))
 
 
 def _transport(url: str, settings: MessagingSettings) -> Any:

@@ -101,8 +101,8 @@ def events_below(zone: str, events: Iterable[lifecycle.Event]) -> tuple[lifecycl
 def unverified_below(zone: str, node: lifecycle.UnverifiedNode) -> lifecycle.UnverifiedNode:
     """Return an unverified node of a zone as the zone above names it."""
     named = ("node", "podm", "claim") if node.still_composing else ()
-    words = {word: path(zone, getattr(node, word)) for word in named}
-    return replace(node, message=line_below(zone, node.message), **words)
+    changes = {word: path(zone, getattr(node, word)) for word in named}
+    return replace(node, message=line_below(zone, node.message), **changes)
 
 
 def overview_below(zone: str, overview: hardware.PodmOverview) -> hardware.PodmOverview:

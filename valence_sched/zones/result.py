@@ -289,8 +289,8 @@ def zoned_result(
     )
     if reasons is not None:
         taken = ("inventory", "podms", "funnel", "explanation")
-        words = {name: getattr(reasons, name) for name in taken}
-        report = replace(report, **words, warnings=(*reasons.warnings, *uncounted))
+        texts = {name: getattr(reasons, name) for name in taken}
+        report = replace(report, **texts, warnings=(*reasons.warnings, *uncounted))
     return nouns.DecisionResult(report=report)
 
 

@@ -385,8 +385,12 @@ class ZoneSelection:
 
 
 def _by_alternative(request: Request, alternative: Alternative, count: int) -> Request:
-    words = {"needs": alternative.needs, "topology": alternative.topology, "other_alternatives": ()}
-    return replace(request, **words, count=count, min_count=None)
+    fields = {
+        "needs": alternative.needs,
+        "topology": alternative.topology,
+        "other_alternatives": (),
+    }
+    return replace(request, **fields, count=count, min_count=None)
 
 
 def podm_of(offer: nouns.Offer) -> tuple[str, str]:

@@ -321,11 +321,11 @@ _WHOLE = _Around()
 
 
 def _part(
-    found: Sequence[T], page: int, most: int, words: Mapping[str, object]
+    found: Sequence[T], page: int, most: int, query: Mapping[str, object]
 ) -> tuple[Sequence[T], _Around]:
     skip = (page - 1) * most
     part = found[skip : skip + most]
-    return part, _around(page, skip, part, skip + most < len(found), words, len(found))
+    return part, _around(page, skip, part, skip + most < len(found), query, len(found))
 
 
 def _around(
@@ -333,16 +333,16 @@ def _around(
     skip: int,
     part: Sequence[object],
     more: bool,
-    words: Mapping[str, object],
+    query: Mapping[str, object],
     every: int | None = None,
 ) -> _Around:
     if page == 1 and not more:
         return _WHOLE
     of = "" if every is None else f" of {every:,}"
     text = f"{skip + 1:,} to {skip + len(part):,}{of}" if part else f"past the end{of}"
-    query = {**words, "page": page - 1 if page > 2 else None}
-    before = (query_text(query) or "?") if page > 1 else ""
-    after = query_text({**words, "page": page + 1}) if more else ""
+    previous = query_text({**query, "page": page - 1 if page > 2 else None})
+    before = (previous or "?") if page > 1 else ""
+    after = query_text({**query, "page": page + 1}) if more else ""
     return _Around(text, before, after)
 
 
@@ -377,8 +377,8 @@ def _named_podms(report: Report | Reports) -> set[str]:
 
 def _around_records(wanted: RecordsQuery, part: Sequence[object], every: int) -> _Around:
     skip = (wanted.page - 1) * MOST_ROWS
-    words = {"owner": wanted.owner, "podm": wanted.podm, "ended": "true" if wanted.ended else ""}
-    return _around(wanted.page, skip, part, skip + MOST_ROWS < every, words, every)
+    query = {"owner": wanted.owner, "podm": wanted.podm, "ended": "true" if wanted.ended else ""}
+    return _around(wanted.page, skip, part, skip + MOST_ROWS < every, query, every)
 
 
 def _record_fields(call: Call, wanted: RecordsQuery) -> list[SearchField]:

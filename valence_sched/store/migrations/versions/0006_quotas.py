@@ -17,19 +17,19 @@ down_revision = "0005"
 
 def upgrade() -> None:
     """Make the tables, and count the claims that have not ended."""
-    words = table_options(op.get_bind().dialect.name)
+    options = table_options(op.get_bind().dialect.name)
     op.create_table(
         "quotas",
         sa.Column("owner_key", KEY, primary_key=True),
         sa.Column("resource", sa.String(255), primary_key=True),
         sa.Column("owner", TEXT),
         sa.Column("most", sa.Double, nullable=False),
-        **words,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
     op.create_table(
         "quota_locks",
         sa.Column("owner_key", KEY, primary_key=True),
-        **words,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
     charges = op.create_table(
         "quota_charges",
@@ -38,7 +38,7 @@ def upgrade() -> None:
         sa.Column("owner_key", KEY, nullable=False),
         sa.Column("amount", sa.Double, nullable=False),
         sa.Index("quota_charges_owner", "owner_key"),
-        **words,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
     claims = sa.table("claims", *map(sa.column, ("id", "state", "owner", "document")))
     active = claims.c.state.in_(ACTIVE_STATES), claims.c.owner.is_not(None)

@@ -20,7 +20,7 @@ down_revision = "0007"
 
 def upgrade() -> None:
     """Make the tables, and the count of the changes of child zones."""
-    words = table_options(op.get_bind().dialect.name)
+    options = table_options(op.get_bind().dialect.name)
     op.create_table(
         "zones",
         sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
@@ -31,14 +31,14 @@ def upgrade() -> None:
         sa.Column("report", DOCUMENT, nullable=False),
         sa.Column("heard_at", sa.Double),
         sa.Column("polled_at", sa.Double),
-        **words,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
     if not sa.inspect(op.get_bind()).has_table("zone_identity"):  # it stays after a downgrade
         op.create_table(
             "zone_identity",
             sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
             sa.Column("id", sa.String(40), nullable=False),
-            **words,  # type: ignore[arg-type]
+            **options,  # type: ignore[arg-type]
         )
     op.bulk_insert(shards, [{"shard": ZONES_SHARD, "moved": 0}])
 

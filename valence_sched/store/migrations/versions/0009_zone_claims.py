@@ -12,7 +12,7 @@ down_revision = "0008"
 
 def upgrade() -> None:
     """Make the table."""
-    words = table_options(op.get_bind().dialect.name)
+    options = table_options(op.get_bind().dialect.name)
     op.create_table(
         "zone_claims",
         sa.Column("id", sa.String(40), primary_key=True),
@@ -27,7 +27,7 @@ def upgrade() -> None:
         sa.Column("note", TEXT),
         sa.Column("document", DOCUMENT, nullable=False),
         sa.Index("zone_claims_state", "state", "expires_at"),
-        **words,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
 
 

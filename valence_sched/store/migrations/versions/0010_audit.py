@@ -12,7 +12,7 @@ down_revision = "0009"
 
 def upgrade() -> None:
     """Make the table."""
-    words = table_options(op.get_bind().dialect.name)
+    options = table_options(op.get_bind().dialect.name)
     op.create_table(
         "audit",
         sa.Column("number", SERIAL, primary_key=True, autoincrement=True),
@@ -23,7 +23,7 @@ def upgrade() -> None:
         sa.Column("verb", sa.String(64), nullable=False),
         sa.Column("object", TEXT, nullable=False),
         sa.Column("outcome", sa.String(64), nullable=False),
-        **words,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
 
 

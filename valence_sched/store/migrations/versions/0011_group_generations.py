@@ -12,13 +12,13 @@ down_revision = "0010"
 
 def upgrade() -> None:
     """Make the table; existing groups get a row with their next claim."""
-    words = table_options(op.get_bind().dialect.name)
+    options = table_options(op.get_bind().dialect.name)
     op.create_table(
         "group_generations",
         sa.Column("group_key", KEY, primary_key=True),
         sa.Column("generation", sa.BigInteger, nullable=False),
         sa.Column("moved_at", sa.Double, nullable=False),
-        **words,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
 
 

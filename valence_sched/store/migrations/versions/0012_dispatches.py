@@ -12,7 +12,7 @@ down_revision = "0011"
 
 def upgrade() -> None:
     """Make the table; earlier decisions are not posted."""
-    words = table_options(op.get_bind().dialect.name)
+    options = table_options(op.get_bind().dialect.name)
     op.create_table(
         "dispatches",
         sa.Column("number", SERIAL, primary_key=True, autoincrement=True),
@@ -26,7 +26,7 @@ def upgrade() -> None:
         sa.Column("error", TEXT),
         sa.Column("sent_at", sa.Double),
         sa.Column("receipts", DOCUMENT),
-        **words,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
     op.create_index("dispatches_due", "dispatches", ["due_at"])
     op.create_index("dispatches_request", "dispatches", ["request_key", "number"])
