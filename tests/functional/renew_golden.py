@@ -54,6 +54,7 @@ scheduler whatif need --flavor gpu-large --count 5 --buy GPU-03@gpu-east --inven
 """.strip().splitlines())  # fmt: skip
 EXAMPLES = ROOT / "doc" / "source" / "examples"
 README = ROOT / "README.rst"
+PAGE_COLUMNS = "90"  # of a page of the docs on a desktop
 COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*$", re.MULTILINE)
 SCREEN = re.compile(r"^    (\$ (?:.*\\\n)*.*\n)(?:    .*\n)*", re.MULTILINE)
 
@@ -72,7 +73,7 @@ def replayed(transcript: str) -> str:
         for name in ("doc", "examples"):
             (Path(folder) / name).symlink_to(ROOT / name)
         told = [
-            f"{command}\n{shell(command[2:], Path(folder)).out}"
+            f"{command}\n{shell(command[2:], Path(folder), COLUMNS=PAGE_COLUMNS).out}"
             for command in COMMAND.findall(transcript)
         ]
     return "\n".join(told)
