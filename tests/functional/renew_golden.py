@@ -24,7 +24,7 @@ QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--alternates", "2", "
 CHECKED = ROOT / "examples" / "decision.json"
 CHECKED_QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--count", "2")
 DIGESTS = GOLDEN.with_name("digests.json")
-POLICIES = ("default", "pack", "balanced", "chance", "fragmentation", "mix")
+POLICIES = ("default", "pack", "balanced", "chance", "fragmentation")
 WISHES = (
     (),
     ("--count", "3"),
