@@ -177,9 +177,9 @@ class TestExact(unittest.TestCase):
             found.replace(lean(bad))
         self.assertIs(before, found.snapshot())
 
-    def test_policies_that_ship_are_five(self):
+    def test_policies_that_ship_are_six(self):
         names = [policy.name for policy in built_in()]
-        self.assertEqual(["default", "pack", "balanced", "chance", "fragmentation"], names)
+        self.assertEqual(["default", "pack", "balanced", "chance", "fragmentation", "mix"], names)
 
 
 class TestStrict(unittest.TestCase):

@@ -256,7 +256,7 @@ class TestViewCache(unittest.TestCase):
         file.unlink()
         os.mkfifo(file)
         self.assert_read(self.view())
-        self.assertRegex(self.remarks[0], "could not be used: it is no file")
+        self.assertRegex(self.remarks[0], "could not be used: it is not a file")
         file.unlink()
         file.mkdir()
         self.assert_read(self.view())
