@@ -543,10 +543,10 @@ def name_columns(args: Args, known: Sequence[str]) -> None:
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit 2 with one line about wrong arguments; it names the nearest option or choice."""
-    if wrong := re.match("(.*: invalid choice: '(.*)') \\(choose from (.*)\\)$", message):
-        choices = re.findall("'([^']*)'", wrong[3])
-        hint = suggest(wrong[2], choices)
-        message = f"{wrong[1]} ({hint})" if choices else message
+    option, found, rest = message.partition(": invalid choice: ")
+    value, _, listed = rest.rpartition(" (choose from ")
+    if choices := re.findall("'([^']*)'", listed):
+        message = f"{option}{found}{value} ({suggest(value[1:-1], choices)})"
     if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
         hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""
