@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes of other schedulers that this one must not make (semantics.md, "Traps").
 
-Other traps are tested elsewhere: 3 in ``core.test_parts``, 5 in ``test_planning``, 7 in
-``lifecycle.test_compose``, 9 in ``drivers.test_rsd_hands``, 10 in ``store.test_claims``, 12 also in
-``core.test_judge`` and 13 in ``core.test_policies``.
+Other traps are tested elsewhere: 3 in ``core.test_batch``, 5 in ``lifecycle.test_plan``, 7 in
+``lifecycle.test_compose``, 9 in ``drivers.rsd.test_composer``, 10 in ``store.test_claims``, 12 also
+in ``core.test_evaluation`` and 13 in ``core.test_policy``.
 """
 
 import unittest

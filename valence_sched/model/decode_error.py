@@ -128,6 +128,8 @@ def input_error(
 
 def _field_hint(name: str, fields: set[str]) -> str:
     """Return the hint for an unknown field; it never names a field of another unit."""
+    if name == "capacity_gib" and "capacity_mib" in fields:  # it had no value to convert
+        return "give one number: capacity_gib or capacity_mib"
     nearest = closest(name, fields) or ""
     word = name.rpartition("_")[2].casefold()
     unit = unit_of(name) or next((one for one in UNITS if one.casefold() == word), None)

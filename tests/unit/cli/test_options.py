@@ -219,7 +219,7 @@ class TestNames(unittest.TestCase):
         self.assertEqual("trait in:A,B: each of them is forbidden", str(caught.exception))
 
 
-#: Options with names of files, whatever their usage text; a flavor may be a file.
+#: Options with names of files, of any usage text; a flavor may be a file.
 FILES = {*_READ, *_READ_AND_NO_STDIN, *_WRITTEN} - {"flavor"}
 
 

@@ -166,7 +166,7 @@ class TestValence(unittest.TestCase):
         self.assertEqual([("a", "u1"), ("b", "u2")], [(one.podm, one.reference) for one in found])
 
     def test_a_node_is_asked_for_by_its_name_before_it_is_posted_again(self):
-        """An existing node is not composed twice, whatever the form of the list of nodes."""
+        """An existing node is not composed twice; the list of nodes may have any form."""
         listed = [{"name": "gpu-d1-1", "uuid": "u1"}, {"name": "gpu", "uuid": "other"}, "?"]
         for nodes in (listed, {"nodes": listed}):
             with controller((200, nodes), (201, {"uuid": "u2"})) as here:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups under concurrent claims: the hard rules hold, whoever is faster."""
+"""Groups under concurrent claims: the hard rules hold in any order of the claims."""
 
 import itertools
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requests to a pod manager: those for a node and its blocks, whatever else exists."""
+"""The requests to a pod manager: only those for a node and its blocks."""
 
 import contextlib
 import re

@@ -109,7 +109,7 @@ class DamageCase:
 
 @on_each_engine
 class TestReading(DamageCase):
-    """A damaged row of one tenant does not affect others, whatever its cause."""
+    """A damaged row of one tenant does not affect others, for any cause of the damage."""
 
     step = 5  # 1 in the proofs
 

@@ -156,7 +156,7 @@ class TestBlocks(unittest.TestCase):
         self.assertEqual([1 / 2, 1 / 1.5], found)
 
     def test_without_a_mix_the_request_is_its_own(self):
-        one, two = {"id": "1", "blocks": [cpu("a", 8)]}, {"id": "2", "blocks": [cpu("a", 8)] * 1}
+        one, two = {"id": "1", "blocks": [cpu("a", 8)]}, {"id": "2", "blocks": [cpu("a", 8)]}
         found = mix(view(one, two), request(SMALL)).tolist()
         self.assertEqual([0.5, 0.5], found)
 

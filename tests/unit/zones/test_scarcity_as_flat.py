@@ -53,7 +53,7 @@ def placed(selected) -> tuple:
 
 
 class TestScarcity(unittest.TestCase):
-    """Scarcity is computed over all zones, whatever their boundaries."""
+    """Scarcity is computed over all zones, for any boundaries of the zones."""
 
     @quietly(30)
     @given(st.integers(0, 2**32))

@@ -99,7 +99,7 @@ class TestOrder(unittest.TestCase):
 
 
 class TestAsFlat(unittest.TestCase):
-    """Equals have the same order as in one flat zone, whatever the boundaries of zones."""
+    """Equals have the same order as in one flat zone, for any boundaries of zones."""
 
     def podms(self):
         pools = [{"id": "p"}, {"id": "q"}]
