@@ -19,15 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tests.benchmarks.measure import Measurement, against, sized
 from valence_sched.app import App
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.policy import BoundPolicy, bind, idle_readers, without_readers
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import NameRequirements, Need
-from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.model.policy import Policy
 from valence_sched.model.request import FlavorShare, Mix, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.view.builder import ViewBuilder
@@ -35,8 +33,6 @@ from valence_sched.view.builder import ViewBuilder
 CARD = 1000  # thousandths
 CPU, MEMORY = "cpu_milli", "memory_mib"
 CARDS = "gpu_milli"
-#: The names of the resources of weigher tight, and their size in units of the trace.
-UNITS = {CARDS: ("accelerators", 1e3), CPU: ("cores", 1e3), MEMORY: ("memory_mib", 1.0)}
 FIRST_CARD = 2  # stocks of a pool: CPU, memory, cards
 SHARED = Path(os.environ.get("VALENCE_SCHED_TRACE") or Path(__file__).parents[3] / "shared")
 LISTS = ("openb_node_list_gpu_node.csv", "openb_pod_list_default.csv")
@@ -142,22 +138,12 @@ def built_in() -> dict[str, Policy]:
 
 
 def _policy(policy: Policy) -> BoundPolicy:
-    """Return a policy whose weighers use the resource names of the trace."""
-    bound = bind(msgspec.structs.replace(policy, weighers=tuple(map(_use, policy.weighers))))
+    """Return a policy without the plug-ins that no request of the trace needs."""
+    bound = bind(policy)
     says = Request(
         traits=NameRequirements(required=("a card model",))
     )  # and without groups, zones or places
     return without_readers(bound, idle_readers(says, bound))
-
-
-def _use(use: WeigherUse) -> WeigherUse:
-    """Return a weigher that uses the resource names and units of the trace."""
-    if use.name == "fragmentation":
-        return msgspec.structs.replace(use, options={**use.options, "of": CARDS})
-    if scales := use.options.get("of"):
-        of = {name: scales[word] * unit for name, (word, unit) in UNITS.items()}
-        return msgspec.structs.replace(use, options={**use.options, "of": of})
-    return use
 
 
 def _podm_of(nodes: Any, row: int) -> Any:

@@ -6,11 +6,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import math
 import operator
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -142,11 +141,10 @@ class FlavorShare(Noun, frozen=True):
     weight: Annotated[float, Meta(gt=0)] = 1.0
 
 
-#: The free amounts of pools for each share of a mix, followed by the total amounts for each share.
-#: The floats of an amount add up to it exactly.
-MixSupplies = tuple[tuple[float, ...], ...]
+#: The number of nodes of each share of a mix that pools can make.
+MixSupplies = tuple[int, ...]
 
-SCARCITY_PART = 40  # the scarcity of a mix is renewed after changes to 1/40 of the pools
+SCARCITY_PART = 10  # the scarcity of a mix is renewed after changes to 1/10 of the pools
 
 
 class Mix(Noun, frozen=True, dict=True):
@@ -408,29 +406,14 @@ def request_for(node: NodeRequest, flavor: str | None, owner: str | None, policy
     return Request(flavor=flavor, owner=owner, policy=policy, **msgspec.structs.asdict(node))
 
 
-MAX_SUPPLY_PARTS = 64  # floats of one amount; the range of exponents allows no more
-MAX_SUPPLY = 2.0**60
-
-
-def exact_sum(numbers: Sequence[float]) -> tuple[float, ...]:
-    """Return a few floats with the same exact sum, so that sums of groups can be added up."""
-    parts: list[float] = []
-    while rest := math.fsum([*numbers, *(-part for part in parts)]):
-        parts.append(rest)
-    return tuple(parts)
+MAX_SUPPLY = 2**60  # nodes of one share
 
 
 def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:
     """Return the sum of the supplies of several groups of pools to the same shares."""
-    by_share = zip(*supplies, strict=True)
-    return tuple(exact_sum(list(itertools.chain.from_iterable(parts))) for parts in by_share)
+    return tuple(map(sum, zip(*supplies, strict=True)))
 
 
 def is_supply(supplies: MixSupplies, shares: int) -> bool:
-    """Return whether supplies are valid amounts, two for each of these shares."""
-    return len(supplies) == 2 * shares and all(
-        len(parts) <= MAX_SUPPLY_PARTS
-        and all(abs(part) <= MAX_SUPPLY for part in parts)
-        and 0.0 <= math.fsum(parts) <= MAX_SUPPLY
-        for parts in supplies
-    )
+    """Return whether supplies are valid numbers of nodes, one for each of these shares."""
+    return len(supplies) == shares and all(0 <= nodes <= MAX_SUPPLY for nodes in supplies)

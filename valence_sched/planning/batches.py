@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches: several requests that are planned together so that most nodes fit.
 
-The requests are decided scarcest first (``batch_orders``). If nodes remain unplaced, other orders
-are tried, all of them if they are few, and then an exact optimiser: the fit verifies each of its
-nodes, and filters check each when it is placed. A trial is better if fewer required nodes are
-missing, then if more nodes are placed; of equal trials the first is taken. The work is counted in
-fits (``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser first, even for a single
-request, and also to improve the goals of its policy. Its answer is never worse than the first
-order.
+The requests are decided scarcest first (``batch_orders``). If nodes remain unplaced, an exact
+optimiser plans all nodes: the fit verifies each of them, and filters check each when it is placed.
+If it proves no optimum within its budget, other orders are tried, all of them if they are few. A
+trial is better if fewer required nodes are missing, then if more nodes are placed; of equal trials
+the first is taken. The work is counted in fits (``Budget.batch_fits``) and in nodes of the branch
+and bound (``Budget.solver_nodes``). The scheduler ``joint`` asks the optimiser even for a single
+request, and to improve the goals of its policy.
 """
 
 from __future__ import annotations
@@ -222,8 +222,10 @@ class BatchPlan:
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
         """Return the best trial, None if too few nodes of some type fit alone.
 
-        ``exact`` asks the optimiser after the first order; ``goals``, in order, choose between
-        placements with the same number of nodes.
+        The optimiser is asked after the first order; if it proves no optimum, other orders follow.
+        Nodes of groups stay where the first order places them, unless ``exact``: the optimiser
+        ignores the rules of groups. ``goals``, in order, choose between placements with the same
+        number of nodes.
         """
         pairs = zip(self._most_alone, self.least, strict=True)
         if any(most < least for most, least in pairs) or self.bound < sum(self.least):
@@ -236,24 +238,19 @@ class BatchPlan:
 
         orders = self._orders()
         best = self.trial(next(orders))
-        if exact and (goals or best.score != (0, 0)):
-            best = min(best, self._optimised(goals), key=value)
+        # the optimiser takes about as long as that many fits
+        is_small = exact or len(view) * len(self.types) <= self._fits_left
+        if goals or (is_small and not self._is_enough(best)):
+            fixed = [] if exact else [node for node in self.nodes_of(best) if self._grouped(node)]
+            best = min(best, self._optimised(goals, fixed), key=value)
         for order in orders:
             if self._is_enough(best):
-                return best
+                break
             best = min(best, self.trial(order), key=value)
-        if not exact and not self._is_enough(best):
-            # about as many orders as take the time of the optimiser
-            fits = len(view) * len(self.types)
-            if fits <= self._fits_left:
-                # the optimiser ignores the rules of groups
-                grouped = [
-                    self.requests[at].group is not None
-                    for at in map(self.type_of.index, range(len(self.types)))
-                ]
-                fixed = [node for node in self.nodes_of(best) if grouped[node.node_type]]
-                best = min(best, self._optimised((), fixed), key=value)
         return best
+
+    def _grouped(self, node: WitnessNode) -> bool:
+        return self.requests[self.type_of.index(node.node_type)].group is not None
 
     def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode] = ()) -> Trial:
         """Return the trial of the ``fixed`` and the optimiser's other nodes; lower the bound."""

@@ -7,7 +7,6 @@ so each question about devices is answered once per kind.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -149,20 +148,6 @@ class BlockKinds:
             useful.sort(key=cost)
             remembered = self._cheapest_first.store(need, (len(self.kinds), useful))
         return remembered[1]
-
-    def whole_amount(self, need: Need) -> Need:
-        """Return the need with its amount rounded up to a multiple of the unit that blocks supply.
-
-        65,536 MiB of memory from blocks of 262,144 and 393,216 MiB become 131,072, the greatest
-        common divisor of the blocks: the same blocks satisfy the need. Needs of stocks, and those
-        that allow unknown amounts, are returned as they are.
-        """
-        if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
-            return need
-        unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
-        if not unit or not need.amount % unit:
-            return need
-        return replace(need, amount=math.ceil(need.amount / unit) * unit)
 
     def distinct_devices(self, need_kind: str) -> list[Any]:
         """Return the distinct devices of all kinds for a kind of need."""

@@ -4,19 +4,32 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from valence_sched.model.need import Need
-from valence_sched.model.request import FlavorShare, Mix
-from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.fragmentation import traits_match
-from valence_sched.view.leftover import leftover
+from valence_sched.model.need import NameRequirements, Need
+from valence_sched.model.request import Mix
+from valence_sched.view.block_kinds import BlockKinds, read_only
+from valence_sched.view.leftover import Leftover, leftover
+from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
+MOST_NODES = 10**9  # nodes of a share that count on one row
 EPSILON = 1e-9  # the rounding error of a sum of parts of a need
+
+
+class RoomBefore(Struct, frozen=True, eq=False):
+    """What every row has: free blocks and stocks, the number of each line, the nodes of the mix.
+
+    The tables have the shapes ``(lines, rows)`` and ``(lists of needs, rows)``.
+    """
+
+    free: Leftover
+    have: Floats
+    nodes: Floats
 
 
 class MixRoom:
@@ -26,7 +39,8 @@ class MixRoom:
     alone have the same needs, and one row of numbers of nodes. Shares without needs do not count.
     """
 
-    def __init__(self, shares: Sequence[FlavorShare]) -> None:
+    def __init__(self, mix: Mix) -> None:
+        shares, self._digest = mix.shares, mix.digest
         self._share_count = len(shares)
         self._indices = [
             number
@@ -70,24 +84,40 @@ class MixRoom:
     def _line(self, need: Need) -> int:
         return self._line_of[(need.resource, need.amount) if need.kind == "stock" else need]
 
-    def nodes(self, view: View, taken: Sequence[Need] = (), feasible: Mask | None = None) -> Floats:
-        """Return per list of needs and row the number of nodes, after a node with needs ``taken``.
+    def before(self, view: View) -> RoomBefore:
+        """Return the room of every row; the View remembers the latest mix."""
+        return view.memoise_free("mix room", self._digest, lambda: self._before(view))  # type: ignore[no-any-return]
 
-        The shape is ``(needs, rows)``; rows that are not ``feasible`` have undefined numbers.
-        """
+    def _before(self, view: View) -> RoomBefore:
         free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))
         have = np.zeros((len(self._line_of), len(view)))
         if self._blocks:
             parts = self._block_parts(view.kinds)
             np.matmul(parts, free.blocks, out=have[: len(parts)])
-            if taken:
-                free.blocks_for(taken, feasible).subtract(parts, have[: len(parts)])
-        stocks = {**free.stocks, **free.stocks_after(taken)}
-        for name, amounts in self._stocks.items():
-            if name in stocks:
-                first, grants = self._line_of[name, float(amounts[0, 0])], stocks[name]
-                have[first : first + len(amounts)] = grants.sums(grants.counts(amounts))
-        nodes = np.full((len(self._terms[0][0]), len(view)), np.inf)
+        self._count_stocks(free.stocks, have)
+        return RoomBefore(free, *map(read_only, (have, self._nodes(have))))
+
+    def nodes_after(self, before: RoomBefore, needs: Sequence[Need], feasible: Mask) -> Floats:
+        """Return per list of needs and row the number of nodes, after a node with these needs.
+
+        The shape is ``(lists, rows)``; rows that are not ``feasible`` have undefined numbers.
+        """
+        free, have = before.free, before.have.copy()
+        if self._blocks:
+            parts = self._block_parts(free.kinds)
+            free.blocks_for(needs, feasible).subtract(parts, have[: len(parts)])
+        self._count_stocks(free.stocks_after(needs), have)
+        return self._nodes(have)
+
+    def _count_stocks(self, stocks: Mapping[str, StockGrants], have: Floats) -> None:
+        """Write the numbers of grants from some stocks into the table of lines."""
+        for name, grants in stocks.items():
+            amounts = self._stocks[name]
+            first = self._line_of[name, float(amounts[0, 0])]
+            have[first : first + len(amounts)] = grants.sums(grants.counts(amounts))
+
+    def _nodes(self, have: Floats) -> Floats:
+        nodes = np.full((len(self._terms[0][0]), have.shape[1]), np.inf)
         for lines, counts in self._terms:
             number = have[lines]
             if counts.max() > 1.0:
@@ -97,15 +127,18 @@ class MixRoom:
         np.floor(nodes, out=nodes)
         return nodes
 
-    def totals(self, view: View) -> list[float]:
-        """Return per share the number of nodes that all rows can make."""
-        totals = [0.0] * self._share_count
-        if not len(view):
-            return totals
-        nodes, accepts = self.nodes(view), self._accepts(view.traits)[:, view.traits.codes]
-        for index, number, mask in zip(self._indices, self._needs_of, accepts, strict=True):
-            totals[index] = float(nodes[number][mask].sum())
-        return totals
+    def totals(self, view: View) -> tuple[int, ...]:
+        """Return per share the number of nodes that all rows can make.
+
+        A row counts for at most ``MOST_NODES``, so that sums are exact in any order.
+        """
+        totals = [0] * self._share_count
+        if len(view):
+            nodes = np.minimum(self.before(view).nodes, MOST_NODES).astype(np.int64)
+            accepts = self._accepts(view.traits)[:, view.traits.codes]
+            for index, number, mask in zip(self._indices, self._needs_of, accepts, strict=True):
+                totals[index] = int(nodes[number][mask].sum())
+        return tuple(totals)
 
     def weighted(self, nodes: Floats, traits: Labels, scarcity: Sequence[float]) -> Floats:
         """Return per row the mean of numbers of nodes over the shares, by weight and scarcity."""
@@ -141,5 +174,12 @@ def mix_room(view: View, mix: Mix) -> MixRoom:
     key = ("mix room", mix.digest)
     compiled: MixRoom | None = view.kinds.derived.get(key)
     if compiled is None:
-        compiled = view.kinds.derived.store(key, MixRoom(mix.shares))
+        compiled = view.kinds.derived.store(key, MixRoom(mix))
     return compiled
+
+
+def traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
+    """Return whether a row with these traits meets the requirements of a share."""
+    if not has.issuperset(names.required) or not has.isdisjoint(names.forbidden):
+        return False
+    return not any(map(has.isdisjoint, names.any_of))

@@ -83,7 +83,7 @@ class ZoneMixes:
     """Completes the mixes of the requests of one decision; ``podms`` seals each request.
 
     Like a single zone, it asks for all supplies again when the decision has placed nodes on one
-    fortieth of all pools. ``sums`` has the sums of earlier decisions.
+    tenth of all pools. ``sums`` has the sums of earlier decisions.
     """
 
     def __init__(self, podms: OwnPodms, sums: SupplySums) -> None:

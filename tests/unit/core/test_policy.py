@@ -175,11 +175,11 @@ class TestRange(unittest.TestCase):
     """An option may have a range."""
 
     def test_an_option_out_of_its_range_is_refused_and_at_its_ends_is_not(self):
-        for step, refused in ((0.0, False), (1.0, False), (1.5, True), (-0.1, True)):
-            use = WeigherUse("fragmentation", options={"step": step})
-            with self.subTest(step):
+        for power, refused in ((0.0, False), (2.0, False), (2.5, True), (-0.1, True)):
+            use = WeigherUse("fragmentation", options={"power": power})
+            with self.subTest(power):
                 if refused:
-                    with self.assertRaisesRegex(InputError, "step"):
+                    with self.assertRaisesRegex(InputError, "power"):
                         bind(Policy(name="mine", weighers=(use,)))
                 else:
                     bind(Policy(name="mine", weighers=(use,)))

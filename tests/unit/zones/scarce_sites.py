@@ -26,10 +26,10 @@ def card(model: str | None = None, amount: int = 1) -> Need:
     return Need(kind="accelerator", measure="devices", amount=amount, tests=tests)
 
 
-def scarce_decider(podms: list[dict], weigher: str = "fragmentation") -> Decider:
-    """Return a decider whose policy has a weigher of the use for the mix, and one other weigher."""
+def scarce_decider(podms: list[dict]) -> Decider:
+    """Return a decider with a policy of the weigher fragmentation and one other weigher."""
     default = next(one for one in built_in() if one.name == "default")
-    weighers = (WeigherUse(weigher, 2.0), WeigherUse("room", 1.0))
+    weighers = (WeigherUse("fragmentation", 2.0), WeigherUse("room", 1.0))
     return engine(view(*podms), replace(default, name="beside", weighers=weighers))
 
 

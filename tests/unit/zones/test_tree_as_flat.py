@@ -30,7 +30,7 @@ from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree, recorded_tree
 
 MOST_DEPTH = 4
-WEIGHED = ["default", "pack", "balanced", "fragmentation", "mix", "picky"]
+WEIGHED = ["default", "pack", "balanced", "fragmentation", "picky"]
 CORES = Need(kind="processor", measure="cores", amount=8)
 CARD = Need(kind="accelerator", measure="devices", amount=1, tests=(Test("kind", "equal", "gpu"),))
 

@@ -15,7 +15,7 @@ from valence_sched.planning.optimise.migrations import MigrationPlan, MovableNod
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.planning.whatif import defragment
 from valence_sched.testing import request, view
-from valence_sched.view.fragmentation import ACCELERATORS, FragmentationMeasure, flavor_mix
+from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
 
@@ -181,7 +181,7 @@ DEPTH = 3
 
 
 def share_of(view: View) -> float:
-    return FragmentationMeasure(lambda: view, flavor_mix(view, MIX, ACCELERATORS)).share()
+    return FragmentationMeasure(lambda: view, FlavorMix(MIX)).share()
 
 
 def moved(overlay: Overlay, place: tuple, fit: Fit) -> tuple:
@@ -223,7 +223,7 @@ def fewest_by_brute_force(free: View, nodes: list[MovableNode], wanted: float) -
 
 class TestDefragment(unittest.TestCase):
     def plan(self, free, nodes, wanted, **more):
-        mix = flavor_mix(free, MIX, ACCELERATORS)
+        mix = FlavorMix(MIX)
         return defragment(free, TYPES, nodes, mix, wanted, **more)
 
     def test_plans_are_the_shortest_and_never_over_capacity(self):
