@@ -2,7 +2,7 @@
 """Draws the losses of policies and plain rules, for the page "Choose a policy".
 
 ``python tools/policy_charts.py`` reads ``doc/source/reference/policy-figures.jsonl``, the output of
-``python -m tests.benchmarks comparing placing sensitivity``, and writes the charts below
+``python -m tests.benchmarks comparing placing living``, and writes the charts below
 ``doc/source/pictures`` and the tables below ``doc/source/reference``. With ``--measure`` it runs
 the benchmarks first and writes their output. Bars begin at 0 and show the loss in percent.
 """
@@ -23,15 +23,11 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).parents[1]
 DOC = ROOT / "doc" / "source"
 FIGURES = DOC / "reference" / "policy-figures.jsonl"
-BENCHMARKS = ("comparing", "placing", "sensitivity")
+BENCHMARKS = ("comparing", "placing", "living")
 MEASURE = (sys.executable, "-m", "tests.benchmarks", *BENCHMARKS)
 GENERATED = "generated sites"
-POLICIES = ("fragmentation", "default", "balanced", "pack")
-WITH_ROOM = "fragmentation with room"
+POLICIES = ("default", "pack", "balanced", "fragmentation")
 RULES = {"fgd": "FGD", "firstfit": "first fit", "bestfit": "best fit", "random": "random"}
-SHIPPED = "as shipped"
-MEAN, WORST = "mean of lists", "worst list"
-ERROR = "standard error"  # of a difference
 WIDTH, BAR, HEAD, TOP, LABEL = 760, 18, 30, 64, 190
 FONT = 'font-family="DejaVu Sans, Verdana, sans-serif"'
 STYLE = """<style>
@@ -64,105 +60,61 @@ Figures = dict[str, dict[str, float]]  # percent lost, by list or kind of site a
 
 
 def read(text: str) -> dict[str, Figures]:
-    """Return the figures of JSON lines, by benchmark: those of the worst list are differences."""
+    """Return the figures of JSON lines, by benchmark."""
     found: dict[str, Figures] = {name: {} for name in BENCHMARKS}
     for line in text.splitlines():
         one = json.loads(line)
         benchmark, _, name = one["name"].partition(": ")
-        between = ": " if benchmark == "sensitivity" else ", "
-        where, _, who = name.removesuffix(", lost").rpartition(between)
-        if where:  # other lines have no loss
-            base = one["probe"] if who == WORST else 0.0
-            found[benchmark].setdefault(where, {})[who] = one["value"] - base
+        if name.endswith(", lost") or benchmark == "comparing":
+            where, _, who = name.removesuffix(", lost").rpartition(", ")
+            found[benchmark].setdefault(where, {})[RULES.get(who, who)] = one["value"]
     return found
-
-
-def lists(figures: Figures) -> list[str]:
-    """Return the names of the lists of requests."""
-    return [name for name in figures if not name.startswith(GENERATED)]
 
 
 def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
     """Yield the name and the SVG text of each chart."""
+    for measure, title in (
+        ("allocated", "Cards that are not allocated, in percent"),
+        ("served", "Requested cards that are not served, in percent"),
+    ):
+        placed = by_measure(figures["placing"], measure)
+        groups = [Group(heading(one), _bars(lost)) for one, lost in placed.items()]
+        note = "The shipped policies and plain rules, on a production trace and derived lists"
+        yield f"policy-{measure}.svg", draw(title, note, groups)
+    for measure, title in (
+        ("requests", "Refused requests, in percent"),
+        ("hours", "Hours of the scarcest resource that are not served, in percent"),
+    ):
+        lived = by_measure(figures["living"], measure)
+        groups = [Group(site, _bars(lost)) for site, lost in lived.items()]
+        note = "The shipped policies and plain rules, on traces with recorded arrivals and lives"
+        yield f"policy-{measure}.svg", draw(title, note, groups)
     compared = figures["comparing"]
-    yield (
-        "policy-lists.svg",
-        draw(
-            "Cards that are not allocated, in percent",
-            "Requests for as many cards as exist: a production trace and lists derived from it",
-            [Group(heading(name), _all_bars(compared[name])) for name in lists(compared)],
-        ),
-    )
-    sites = (*POLICIES, WITH_ROOM)
     yield (
         "policy-sites.svg",
         draw(
             "Nodes fewer than the optimum, in percent",
             "Generated sites of 20 pod managers with 30 blocks, filled node by node",
             [
-                Group("mean of the sites", _bars(compared[GENERATED], sites)),
-                Group("worst site", _bars(compared[f"{GENERATED}, worst"], sites)),
+                Group("mean of the sites", _bars(compared[GENERATED])),
+                Group("worst site", _bars(compared[f"{GENERATED}, worst"])),
             ],
         ),
     )
-    for name, measure, title in (
-        ("models", "allocated", "Cards that are not allocated, in percent"),
-        ("served", "served", "Requested cards that are not served, in percent"),
-    ):
-        placed = by_measure(figures["placing"], measure)
-        yield (
-            f"policy-{name}.svg",
-            draw(
-                title,
-                "Policy fragmentation and simple rules, on a production trace and derived lists",
-                [Group(heading(one), _all_bars(lost, POLICIES[:1]))
-                 for one, lost in placed.items()],
-            ),
-        )  # fmt: skip
-    for name, policies in (("", POLICIES[1:]), ("-fragmentation", POLICIES[:1])):
-        yield (
-            f"policy-sensitivity{name}.svg",
-            draw(
-                "Loss with half and twice the value of each constant, in percent",
-                "Cards on a part of the trace, and nodes below the optimum of generated sites",
-                [
-                    Group(f"{policy}, {where}", _variants(figures["sensitivity"], policy, where))
-                    for policy in policies for where in (MEAN, GENERATED)
-                ],
-            ),
-        )  # fmt: skip
 
 
 def by_measure(figures: Figures, measure: str) -> Figures:
-    """Return the loss by ``allocated`` or ``served`` in placing, by list and policy or rule."""
+    """Return the loss by one measure of a benchmark, by list or site and by policy or rule."""
     end = f", {measure}"
-    return {
-        name.removesuffix(end): {one: lost for one, lost in found.items() if one != ERROR}
-        for name, found in figures.items()
-        if name.endswith(end)
-    }
+    return {name.removesuffix(end): lost for name, lost in figures.items() if name.endswith(end)}
 
 
-def table(figures: Figures, policies: Sequence[str] = POLICIES) -> str:
-    """Return 100 minus the loss, in percent, by list and policy or rule, as CSV."""
-    rows = [["Requests", *policies, *RULES.values()]]
-    for name in lists(figures):
-        lost = [figures[name][one] for one in (*policies, *RULES)]
-        rows.append([heading(name), *(f"{100 - one:.1f}" for one in lost)])
-    return _csv(rows)
-
-
-def sensitivity_table(figures: Figures) -> str:
-    """Return the added loss, in points, of each other value of a constant, as CSV."""
-    rows = [["Policy", "Constant", MEAN, WORST, GENERATED]]
-    for where, lost in figures.items():
-        policy, _, variant = where.partition(": ")
-        if variant == SHIPPED:
-            shipped = lost
-            rows.append([policy, variant, f"{lost[MEAN]:.1f}", "", f"{lost[GENERATED]:.1f}"])
-            continue
-        more = [lost[MEAN] - shipped[MEAN], lost[WORST], lost[GENERATED] - shipped[GENERATED]]
-        rows.append([policy, label(variant), *(f"{round(one, 1) + 0.0:+.1f}" for one in more)])
+def table(figures: Figures, first: str) -> str:
+    """Return 100 minus the loss, in percent, by list or site and by policy or rule, as CSV."""
+    columns = next(iter(figures.values()))
+    rows = [[first, *columns]]
+    for name, lost in figures.items():
+        rows.append([heading(name), *(f"{100 - lost[one]:.1f}" for one in columns)])
     return _csv(rows)
 
 
@@ -240,28 +192,8 @@ def heading(name: str) -> str:
     return f"{share} name a model, {draw}"
 
 
-def label(variant: str) -> str:
-    """Return the label of another value of a constant in a chart."""
-    return variant.removeprefix("of ").replace("_", " ").lower()
-
-
-def _bars(lost: dict[str, float], policies: Sequence[str] = POLICIES) -> list[Bar]:
-    return [Bar(name, lost[name], True) for name in policies]
-
-
-def _all_bars(lost: dict[str, float], policies: Sequence[str] = POLICIES) -> list[Bar]:
-    rules = [Bar(text, lost[name], False) for name, text in RULES.items()]
-    return _bars(lost, policies) + rules
-
-
-def _variants(figures: Figures, policy: str, where: str) -> list[Bar]:
-    """Return the loss of a policy as shipped, and with each other value."""
-    return [
-        Bar(label(variant), lost[where], variant == SHIPPED)
-        for one, lost in figures.items()
-        for name, _, variant in [one.partition(": ")]
-        if name == policy
-    ]
+def _bars(lost: dict[str, float]) -> list[Bar]:
+    return [Bar(name, value, name in POLICIES) for name, value in lost.items()]
 
 
 def files() -> Iterator[tuple[Path, str]]:
@@ -270,10 +202,13 @@ def files() -> Iterator[tuple[Path, str]]:
     for name, text in charts(figures):
         yield DOC / "pictures" / name, text
     tables = {
-        "policy-lists": table(figures["comparing"]),
-        "policy-models": table(by_measure(figures["placing"], "allocated"), POLICIES[:1]),
-        "policy-served": table(by_measure(figures["placing"], "served"), POLICIES[:1]),
-        "policy-sensitivity": sensitivity_table(figures["sensitivity"]),
+        f"policy-{measure}": table(by_measure(figures[benchmark], measure), first)
+        for benchmark, measure, first in (
+            ("placing", "allocated", "Requests"),
+            ("placing", "served", "Requests"),
+            ("living", "requests", "Site"),
+            ("living", "hours", "Site"),
+        )
     }
     for name, text in tables.items():
         yield DOC / "reference" / f"{name}.csv", text
@@ -291,7 +226,7 @@ def measure(command: Sequence[str] = MEASURE, to: Path = FIGURES) -> None:
         command, cwd=ROOT, env=full, stdout=subprocess.PIPE, text=True, check=True
     )
     figures = read(done.stdout)
-    if not all(map(lists, figures.values())):
+    if not all(figures.values()):
         sys.exit(f"not measured, {to.name} is as before: a benchmark was skipped")
     to.write_text(done.stdout)
 

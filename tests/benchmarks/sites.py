@@ -16,10 +16,9 @@ import msgspec
 
 from tests.benchmarks.instances import FLAVORS, generated_view, node_types
 from tests.benchmarks.measure import sized
-from tests.benchmarks.trace import built_in
 from valence_sched.core.decider import BoundPolicies
 from valence_sched.core.evaluation_cache import Ledger
-from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.model.policy import Policy
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.planning.optimise.bound import most_nodes
 from valence_sched.schedulers.filter import FilterScheduler
@@ -29,8 +28,6 @@ from valence_sched.view.view import View
 OPTIMA = Path(__file__).with_name("optima.jsonl")
 PODMS, BLOCKS, SITES = 20, 30, 12
 SHARES = dict(zip(FLAVORS, (6, 2, 3, 2, 1), strict=True))
-#: Policy ``fragmentation`` with spreading over pod managers, if no card becomes unusable.
-WITH_ROOM = "fragmentation with room"
 
 
 class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,17 +73,6 @@ def sites() -> list[Site]:
     """Return the sites of the file."""
     found = msgspec.json.Decoder(Site).decode_lines(OPTIMA.read_bytes())
     return found[: sized(SITES, 1)]
-
-
-def policies() -> dict[str, Policy]:
-    """Return the built-in policies that keep accelerators free, and ``WITH_ROOM``, by name."""
-    every = built_in()
-    found = {name: every[name] for name in ("default", "pack", "balanced", "fragmentation")}
-    last = found["fragmentation"]
-    uses = tuple(
-        WeigherUse("room", use.weight) if use.name == "tight" else use for use in last.weighers
-    )
-    return {**found, WITH_ROOM: msgspec.structs.replace(last, name=WITH_ROOM, weighers=uses)}
 
 
 def lost(site: Site, policy: Policy, order: int = 0) -> float:

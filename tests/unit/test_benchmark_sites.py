@@ -5,6 +5,7 @@ import unittest
 from collections import Counter
 
 from tests.benchmarks import sites
+from tests.benchmarks.trace import built_in
 
 
 class TestOptima(unittest.TestCase):
@@ -50,18 +51,8 @@ class TestLost(unittest.TestCase):
     """The share of the optimum that a policy does not place."""
 
     def test_nothing_where_there_is_room_and_all_that_finds_none(self):
-        policy = sites.policies()["default"]
+        policy = built_in()["default"]
         self.assertEqual(0.0, sites.lost(sites.Site(0, 2, 30, {"small": 4}, 4), policy))
         full = sites.lost(sites.Site(0, 1, 30, {"gpu-large": 100}, 100), policy)
         self.assertGreater(full, 90.0)
         self.assertLess(full, 100.0)
-
-    def test_room_replaces_tight_alone(self):
-        every = sites.policies()
-        shipped, spread = every["fragmentation"], every[sites.WITH_ROOM]
-        pairs = [
-            (old.name, new.name)
-            for old, new in zip(shipped.weighers, spread.weighers, strict=True)
-            if old != new
-        ]
-        self.assertEqual([("tight", "room")], pairs)

@@ -490,9 +490,7 @@ class TestMixes(unittest.TestCase):
         completed = self.decider.complete_mix(
             asked_, self.decider.mix_supplies(self.ask(asked_)).by_weigher
         )
-        expected = ZoneSupplies(
-            pools=40, by_weigher={"fragmentation": (80, 8)}
-        )
+        expected = ZoneSupplies(pools=40, by_weigher={"fragmentation": (80, 8)})
         found = self.decider.offers(self.ask(completed), ())
         self.assertEqual(expected, found.supplies)
         for asked_again in (self.ask(asked_), self.ask(completed, taken=("token",))):
