@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tune: the weights of a policy that serve most of a workload, judged by cross-validation.
+
+Candidates are the weights of the policy, those of the other policies of the site, and changes of
+one weight: by a factor of 4, then, from the best candidate, by a factor of 2. Each candidate
+replays samples of the workload: draws of a synthetic one, consecutive parts of a recorded one. The
+gain of tuning is the mean over the samples of what the best candidate of all *other* samples gains
+on a sample (leave-one-out), so that luck does not count.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from msgspec import structs, to_builtins
+
+from valence_sched.core.policy import bind, idle_readers
+from valence_sched.errors import UnknownName, UsageError
+from valence_sched.model.inventory import to_json
+from valence_sched.model.policy import Policy
+from valence_sched.model.replay import SweepRun
+from valence_sched.model.request import Request
+from valence_sched.planning.site import Site
+from valence_sched.planning.sweep import PortableWorkload, SweepTask, Workers, sweep_run
+from valence_sched.planning.workload import SyntheticWorkload, Workload, compile_workload
+
+FACTORS = (4.0, 2.0)  # of one weight, in the first round and in the second
+MOST_WEIGHT, DIGITS = 1000.0, 3
+DESCRIPTION = "Weights tuned for a recorded or expected workload."
+CLEAR = 2.0  # standard errors from which a gain is clear
+
+#: What weights should raise: placed nodes, or the mean use of the scarcest resource.
+Goal = Literal["nodes", "use"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Weights of a policy, and the share of each sample that they serve, from 0 to 1."""
+
+    policy: Policy
+    shares: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.shares)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Return the weights of the weighers that take part, by name."""
+        uses = (self.policy.weighers[number] for number in weighers_that_take_part(self.policy))
+        return {use.name: use.weight for use in uses}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The candidates, the policy itself first, and the gain of tuning with its standard error.
+
+    ``best`` has the largest mean over all samples. Gains are shares from 0 to 1.
+    """
+
+    candidates: tuple[Candidate, ...]
+    best: Candidate
+    gain: float
+    error: float
+
+    @classmethod
+    def of(cls, candidates: Sequence[Candidate]) -> Tuning:
+        """Judge candidates that replayed the same samples, the policy itself first."""
+        gain, error = _mean_and_error(list(_gains_left_out(candidates)))
+        return cls(tuple(candidates), max(candidates, key=_by_mean), gain, error)
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether the gain is more than chance."""
+        return self.gain > max(CLEAR * self.error, 0.0) and self.best is not self.candidates[0]
+
+    def gain_of(self, candidate: Candidate) -> tuple[float, float]:
+        """Return the mean gain of a candidate over the policy, and its standard error."""
+        pairs = zip(candidate.shares, self.candidates[0].shares, strict=True)
+        return _mean_and_error([own - base for own, base in pairs])
+
+
+def tune(
+    site: Site,
+    policy: str,
+    workload: Workload,
+    samples: int,
+    workers: Workers,
+    goal: Goal = "nodes",
+    record: Callable[[int], None] = lambda total: None,
+    *,
+    strict: bool = False,
+) -> Tuning:
+    """Replay the candidates; ``record`` gets the expected number of runs after each run.
+
+    Raises:
+        UnknownName: the site lacks the policy.
+        UsageError: the policy has no two weighers to compare, or the workload has too few requests.
+    """
+    if policy not in site.policies:
+        raise UnknownName("policy", policy, site.policies)
+    base = site.policies[policy]
+    varied = weighers_that_take_part(base)
+    if len(varied) < 2:
+        raise UsageError(f"policy {policy!r} has fewer than two weighers to compare")
+    parts = workload_samples(workload, site, samples)
+    expected = (2 * len(FACTORS) * len(varied) + len(site.policies)) * samples
+    known: dict[bytes, Candidate] = {}  # by the JSON of the weighers
+    resource: list[str] = []
+
+    def share(run: SweepRun) -> float:
+        if goal == "nodes":
+            return (run.measures["placed"] or 0.0) / (run.measures["requested"] or 1.0)
+        return run.measures[resource[0]] or 0.0
+
+    def try_all(policies: Sequence[Policy]) -> None:
+        keys = {to_json(one.weighers): one for one in policies}
+        new = {f"{n}": one for n, (key, one) in enumerate(keys.items()) if key not in known}
+        named = {name: structs.replace(one, name=name) for name, one in new.items()}
+        own = replace(site, policies=named)
+        tasks = [SweepTask(own, name, number, part, "", strict)
+                 for name in new for number, part in enumerate(parts)]  # fmt: skip
+        runs = dict[tuple[str | None, int], SweepRun]()
+        for run in workers(sweep_run, tasks):
+            runs[run.policy, run.seed] = run
+            record(expected)
+        if not resource:
+            resource.append(_scarcest(runs["0", 0]))
+        for name, one in new.items():
+            shares = tuple(share(runs[name, number]) for number in range(samples))
+            known[to_json(one.weighers)] = Candidate(one, shares)
+
+    others = [structs.replace(base, weighers=one.weighers) for one in site.policies.values()
+              if one.scheduler == base.scheduler == "filter" and one.weighers]  # fmt: skip
+    first, second = FACTORS
+    try_all([base, *others, *variants(base, varied, first)])
+    center = max(known.values(), key=_by_mean).policy
+    try_all([*variants(center, weighers_that_take_part(center), second)])
+    return Tuning.of(list(known.values()))
+
+
+def weighers_that_take_part(policy: Policy) -> list[int]:
+    """Return the numbers of the weighers that affect a request without optional fields."""
+    idle = {one.name for one in idle_readers(Request(), bind(policy)) if one.kind == "weigher"}
+    return [number for number, use in enumerate(policy.weighers)
+            if use.weight and use.name not in idle]  # fmt: skip
+
+
+def variants(policy: Policy, varied: Sequence[int], factor: float) -> Iterator[Policy]:
+    """Yield the policy with one of its weights multiplied and divided by a factor."""
+    for number in varied:
+        use = policy.weighers[number]
+        for weight in (use.weight * factor, use.weight / factor):
+            rounded = min(round(weight, DIGITS), MOST_WEIGHT)
+            if rounded:
+                changed = structs.replace(use, weight=rounded)
+                uses = (*policy.weighers[:number], changed, *policy.weighers[number + 1 :])
+                yield structs.replace(policy, weighers=uses)
+
+
+def workload_samples(workload: Workload, site: Site, samples: int) -> list[PortableWorkload]:
+    """Return draws of a synthetic workload, or consecutive parts of a recorded one."""
+    if isinstance(workload, SyntheticWorkload):
+        return [workload.with_seed(number) for number in range(samples)]
+    return list(compile_workload(workload, site.flavors).parts(samples))
+
+
+def _scarcest(run: SweepRun) -> str:
+    """Return the measure of the resource with the highest mean use."""
+    used = {name: value for name, value in run.measures.items()
+            if name.startswith("utilisation.") and value is not None}  # fmt: skip
+    if not used:
+        raise UsageError("--goal use: the inventory has no resource whose use is measured")
+    return max(used, key=used.__getitem__)
+
+
+def _gains_left_out(candidates: Sequence[Candidate]) -> Iterator[float]:
+    """Yield for each sample the gain of the candidate that is best on the others."""
+    base = candidates[0].shares
+    for number in range(len(base)):
+
+        def elsewhere(one: Candidate, left: int = number) -> float:
+            return sum(share for at, share in enumerate(one.shares) if at != left)
+
+        yield max(candidates, key=elsewhere).shares[number] - base[number]
+
+
+def _by_mean(candidate: Candidate) -> float:
+    return candidate.mean
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and its standard error."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return statistics.fmean(values), error
+
+
+def policy_file(tuning: Tuning, name: str) -> bytes:
+    """Return a policy file with the best weights, under another name, as YAML."""
+    import yaml
+
+    best = structs.replace(tuning.best.policy, name=name, description=DESCRIPTION)
+    text: bytes = yaml.safe_dump(
+        {"policies": [to_builtins(best)]}, sort_keys=False, allow_unicode=True, encoding="utf-8"
+    )
+    return text
