@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run, run_to
 from tests.functional.test_compose import REMARKS
+from tests.unit.core.deciders import cpu, gpu
 from tests.unit.integrations.test_dispatchers import controller
 from valence_sched.app import App
 from valence_sched.engine import Engine
@@ -163,6 +164,32 @@ def _sweep(here: Here) -> Prepared:
     return ("scheduler", "whatif", "sweep", *words), file
 
 
+def _tuned(here: Here) -> Prepared:
+    """Tune a policy that uses up the pods with cards first, on a site where that costs nodes."""
+    cards = [{"id": f"a{n}", "blocks": [cpu("c", 8), gpu("g")]} for n in range(8)]
+    plain = [{"id": f"b{n}", "blocks": [cpu(f"c{m}", 8) for m in range(4)]} for n in range(3)]
+    files = {name: here.folder / name for name in ("site.jsonl", "tuned.yaml")}
+    files["site.jsonl"].write_text("\n".join(map(json.dumps, cards + plain)))
+    names = {
+        "flavors.yaml": {"flavors": [
+            {"name": "cores", "properties": {"processor": {"total_cores": 8}}},
+            {"name": "card", "properties": {"processor": {"total_cores": 8}, "accelerators": [{}]}},
+        ]},
+        "policies.yaml": {"policies": [
+            {"name": "wrong", "weighers": [{"name": "scarce", "weight": 0.1}, "pack"]},
+        ]},
+    }  # fmt: skip
+    for name, document in names.items():
+        files[name] = here.folder / name
+        files[name].write_text(json.dumps(document))
+    return (
+        *("scheduler", "policy", "tune", "--inventory", files["site.jsonl"], "--policy", "wrong"),
+        *("--flavor-file", files["flavors.yaml"], "--policy-file", files["policies.yaml"]),
+        *("--rate", "1/s", "--mix", "cores=1,card=1", "--horizon", "20s", "--samples", "4"),
+        *("--jobs", "1", "--output", files["tuned.yaml"]),
+    ), str(files["tuned.yaml"])
+
+
 #: At least one row for each command with a lasting effect; all other commands are below.
 ROWS: dict[str, tuple[Row, ...]] = {
     "podm_apply": (
@@ -199,6 +226,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(_with(Here.reported, "stats", "unset", "NAME"), prints=False),
     ),
     "scheduler_check": (Row(_recorded),),
+    "scheduler_policy_tune": (Row(_tuned),),
     "scheduler_quota_set": (Row(_quota("set", "--resource", "nodes=1")),),
     "scheduler_quota_unset": (Row(_quota("unset"), prints=False),),
     "scheduler_whatif_sweep": (Row(_sweep),),
@@ -279,7 +307,7 @@ class Effects(Case):
 
     def assert_audited(self, here: Here, words: Words) -> None:
         """Check that a change of the state records the user of this machine and the command."""
-        elsewhere = {"capture", "convert", "edit", "check", "sweep", "--plan"}
+        elsewhere = {"capture", "convert", "edit", "check", "sweep", "tune", "--plan"}
         with Store(f"sqlite:///{here.state}") as store:
             lines = store.audit.newest(AuditQuery())
         self.assertEqual(not elsewhere & {*words}, bool(lines), words)

@@ -292,6 +292,7 @@ NEEDED = {
     "scheduler_whatif_rebalance": ("--flavor", "gpu-large"),
     "scheduler_whatif_run": ("--workload", "examples/workload.csv"),
     "scheduler_whatif_sweep": ("--workload", "examples/workload.csv", "--jobs", "1"),
+    "scheduler_policy_tune": ("--workload", "examples/workload.csv", "--samples", "2"),
 }  # fmt: skip
 FORMATS = {"list": ("table", "json", "yaml", "csv", "value", "markdown"),
            "show": ("table", "json", "yaml", "shell", "value", "markdown")}  # fmt: skip

@@ -107,7 +107,6 @@ def tune(
     if len(varied) < 2:
         raise UsageError(f"policy {policy!r} has fewer than two weighers to compare")
     parts = workload_samples(workload, site, samples)
-    expected = (2 * len(FACTORS) * len(varied) + len(site.policies)) * samples
     known: dict[bytes, Candidate] = {}  # by the JSON of the weighers
     resource: list[str] = []
 
@@ -116,17 +115,17 @@ def tune(
             return (run.measures["placed"] or 0.0) / (run.measures["requested"] or 1.0)
         return run.measures[resource[0]] or 0.0
 
-    def try_all(policies: Sequence[Policy]) -> None:
+    def try_all(policies: Sequence[Policy], later: int = 0) -> None:
         keys = {to_json(one.weighers): one for one in policies}
         new = {f"{n}": one for n, (key, one) in enumerate(keys.items()) if key not in known}
         named = {name: structs.replace(one, name=name) for name, one in new.items()}
-        own = replace(site, policies=named)
+        own, total = replace(site, policies=named), (len(known) + len(new) + later) * samples
         tasks = [SweepTask(own, name, number, part, "", strict)
                  for name in new for number, part in enumerate(parts)]  # fmt: skip
         runs = dict[tuple[str | None, int], SweepRun]()
         for run in workers(sweep_run, tasks):
             runs[run.policy, run.seed] = run
-            record(expected)
+            record(total)
         if not resource:
             resource.append(_scarcest(runs["0", 0]))
         for name, one in new.items():
@@ -136,7 +135,7 @@ def tune(
     others = [structs.replace(base, weighers=one.weighers) for one in site.policies.values()
               if one.scheduler == base.scheduler == "filter" and one.weighers]  # fmt: skip
     first, second = FACTORS
-    try_all([base, *others, *variants(base, varied, first)])
+    try_all([base, *others, *variants(base, varied, first)], later=2 * len(varied))
     center = max(known.values(), key=_by_mean).policy
     try_all([*variants(center, weighers_that_take_part(center), second)])
     return Tuning.of(list(known.values()))

@@ -51,6 +51,7 @@ from valence_sched.planning.replay import replay_all
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
 from valence_sched.planning.sweep import Sweep, SweepJournal, encoder, opened_workers
+from valence_sched.planning.tune import policy_file, tune
 from valence_sched.planning.workload import SyntheticWorkload, Workload, open_workload
 from valence_sched.view import fragmentation
 from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure
@@ -71,6 +72,8 @@ class WhatIf:
     sweep = Sweep
     sweep_journal = SweepJournal
     sweep_workers = staticmethod(opened_workers)
+    tune = staticmethod(tune)
+    policy_file = staticmethod(policy_file)
     survive = staticmethod(relocate.survive)
     smallest_purchase = staticmethod(smallest_purchase)
     synthetic_workload = SyntheticWorkload

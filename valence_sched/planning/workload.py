@@ -219,6 +219,25 @@ class CompiledWorkload:
         requests = tuple(structs.replace(one, seed=seed) for one in self._requests)
         return CompiledWorkload(self.name, self._places, self._times, requests)
 
+    def parts(self, count: int) -> Iterator[CompiledWorkload]:
+        """Yield consecutive parts with equal numbers of requests.
+
+        Earlier requests whose nodes are still in use arrive at the start of a part. UsageError if
+        there are fewer requests than parts.
+        """
+        arrivals, departures, *_ = self._times
+        if len(arrivals) < count:
+            raise UsageError(
+                f"{self.name}: {len(arrivals):,} requests are too few for {count:,} samples"
+            )
+        edges = np.linspace(0, len(arrivals), count + 1).astype(int).tolist()
+        for low, high in itertools.pairwise(edges):
+            start = arrivals[low]
+            earlier = np.flatnonzero(~(departures[:low] <= start))  # nodes that stay have NaN
+            times = self._times[:, [*earlier.tolist(), *range(low, high)]].copy()
+            times[0] = np.maximum(times[0], start)
+            yield CompiledWorkload(self.name, self._places, times, self._requests)
+
     def digest(self) -> bytes:
         """Return a digest that is equal for workloads that differ only in the seed."""
         found = hashlib.sha256(to_json([structs.replace(one, seed=0) for one in self._requests]))

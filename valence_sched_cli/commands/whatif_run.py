@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``scheduler whatif run, sweep``: replay workloads on sites and policies."""
+"""The commands that replay workloads: ``whatif run, sweep`` and ``policy tune``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, pages
 from valence_sched_cli.options import inventory, whatif
-from valence_sched_cli.options.parser import by_name, number_of, parsed_by
+from valence_sched_cli.options.parser import by_name, natural, nonempty_name, number_of, parsed_by
 from valence_sched_cli.output.cells import format_count, warning_lines
 from valence_sched_cli.output.table import MACHINE
 
@@ -264,3 +264,82 @@ class SweepWhatif(base.Lister):
                 raise
             self.progress.finish("sweep")
             return runs
+
+
+GOALS = {"nodes": "Placed", "use": "In Use"}
+
+
+class TunePolicy(base.Lister):
+    """Find weights of a policy that serve more of a workload.
+
+    Replays the workload with other weights, on all cores. Rows are the weights, best first. The
+    gain is judged by cross-validation: the weights for each sample are chosen on the other samples.
+    Without a clear gain no file is written.
+    """
+
+    examples = (
+        "--inventory examples/site.json --rate 2/h --mix small=6,gpu-large=1 --lifetime 8h "
+        "--horizon 7d",
+        "--workload workload.csv --policy pack --samples 5 --output policies.yaml",
+    )
+    option_groups = (
+        inventory.DECISION,
+        functools.partial(whatif.add_workload_options, seed=False),
+        """
+        decide --policy <policy>: policy whose weights are varied (default: default)
+        decide --goal <nodes|use>: serve the most nodes, or the highest use of the scarcest
+            resource (default: nodes)
+        decide --samples <n>=10: number of samples: draws of generated requests, or parts of a file
+        then --jobs <n>: number of processes (default: one for each core)
+        output --name <name>: name of the tuned policy (default: the policy's name with -tuned)
+        output --output,-o <file>: policy file to write, for --policy-file
+        """,
+    )
+    option_settings = {
+        "goal": {"choices": tuple(GOALS), "default": "nodes"},
+        "samples": functools.partial(natural, least=2, most=1000),
+        "name": nonempty_name,
+    }
+
+    def column_names(self, args: base.Args) -> Sequence[str]:
+        return ("Weights", GOALS[args.goal], "Gain")
+
+    def take_action(self, args: base.Args) -> base.Table:
+        app, policy = self.scheduler_app, args.policy or "default"
+        with contextlib.ExitStack() as stack:
+            if args.output:
+                write = stack.enter_context(app.text_writer(args.output))
+            workload = whatif.make_workload(app, args)
+            site = app.site(self.selection(args))
+            workers = stack.enter_context(app.whatif.sweep_workers(args.jobs))
+            tuning = app.whatif.tune(
+                site,
+                policy,
+                workload,
+                args.samples,
+                workers,
+                args.goal,
+                self._recorder(),
+                strict=args.strict,
+            )
+            self.progress.finish("tune")
+            self.closing += output.replay.tuning_lines(tuning, args.goal)
+            if args.output and tuning.is_clear:
+                name = args.name or f"{policy}-tuned"
+                with self.effects.change("policy", args.output, "may be written", "is written"):
+                    write(app.whatif.policy_file(tuning, name))
+                self.closing.append(f"policy {name} written to {args.output}")
+            elif args.output:
+                self.closing.append(f"{args.output} is not written")
+        return self.column_names(args), output.replay.tuning_rows(tuning)
+
+    def _recorder(self) -> Callable[[int], None]:
+        made, started = 0, time.monotonic()
+
+        def record(total: int) -> None:
+            nonlocal made
+            made += 1
+            text = output.replay.progress_text(made, made, total, time.monotonic() - started)
+            self.progress.begin("tune", text)
+
+        return record

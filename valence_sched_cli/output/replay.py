@@ -6,13 +6,16 @@ from __future__ import annotations
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from valence_sched.model import replay as model
 from valence_sched.model.quantity import format_age, format_count, resource_title
 from valence_sched.model.scenario import EditEffect
 from valence_sched.words.phrases import ReasonPhrases
-from valence_sched_cli.output.cells import Amount, PairLines, fields, painted, warning_lines
+from valence_sched_cli.output.cells import Amount, PairLines, Shown, fields, painted, warning_lines
+
+if TYPE_CHECKING:
+    from valence_sched.planning.tune import Tuning
 
 COLUMNS = ("Site", "Policy", "Placed", "Refused", "Podms Needed", "Fragmentation")
 LONG_COLUMNS = (
@@ -314,3 +317,29 @@ def progress_text(done: int, made: int, total: int, elapsed_s: float) -> str:
     if not made or done == total:
         return text
     return f"{text}, about {format_age((total - done) * elapsed_s / made)} left"
+
+
+def tuning_rows(tuning: Tuning) -> list[tuple[Any, ...]]:
+    """Return a row for each candidate, best first: weights, share served, and gain."""
+    ranked = sorted(tuning.candidates, key=lambda one: -one.mean)
+    return [
+        (Shown(one.weights, _weights_text), Number(one.mean, is_share=True),
+         Estimate(*tuning.gain_of(one), is_share=True))
+        for one in ranked
+    ]  # fmt: skip
+
+
+def _weights_text(weights: Mapping[str, float]) -> str:
+    return " ".join(f"{name}={weight:g}" for name, weight in weights.items())
+
+
+def tuning_lines(tuning: Tuning, goal: str) -> Iterator[str]:
+    """Yield whether other weights gain, and how much."""
+    base, samples = tuning.candidates[0], len(tuning.best.shares)
+    what = "of the requested nodes" if goal == "nodes" else "of the scarcest resource in use"
+    gain = f"{100 * tuning.gain:+.1f} ± {100 * tuning.error:.1f} points {what}"
+    judged = f"cross-validated over {samples:,} samples"
+    if tuning.is_clear:
+        yield f"{_weights_text(tuning.best.weights)} gains {gain}, {judged}"
+    else:
+        yield f"no weights gain clearly over policy {base.policy.name}: {gain}, {judged}"
