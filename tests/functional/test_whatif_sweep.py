@@ -251,3 +251,30 @@ class TestFiles(Sweeps):
                 last = done.stderr.splitlines()[-1]
                 self.assertRegex(last, rf"needs {library}: pip install 'valence-sched\[{extra}\]'$")
                 self.assertFalse(Path(self.folder, "a.parquet").exists())
+
+
+class TestTune(Case):
+    """Weights without a clear gain are not written."""
+
+    def test_no_file_is_written_without_a_clear_gain(self):
+        file = self.folder / "tuned.yaml"
+        words = ("scheduler", "policy", "tune", "--inventory", SITE, "--workload", WORKLOAD)
+        done = run("valence-sched", *words, "--samples", "2", "--jobs", "1", "-o", str(file))
+        self.assertEqual(0, done.code, done)
+        self.assertIn("no weights gain clearly over policy default: ", done.err)
+        self.assertIn(f"{file} is not written", done.err)
+        self.assertFalse(file.exists())
+
+    def test_wrong_input_is_refused_in_one_line(self):
+        words = ("scheduler", "policy", "tune", "--inventory", SITE, "--workload", WORKLOAD)
+        for more, code, text in (
+            (("--policy", "none-such"), 1, "no policy named 'none-such'"),
+            (("--policy", "chance"), 2, "policy 'chance' has fewer than two weighers to compare"),
+            (("--samples", "1"), 2, "argument --samples: must be 2 to 1,000, got '1'"),
+            (("--samples", "900"), 2, "requests are too few for 900 samples"),
+            (("--goal", "cost"), 2, "argument --goal: invalid choice: 'cost'"),
+        ):
+            with self.subTest(more):
+                done = run("valence-sched", *words, *more)
+                self.assertEqual(code, done.code, done)
+                self.assertIn(text, done.err)
