@@ -17,10 +17,10 @@ from valence_sched.model.registration import PasswordReference
 #: The hint for an Ironic that does not answer.
 WITHOUT = "--no-ironic, or ironic: false in the settings of a service, skips this check"
 
-#: The provision states in which Ironic does not use the node. Any other state counts as a use, also
-#: a state that a later Ironic adds.
+#: The provision states in which Ironic does not use the node. Any other state counts as a use,
+#: including states that later versions of Ironic add.
 IDLE_STATES = frozenset({"enroll", "manageable", "available"})
-#: States that end without an action, and states that only the action ``manage`` ends.
+#: States that end by themselves, and states that only the action ``manage`` ends.
 _PASSING_STATES = frozenset({"verifying", "inspecting", "inspect wait", "cleaning", "clean wait"})
 _PASSING_STATES |= {"deleting", "deleted", "undeploy"}
 _MANAGED_STATES = frozenset({"inspect failed", "adopt failed", "clean failed"})

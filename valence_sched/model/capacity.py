@@ -17,11 +17,11 @@ NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded
 
 
 class PodmCapacity(Noun, frozen=True, kw_only=True):
-    """The nodes that fit on a pod manager one after another, and the reasons against one more.
+    """How many nodes fit on a pod manager, one after another, and why one more does not fit.
 
     ``sums`` is an upper bound from the sums of its free amounts, ``bound`` a proven upper bound,
-    None if unknown. ``reasons`` are the reasons of the nearest pool, the scarcest amount first.
-    They are empty if the count stopped at its limit.
+    None if unknown. ``reasons`` are why the nearest pool rejects one more, the scarcest amount
+    first. They are empty if the count stopped at its limit.
     """
 
     podm: str
@@ -145,10 +145,10 @@ class PurchaseLine(Noun, frozen=True, kw_only=True):
 class PurchaseResult(Noun, frozen=True, kw_only=True):
     """The smallest purchase for a number of nodes; ``lines`` is None if no purchase is enough.
 
-    ``total`` is its price, or its number of blocks without prices; ``bound`` is the least total of
-    any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the policy. If no
-    purchase is enough, ``placed`` nodes fit with ``tried`` of each block, and ``shortages`` are the
-    reasons why the next node does not fit.
+    ``total`` is its price, or its number of blocks if no prices are known; ``bound`` is the least
+    total of any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the
+    policy. If no purchase is enough, ``placed`` nodes fit after ``tried`` blocks of each kind are
+    added, and ``shortages`` are the reasons why the next node does not fit.
     """
 
     flavor: str

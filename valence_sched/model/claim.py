@@ -32,7 +32,7 @@ TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
 
 
 class Grant(Noun, frozen=True):
-    """An amount of a stock, with the names of the resource and of the unit in the decision."""
+    """An amount granted from a stock; resource and unit are named as in the decision."""
 
     uri: Name
     amount: inventory.Amount
@@ -61,9 +61,9 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
 class ClaimPart(Noun, frozen=True, kw_only=True):
     """The part of a claim on one pod manager, at the generation that the decision read.
 
-    ``declared_stocks`` are the free amounts, before all claims, of the stocks that an operator
-    declared. Claims never hold more than these amounts. ``request`` has the requirements of each
-    node.
+    ``declared_stocks`` are the free amounts of the stocks that an operator declared, before any
+    claim is subtracted. Claims never hold more than these amounts. ``request`` has the requirements
+    of each node.
     """
 
     podm: Name
@@ -90,7 +90,7 @@ class ClaimPart(Noun, frozen=True, kw_only=True):
 class Claim(Noun, frozen=True, kw_only=True):
     """A claim; times are seconds since 1970 by the clock of the database.
 
-    ``content`` is a digest of the request: an idempotency ``key`` is for one request only.
+    ``content`` is a digest of the request: another request cannot reuse the idempotency ``key``.
     """
 
     id: Name
@@ -122,7 +122,7 @@ def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
 
 
 class Usage(Noun, frozen=True, kw_only=True):
-    """The usage of one podm by claims: nodes by block URI, amounts by stock URI.
+    """The hardware of one podm that claims use: nodes by block URI, amounts by stock URI.
 
     ``nodes`` are the claimed or composed nodes that have an owner or a group.
     """
@@ -147,7 +147,7 @@ NO_USAGE = Usage()
 
 
 def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
-    """Return the podm with a usage: its blocks and amounts are in use, its nodes are listed."""
+    """Return the podm with a usage applied: blocks and amounts are in use, nodes are listed."""
     if not usage:
         return podm
     encoded: dict[tuple[bytes, int], Raw] = {}  # equal statuses are encoded once
@@ -245,7 +245,7 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
     """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
 
     ``devices`` are the devices of all blocks, for pod managers that choose the blocks themselves.
-    ``substitutes`` are, for each block, the blocks that can replace it. ``amounts`` are the memory
+    ``substitutes`` maps each block to the blocks that can replace it. ``amounts`` are the memory
     chunks and volumes that exist already for its ``grants``, with their sizes.
     """
 
@@ -284,9 +284,9 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
     """The state of a node on its pod manager after a write, as it was read back.
 
     ``node`` is the URI of the node, ``blocks`` are its actual blocks, ``amounts`` its memory chunks
-    and volumes. ``reason`` is the refusal, the remaining part, or the reason why the state is
-    unknown. ``works``: the pod manager is still composing the node. ``freed`` are the blocks that
-    its removal freed.
+    and volumes. ``reason`` is the refusal, the part that is left, or why the state is unknown.
+    ``works`` is true while the pod manager composes the node. ``freed`` are the blocks that its
+    removal freed.
     """
 
     state: NodeState
@@ -325,7 +325,7 @@ NODE_NAME_PREFIX = "vs-"  # the names of composed nodes begin with it
 
 
 def own_name(name: str | None, uri: str) -> str:
-    """Return the name that this program gave a node, also if only the URI has it; else ``""``."""
+    """Return the name that this program gave a node, from its name or its URI, else ``""``."""
     names = (name or "", uri.rpartition("/")[2])
     return next((one for one in names if one.startswith(NODE_NAME_PREFIX)), "")
 
@@ -344,7 +344,7 @@ def node_name(claim: Claim, allocation: NodeAllocation) -> str:
 def composition_request(
     claim: Claim, allocation: NodeAllocation, podm: FullPodm | None
 ) -> CompositionRequest:
-    """Return the composition request of one node; devices are as in the last reading."""
+    """Return the composition request of one node, with the devices of the last reading."""
     devices: dict[str, Any] = dict.fromkeys(Devices.__struct_fields__, ())
     for block in podm.blocks if podm else ():
         for field in devices if block.devices and block.uri in allocation.blocks else ():

@@ -26,7 +26,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # the byte order marks
 _ENDLESS = "too many nested lists and objects"
 #: The limit of nested lists and objects; documents that programs write have about fifteen levels.
 MAX_DEPTH = 64
-#: As signed bytes, 1 for each level down and -1 for each level up.
+#: Maps opening brackets to 1 and closing brackets to -1, as signed bytes; sums are the depth.
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 

@@ -14,7 +14,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import DECLARED_SCHEME, Amount, Name, Podm, Stock
 from valence_sched.model.need import MEASURES
 
-#: The kinds of devices that may have declared parts, with their field of a block.
+#: The kinds of devices that may have declared parts; the value is the field of ``Devices``.
 WHOLE_DEVICES: Mapping[str, str] = {
     "processor": "processors",
     "accelerator": "accelerators",
@@ -126,7 +126,8 @@ class DeclaredResources:
     def all_stocks(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
         """Return the stocks of a pod manager with the declared ones.
 
-        Reported resources stay, with a remark; stocks of an earlier declaration are replaced.
+        A reported resource overrides its declaration, with a remark. Stocks of an earlier
+        declaration are replaced.
         """
         self._podm_names.update(name for name in (podm.id, podm.name) if name)
         stocks = list(podm.stocks)
@@ -141,7 +142,7 @@ class DeclaredResources:
         return tuple(stocks)
 
     def unmatched_remarks(self) -> Iterator[str]:
-        """Yield a remark on each declared pod manager that no inventory has."""
+        """Yield a remark for each declared pod manager that is in no inventory."""
         for resource in (*self._resources, *self._devices):
             for name in (one for one in resource.podms if one not in self._podm_names):
                 text = f"no pod manager named {name!r} ({suggest(name, self._podm_names)})"
@@ -201,5 +202,5 @@ def declared_amounts(podm: Podm[Any, Any]) -> dict[str, float]:
 
 
 def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:
-    """Return the resources; of several with one name only the last."""
+    """Return the resources, only the last of those with the same name."""
     return list({resource.name: resource for resource in resources}.values())

@@ -74,9 +74,9 @@ class NodeRemoval(Struct, frozen=True, kw_only=True):
 class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that could almost take the node.
 
-    ``hardware``: it lacks free hardware only; ``freeing`` is a node whose removal would be enough,
-    None if no single node of the ``tried`` ones is enough. ``word``: exactly one filter rejects it,
-    for another reason than free hardware.
+    ``kind`` is ``hardware`` if it lacks only free hardware. Then ``freeing`` is a node whose
+    removal is enough, None if no single one of the ``tried`` nodes is. ``kind`` is ``word`` if
+    exactly one filter rejects it, and not for lack of free hardware.
     """
 
     podm: str
@@ -123,14 +123,14 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 class SilentZone(Struct, frozen=True, kw_only=True):
-    """A zone without an answer, and the reason; the decision may lack the best candidate."""
+    """A zone that did not answer, and why; it may have had the best candidate."""
 
     zone: str
     reason: str
 
 
 class PlacementZone(Struct, frozen=True, kw_only=True):
-    """The zones of one placement by path, empty for the zone that was asked."""
+    """The zone paths of a node and of its alternates; empty for the zone that was asked."""
 
     node: int
     zone: str
@@ -172,7 +172,7 @@ class GrantRef(Struct, frozen=True, kw_only=True):
 
     uri: Name
     resource: str
-    amount: Count | Amount  # read back as it was written: 600, or 600.0
+    amount: Count | Amount  # keeps 600 apart from 600.0
     unit: str
 
 
@@ -221,7 +221,7 @@ class Reason(Struct, frozen=True, kw_only=True):
 
     ``podm_have`` is the sum over all pools of the pod manager; it is set if the sum is enough,
     although a node must fit in one pool. ``instead`` counts free devices of that kind by model.
-    ``uncounted`` are amounts that do not count for their health or state.
+    ``uncounted`` are amounts that do not count because of their health or state.
     """
 
     filter: str

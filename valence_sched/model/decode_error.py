@@ -15,7 +15,7 @@ from valence_sched.model.quantity import UNITS, unit_of
 
 SCHEMA = "valence-sched/"
 WRONG_FILE = "is this the right file?"
-HEAD_BYTES = 4096  # at the beginning of a text, in which its kind is searched
+HEAD_BYTES = 4096  # at the start of a text, in which its kind is detected
 
 
 class FileKind(NamedTuple):
@@ -42,7 +42,7 @@ KINDS = {
     "columns": FileKind("columns of a trace", "--map-file"),
     "workload": FileKind("a workload", "--workload"),
 }
-#: Kinds by a top-level field that only their documents have.
+#: The kind of a document, by a top-level field that no other kind has.
 _FIELDS = {"flavors": "flavors", "policies": "policies", "requests": "request"}
 _FIELDS |= {"scenarios": "scenario", "expectations": "check"}
 _SCHEMA = re.compile(rb"schema['\"]?\s*:\s*['\"]?valence-sched/([a-z]+)")
@@ -127,8 +127,8 @@ def input_error(
 
 
 def _field_hint(name: str, fields: set[str]) -> str:
-    """Return the hint for an unknown field; it never names a field of another unit."""
-    if name == "capacity_gib" and "capacity_mib" in fields:  # it had no value to convert
+    """Return the hint for an unknown field; it never suggests a field with another unit."""
+    if name == "capacity_gib" and "capacity_mib" in fields:  # no number, or both
         return "give one number: capacity_gib or capacity_mib"
     nearest = closest(name, fields) or ""
     word = name.rpartition("_")[2].casefold()

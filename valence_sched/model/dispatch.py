@@ -22,9 +22,9 @@ class Order:
 
     ``alternatives`` are the alternatives of the request that the nodes fulfil. ``key`` signs the
     document; it is never printed. ``recording`` names the pod managers that were not read live; a
-    dispatcher must send ``recording`` even if it does not send the document. An order with an
-    ``id`` that got no answer is sent ``again``. ``claim`` is the claim that holds the hardware.
-    ``login`` is a user name and a password.
+    dispatcher must send ``recording`` even if it does not send the document. ``again`` is true if
+    an order with an ``id`` was sent before and got no answer. ``claim`` is the claim that holds the
+    hardware. ``login`` is a user name and a password.
     """
 
     report: bytes
@@ -41,7 +41,7 @@ class Order:
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """The answer of the composer about some nodes of an order, by number."""
+    """The composer's answer about some ``nodes`` of an order, given by number."""
 
     nodes: tuple[int, ...]
     podm: str

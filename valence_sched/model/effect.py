@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effects: changes of a command, their states until they are printed, and the audit."""
+"""Effects: the changes that a command makes, the states not printed yet, and audit lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AuditLine(Noun, frozen=True, kw_only=True):
 
 
 class AuditQuery(Noun, frozen=True, kw_only=True):
-    """A query for the newest audit lines with these values, without the ``skip`` newest."""
+    """A query for the newest audit lines with these values, after ``skip`` newer ones."""
 
     user: str | None = None
     owner: str | None = None
@@ -108,7 +108,7 @@ class EffectLog:
         self.note(kind, id_, done)
 
     def outcomes(self) -> Iterator[tuple[str, str]]:
-        """Yield each stored object with the outcome of its change."""
+        """Yield the API path of each stored object, and the outcome of its change."""
         for (kind, id_), code in self._refused.items():
             if kind in _STORED and (kind, id_) not in self._states:
                 yield _STORED[kind].format(id_), code

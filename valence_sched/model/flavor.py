@@ -40,7 +40,7 @@ class MemorySpec(Noun, frozen=True):
 
 
 class DeviceGroupSpec(Noun, frozen=True, kw_only=True):
-    """A number of devices; constraints use their ``name``; ``same`` and ``apart`` name domains."""
+    """A number of devices; constraints use their ``name``; ``same`` and ``apart`` are domains."""
 
     name: Word | None = None
     count: PositiveInt = 1

@@ -149,7 +149,7 @@ _KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "ni
 
 
 def device_groups(devices: Devices) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield the kind, the model and the line of each group of equal devices."""
+    """Yield the kind and the model of each group of equal devices, and the group."""
     for field in Devices.__struct_fields__:
         for device in getattr(devices, field):
             model = getattr(device, "model", None) or getattr(device, "type", None)

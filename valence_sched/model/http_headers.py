@@ -30,12 +30,12 @@ _ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
 ROUTE: ContextVar[tuple[str, ...]] = ContextVar("ROUTE", default=())
 
 
-#: The seconds for the answer of this zone or of one below it; None: no limit.
+#: The seconds within which this zone, or a zone below it, must answer; None: no limit.
 DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
 
 
 def parse_deadline(text: str | None) -> float | None:
-    """Return the seconds of a header; ValueError if they are invalid."""
+    """Return the seconds in a header; ValueError if they are invalid."""
     if not text:
         return None
     if not _SECONDS.fullmatch(text) or not 0.0 < float(text) <= MOST_DEADLINE_S:
@@ -44,7 +44,7 @@ def parse_deadline(text: str | None) -> float | None:
 
 
 def parse_route(text: str | None) -> tuple[str, ...]:
-    """Return the ids of zones of a header; ValueError if they are invalid."""
+    """Return the zone ids in a header; ValueError if they are invalid."""
     if not text:
         return ()
     if not _ROUTE.fullmatch(text):

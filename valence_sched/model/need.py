@@ -40,7 +40,7 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     kind: NeedKind
     measure: Measure
-    amount: _Count | _Amount  # read back as written
+    amount: _Count | _Amount  # keeps 600 apart from 600.0
     count: Annotated[int, Meta(ge=1, lt=MAX_WHOLE)] = 1
     tests: tuple[Test, ...] = ()
     resource: str = ""

@@ -46,9 +46,9 @@ class PageTable(Struct, frozen=True, kw_only=True):
 class MapBlock(Struct, frozen=True, gc=False):
     """A block: the last part of its URI, its use, and its role in a decision or a move.
 
-    ``takers`` are the positions, from 1, of its takers in the list of the map. ``condition`` is its
-    state or health if that is not Enabled or OK, ``nodes`` are the names of its nodes, ``href`` is
-    its page.
+    ``takers`` are the positions, from 1, of its takers in ``HardwareMap.takers``. ``condition`` is
+    its state or health if that is not Enabled or OK, ``nodes`` are the names of its nodes, ``href``
+    is its page.
     """
 
     name: str

@@ -130,7 +130,7 @@ def has_other_blocks(known: Collection[str], found: Collection[str]) -> bool:
 
 
 def conflict_text(name: str, identity: str, other: str) -> str:
-    """Return the line about a service that already has another name."""
+    """Return the message about a service that is already registered under another name."""
     return (
         f"{name!r} is the same service as {other!r} (identity {identity}): keep one name, and "
         "delete the other (podm delete); a clone needs a UUID of its own"
@@ -138,7 +138,7 @@ def conflict_text(name: str, identity: str, other: str) -> str:
 
 
 def change_text(name: str, known: str, found: str) -> str:
-    """Return the line about a name under which another service answers now."""
+    """Return the message about a pod manager at whose URL another service answers now."""
     now = "it has no block of its last reading" if known == found else f"is now {found}"
     return (
         f"{name!r} is another service than before: its identity was {known} and {now}: check its "

@@ -35,7 +35,7 @@ MIB_PER_UNIT = {"MiB": 1, "GiB": 1024}
 
 
 def unit_of(name: str) -> str | None:
-    """Return the unit of the numbers of a name that ends in one, else None."""
+    """Return the unit in which a field name ends, None for other names."""
     match = _SUFFIX.fullmatch(name)
     return _SUFFIXES[match[1].lower()] if match else None
 

@@ -138,7 +138,7 @@ class PreviousReading(NamedTuple):
         return cls(frozenset(blocks), frozenset(pools), podm.nodes)
 
     def loss(self, podm: Podm[Any, Any]) -> str:
-        """Return a text about the blocks that the next reading lacks; empty if it lacks few."""
+        """Return a text about the blocks missing in the next reading; empty if few are missing."""
         gone = sorted(self.blocks.difference(block.uri for block in podm.blocks))
         found = len(self.blocks) - len(gone)
         if found >= LEAST_FOUND * len(self.blocks):
@@ -153,14 +153,14 @@ class PreviousReading(NamedTuple):
         return not self.pools <= {WHOLE_POOL}
 
 
-DEFAULT_LIMIT_S = 600.0  # without an argument
+DEFAULT_LIMIT_S = 600.0  # if the argument is empty
 
 
 class Sign(NamedTuple):
-    """The last contact with a pod manager, None if there was no contact.
+    """The ages of the last contacts with a pod manager, None if there was no contact.
 
-    Ages are in seconds by the clock of the state: ``read_s`` of the last reading or report,
-    ``beat_s`` of the last report.
+    They are in seconds by the clock of the state: ``read_s`` since the last reading or report,
+    ``beat_s`` since the last report.
     """
 
     id: str

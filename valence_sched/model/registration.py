@@ -54,7 +54,7 @@ class Registration(Noun, frozen=True, kw_only=True):
     """One pod manager of the registry; ``name`` is its id in every inventory.
 
     ``identity`` is the identity of the service, None before the first reading. ``driver`` is a
-    dialect, or ``auto``: it is detected. The fields from ``zone`` to ``facts`` are added to the
+    dialect, or ``auto`` to detect it. The fields from ``zone`` to ``facts`` are added to the
     reported properties. ``max_blocks`` is the largest number of blocks of a type in one node,
     unless the pod manager reports fewer. At most ``parallel_composes`` nodes of a request are
     composed at a time. ``cacert``, ``cert`` and ``key`` are the files of trusted authorities and of
@@ -121,7 +121,7 @@ class PodmReading(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class RegisteredPodm(Noun, frozen=True, kw_only=True):
-    """A registered pod manager, its state or file, and the reading at its registration."""
+    """A registered pod manager, its state or file, and the reading made when it was registered."""
 
     registration: Registration
     source: str

@@ -12,7 +12,7 @@ from valence_sched.model.scenario import Target
 
 AsksFor = Literal["request", "flavor", "hardware"]
 Why = Literal["failed", "drained"]
-NEVER = 1 << 30  # means that no number of moves is enough
+NEVER = 1 << 30  # stands for: no number of moves is enough
 
 
 class MovedNode(Noun, frozen=True, kw_only=True):

@@ -121,7 +121,7 @@ SCHEMA = "valence-sched/request"
 VERSION = "1.0"
 MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit tries every subset of them
 MAX_NODES = 1_000_000  # nodes and alternates of one request
-MAX_ALTERNATIVES = 17  # ways to make the node
+MAX_ALTERNATIVES = 17  # alternatives for the node
 MAX_NEEDS = 64  # needs of one alternative
 MAX_GRANTS = 4_000  # separate amounts of all needs together
 MAX_OWNER = 255  # characters of an owner's name
@@ -167,7 +167,7 @@ class Mix(Noun, frozen=True, dict=True):
 class Request(Noun, frozen=True, kw_only=True, dict=True):
     """A request compiled to needs: the only input of plug-ins beside the View.
 
-    ``needs`` and ``topology`` are the first alternative to make the node; ``other_alternatives``
+    ``needs`` and ``topology`` are the first alternative for the node; ``other_alternatives``
     follow. ``alternates`` is the number of alternates per node. ``inherited`` are the capabilities
     that zones state for their pod managers.
     """
@@ -230,7 +230,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """Return the alternatives to make the node, in the order in which they are tried."""
+        """Return the alternatives for the node, in the order in which they are tried."""
         return (Alternative(self.needs, self.topology), *self.other_alternatives)
 
     @property

@@ -141,7 +141,7 @@ class NodesBody(RequestBody, frozen=True, kw_only=True):
 
 
 class RenewBody(Noun, frozen=True, kw_only=True):
-    """The time for which a claim is held from now on."""
+    """How long a claim is held from now on."""
 
     ttl_s: TtlSeconds = TTL_S
 

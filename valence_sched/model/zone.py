@@ -24,14 +24,14 @@ MOST_LEFT_OUT = 10_000
 
 #: The path of a zone below this one: names joined by ``/``.
 ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
-#: The opaque token of an offer, for the zone that made it.
+#: The token of an offer; only the zone that made the offer can read it.
 Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 
 
-#: The values that a pod manager has in some domains, by domain.
+#: The values of a pod manager, by topology domain.
 DomainValues = dict[str, tuple[str, ...]]
 
-#: The generation of a group in each zone, by its path; empty for the zone itself.
+#: The generation of a group in each zone, by zone path; the zone itself has the empty path.
 Generations = dict[str, int]
 
 
