@@ -21,7 +21,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return per need a mask of the rows with enough free; one stock must grant the whole amount.
+    """Return per need a mask of rows with enough free capacity; one stock grants the whole amount.
 
     A mask is ``view.all_rows`` itself if every row has enough.
     """
@@ -68,7 +68,7 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
-    """Return needs without amounts, stocks as resources; unchanged if unknown amounts count."""
+    """Return memo keys: stocks by resource, other needs without amounts that do not matter."""
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
     return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 
@@ -79,7 +79,7 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
 
 
 def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
-    """Return the largest grants of each stock need (None for other needs), and the least of all."""
+    """Return per need the largest grant of each row (None unless a stock), and its minimum."""
     grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
     least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
     return grants, np.array(least)
@@ -195,7 +195,7 @@ def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
 
 
 def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floats | None]:
-    """Return one over the total of each need, and the share of the needs with a total of 0."""
+    """Return ``1 / total`` of each need, and per row the share of needs with a total of 0."""
 
     def select(whole: tuple[Floats, Floats | None], rows: Any) -> tuple[Floats, Floats | None]:
         inverse, absent = whole[0][:, rows], whole[1]
@@ -213,7 +213,7 @@ def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floa
 
 
 def _squares(table: _ShareTable) -> tuple[Floats, Floats]:
-    """Return ``inverse * inverse`` of all needs, then ``free * inverse``, and the mean square."""
+    """Return ``inverse**2`` of all needs, then ``free * inverse``, and the mean of ``free**2``."""
     products = np.concatenate((table.inverse, table.free)) * np.tile(table.inverse, (2, 1))
     return products, _mean(table.free * table.free)
 

@@ -36,7 +36,7 @@ MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 MOST_CACHED = 10_000  # needs whose amounts are remembered
 MOST_DERIVED = 64  # values that other modules compute from the kinds
 
-#: The fields of a block's devices, by kind of need.
+#: The field of ``Devices`` for each kind of need.
 _GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__}
 
 
@@ -60,7 +60,7 @@ class BlockKind(Struct, frozen=True):
 
 
 class BlockKinds:
-    """All kinds of the blocks that were read, by number; it only grows. Kind 0 has no devices."""
+    """A table of the kinds of all blocks read, by number; it only grows. Kind 0 has no devices."""
 
     def __init__(self) -> None:
         self.kinds: list[BlockKind] = []
@@ -130,9 +130,10 @@ class BlockKinds:
         return np.array([self.amounts(need) for need in needs])
 
     def cheapest_first(self, need: Need) -> list[int]:
-        """Return the kinds that supply ``need``, sorted by the price of enough blocks for the need.
+        """Return the kinds that supply ``need``, sorted by the price of the blocks needed for it.
 
-        A block is used whole: of kinds that supply more than enough, the cheapest one is first.
+        A node takes whole blocks, so of several kinds that supply more than enough the cheapest is
+        first.
         """
         remembered = self._cheapest_first.get(need)
         if remembered is None or remembered[0] != len(self.kinds):
@@ -176,7 +177,7 @@ def device_amount(need: Need, kind: str, device: Any) -> int:
 
 
 def is_meant(need: Need, kind: str, device: Any) -> bool:
-    """Return whether a device is of the kind of a need and passes its tests."""
+    """Return whether a device has the kind of a need and passes its tests."""
     return kind == need.kind and all(passes(test, device, need.unknown) for test in need.tests)
 
 
@@ -337,7 +338,7 @@ def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
 
 
 def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
-    """Return the start of the entries of each row, after ``theirs`` replaces ``[first, last)``."""
+    """Return the first entry of each row, after ``theirs`` replaces rows ``[first, last)``."""
     low, high = mine[first], mine[last]
     if np.array_equal(mine[first : last + 1] - low, theirs):
         return mine
@@ -346,7 +347,7 @@ def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
 
 
 def taken_entries(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the starts of the entries of some rows after a selection, and these entries."""
+    """Return two arrays: the starts of the selected rows, and the entries of these rows."""
     if start[-1] == len(start) - 1:  # one entry per row
         return np.arange(len(rows) + 1), rows
     sizes = (start[1:] - start[:-1])[rows]

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from valence_sched.model.inventory import Stock
 
-Positions = tuple[int, ...]  # of pools within their podm
+Positions = tuple[int, ...]  # positions of pools within their podm
 Topology = Mapping[str, str]  # the values of a block by domain
 TopologyValues = tuple[str | None, ...]  # of some domains; None where unknown
 KindAndTopology = tuple[int, TopologyValues]
@@ -21,9 +21,9 @@ KindAndTopology = tuple[int, TopologyValues]
 class BlockTable(Struct, frozen=True, eq=False, gc=False):
     """Parallel sequences, one element per block: URI, kind, free slots, shared or not, pools.
 
-    A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another.
-    ``gains`` counts the slots that the removal of a node frees. ``topologies`` is None if no block
-    has any.
+    A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another. A
+    ``shared`` block is in use, and another node may use it as well. ``gains`` counts the slots that
+    the removal of a node frees. ``topologies`` is None if no block has any.
     """
 
     uris: list[str]
@@ -143,7 +143,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return self._replace_state(slots, shared, tuple(stocks))
 
     def remove_node(self, blocks: Iterable[int]) -> BlockTable:
-        """Return the table without a node of these blocks; each block is given once."""
+        """Return the table after removing the node with these blocks; each block is given once."""
         slots = self.slots.copy()
         for block in blocks:
             slots[block] += self.gains[block]
@@ -152,7 +152,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def only(
         self, blocks: Iterable[int] = (), grants: Iterable[tuple[int, float]] = ()
     ) -> BlockTable:
-        """Return a table in which only a slot of each block and the amounts are free."""
+        """Return a table where only one slot of each given block and the given amounts are free."""
         slots = [0] * len(self.slots)
         for block in blocks:
             slots[block] = 1

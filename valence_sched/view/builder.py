@@ -53,7 +53,7 @@ class ViewBuilder:
         return builder
 
     def add(self, podm: LeanPodm, file: str, document_path: str = "$", key: UriKey = str) -> None:
-        """Add a podm; its blocks are tried in the order of the ``key`` of their URIs.
+        """Add a podm; a fit tries its blocks in the order of the ``key`` of their URIs.
 
         InputError if an id or a block URI is a duplicate, a block is in a pool that the podm does
         not list, or devices are invalid; the builder is then unchanged.
@@ -116,7 +116,7 @@ class ViewBuilder:
         layout = self._layouts.setdefault(names, everywhere)  # podms with equal pools share it
         try:
             return self._look_up(podm, layout, key)
-        except KeyError:  # a text that is new
+        except KeyError:  # a text that was not decoded before
             self._decode_new(podm, layout, file, path)
             return self._look_up(podm, layout, key)
 

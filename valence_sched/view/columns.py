@@ -25,7 +25,7 @@ from valence_sched.view.view import Labels, View, inventory_digest, set_inventor
 
 VERSION = 4
 MAGIC = b"valence-sched view\n"
-ALIGNMENT = 16  # bytes: the position of each array relative to the first is a multiple
+ALIGNMENT = 16  # bytes: each array begins at a multiple of it after the first array
 #: Before the header: the size of the header, the size of the arrays, and the checksum of both.
 PREFIX_BYTES = len(MAGIC) + 20
 #: The types: numbers in the byte order of this machine, booleans and bytes.
@@ -239,7 +239,7 @@ class BlockColumns:
             return [codes[positions] for positions in pools]
 
     def _topology_codes(self) -> npt.NDArray[Any]:
-        """Return per block the number of its topology, from 1; 0 if the block has none reported."""
+        """Return per block the number of its topology, from 1; 0 if it reports none."""
         codes: dict[int, int] = {}
         lists: list[Sequence[int]] = []
         for table, size in zip(self._tables, self._sizes, strict=True):
@@ -269,7 +269,7 @@ def _texts(name: str, values: Iterable[Any]) -> Arrays:
 
 
 class StoredBlocks:
-    """The block tables of a View in its arrays; each is made once."""
+    """The block tables of a stored View, each made from its arrays once."""
 
     def __init__(
         self, arrays: Arrays, positions: Sequence[Positions], topologies: Sequence[Topology]
@@ -290,7 +290,7 @@ class StoredBlocks:
         return BlockArrays(self._start, kind, slots, shared, self._pools, self._positions)
 
     def has_made(self, podm: int, table: BlockTable) -> bool:
-        """Return whether a block table is the one that was made of these arrays."""
+        """Return whether a block table is the one that was made from these arrays."""
         return self._tables.get(podm) is table
 
     def table(self, podm: int) -> BlockTable:
@@ -357,7 +357,7 @@ class StoredTables(list[BlockTable]):
         return [*self, *other]
 
     def copy(self) -> StoredTables:
-        """Return a copy, whose block tables are made of the same arrays."""
+        """Return a copy that makes its block tables from the same arrays."""
         copy = StoredTables(0, self._blocks)
         copy.extend(list.__getitem__(self, slice(None)))
         return copy

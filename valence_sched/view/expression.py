@@ -9,11 +9,12 @@ Rules for a pair of values:
 
 - Numbers compare as numbers, texts as texts, character by character. A text that is a number
   compares with a number as that number. All other pairs compare as false.
-- Of several values (a list in a fact, the values of a capability, traits, aggregates) it is enough
-  that one compares; ``!=`` holds if all values differ. No comparison with an empty list holds.
+- A comparison with several values (a list in a fact, the values of a capability, traits,
+  aggregates) holds if it holds for one of them; ``!=`` must hold for all. With an empty list no
+  comparison holds.
 - A missing value is unknown: a missing fact, capability, zone, name or driver. 0, the empty text
-  and the empty list are values. Without traits or aggregates the list is empty; a missing stock
-  has 0 free; for cores and memory the reported amounts count.
+  and the empty list are values. Without traits or aggregates the list is empty; a missing stock has
+  0 free. For cores and memory the reported amounts count.
 """
 
 import operator

@@ -27,7 +27,7 @@ def overviews(view: View, live: Container[str] = ()) -> list[nouns.PodmOverview]
 
 
 def overview(view: View, name: str, live: Container[str] = ()) -> nouns.PodmOverview:
-    """Return one pod manager by its id or name, with its pools; UnknownName."""
+    """Return one pod manager by its id or name, with its pools; UnknownName for others."""
     numbers = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
     if name not in numbers:
         raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
@@ -95,7 +95,7 @@ _MOST_NAMED = 4  # blocks of the same name that an error lists
 
 
 def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOverview]:
-    """Yield the blocks that a filter keeps; UnknownName for its pod manager or pool."""
+    """Yield the blocks that pass a filter; UnknownName for its pod manager or pool."""
     podm_numbers = _podm_numbers(view, wanted.podm)
     known_pools = {pool.id for number in podm_numbers for pool in _pools(view, number)}
     if wanted.pool is not None and wanted.pool not in known_pools:
@@ -173,7 +173,7 @@ def _pools(view: View, podm: int) -> Sequence[Pool]:
 
 
 def device_counts(view: View, wanted: nouns.BlockFilter) -> list[nouns.DeviceCount]:
-    """Count by model the devices of the blocks that a filter keeps; its ``model`` limits them."""
+    """Count the devices of filtered blocks by model; ``wanted.model`` also selects devices."""
     return nouns.count_devices(blocks(view, wanted), wanted.model)
 
 

@@ -122,7 +122,7 @@ class Overlay:
             self._podm_free[self.view.podm_block_counts.entry(podm, kind)] += difference
 
     def reduce_counts(self, entries: Ints, podm_entries: Ints) -> None:
-        """Count one free block fewer in each given entry; an entry may be given several times."""
+        """Subtract one free block from each given entry; an entry may be given several times."""
         self.view.invalidate_free()
         np.subtract.at(self._free, entries, np.float32(1.0))
         np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
@@ -141,7 +141,7 @@ class Overlay:
 
 
 class _StockOverlay:
-    """The arrays of one resource that allocations change, and the column that shows them."""
+    """The arrays of one resource that allocations change, and the stock column on them."""
 
     def __init__(self, column: StockColumn) -> None:
         table = np.array(column.row_arrays())

@@ -116,7 +116,7 @@ def penalises_unknown(weigher: Plugin) -> Plugin:
 Options = Mapping[str, Any]
 FieldsOf = Callable[[Options, Request | None], Iterable[str]]
 
-#: Fields that a pod manager may share with the place of a resource.
+#: Fields of a pod manager that are compared with the place of an external resource.
 PLACE_FIELDS = ("zone", "aggregates", "facts")
 _OTHERS = ("capabilities", "driver", "enabled", "name", "nodes", "status", "traits", "url")
 #: Every field that a plug-in may read besides pools, blocks and stocks.
@@ -146,7 +146,7 @@ def podm_fields(
 ) -> Iterator[str]:
     """Yield the fields that a plug-in reads for a request, or for any if it is None.
 
-    ``options`` are those that it is called with, the defaults included.
+    ``options`` are all options of the call, including defaults.
     """
     # only the class's own declaration: a subclass may read more
     fields, of = vars(plugin).get("podm_fields", (ALL_FIELDS, None))

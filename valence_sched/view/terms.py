@@ -27,12 +27,13 @@ P = ParamSpec("P")
 
 
 class Term(Struct, frozen=True):
-    """One comparison of a filter: its need, the value of each pool, and the rows where it holds.
+    """One comparison of a filter: the need, the value of each row, and the rows where it holds.
 
     ``have`` is an array or labels, one value per row. ``holds`` defaults to ``have >= need``, which
     is false if ``have`` is NaN (unknown). ``podm_have`` is the amount in all pools of the pod
-    manager; it is shown if it is enough. ``instead`` counts by model the devices of the same kind
-    that a row has; ``uncounted`` are devices that do not count because of their condition.
+    manager, which an explanation shows if it is enough. ``instead`` counts by model the devices of
+    the same kind that a row has; ``uncounted`` are devices that do not count because of their
+    condition.
     """
 
     label: str

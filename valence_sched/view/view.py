@@ -26,7 +26,7 @@ from valence_sched.view.stocks import StockGrants
 
 
 class Origin(NamedTuple):
-    """The View that rows were selected from, the numbers of the rows, and their podms."""
+    """The View from which rows were taken, the numbers of these rows, and their podms."""
 
     whole: Any
     rows: Ints | slice
