@@ -23,7 +23,7 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 @reads_podm(of=_fields)
 @terms
 def json(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
-    """Keeps pools for which the expression holds; ``unknown``: also if it is unknown.
+    """Keeps pools for which the expression holds, with ``unknown`` also if it is unknown.
 
     A comparison with a value that a pod manager does not report is unknown.
     """

@@ -28,7 +28,7 @@ from valence_sched.model.tls import default_authorities
 
 LOG = logging.getLogger(__name__)
 
-#: The most names of one hint; a hint about more pod managers has no names.
+#: The largest number of names in a hint; a hint about more pod managers has no names.
 MOST_NAMES = 1000
 MAX_NAME = 1024
 #: Seconds to wait for the end of sending and listening.
@@ -43,8 +43,9 @@ Reported = Callable[[str, dict[str, Any]], object]
 class HintFanout:
     """Sends hints, and calls ``heard`` with the names of each hint of another process.
 
-    A hint without names only means that the state changed. A thread calls ``heard``, and
-    ``reported`` with a pod manager and its stats. UsageError, without the URL, for an invalid URL.
+    A hint without names only means that the state changed. ``reported`` is called with the name and
+    the stats of each pod manager that reports. A background thread makes these calls. UsageError,
+    without the URL, for an invalid URL.
     """
 
     def __init__(
