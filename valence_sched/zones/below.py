@@ -27,7 +27,7 @@ MOST_ROWS = 10_000  # claims or nodes read from one child
 
 
 class ZoneChild(NamedTuple):
-    """A zone directly below: its offers and holds, and its verbs."""
+    """A child zone: ``zone`` makes and holds offers, ``verbs`` are its other verbs."""
 
     zone: RemoteZone
     verbs: Scheduler
@@ -44,9 +44,10 @@ class ZoneAnswers(NamedTuple):
 class ZonesBelow:
     """The parts directly below a zone: its ``own`` pod managers (``""``), and children by name.
 
-    A child that cannot be asked is represented by the reason. ``disabled`` children are asked only
-    for claims and nodes. ``stated`` are the capabilities of the zone, which apply to all.
-    ``note_silence`` is called with each zone whose claims or nodes are missing from a list.
+    ``children`` has the reason for a child that cannot be asked. ``disabled`` children are asked
+    only for claims and nodes. ``stated`` are the capabilities of the zone, which also apply to its
+    children. ``note_silence`` is called with each zone whose claims or nodes are missing from a
+    list.
     """
 
     own: OwnScheduler
@@ -73,12 +74,12 @@ class ZonesBelow:
         return found
 
     def find(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part of a path, and the name in that part; same errors as ``child``."""
+        """Return the zone, its scheduler and the rest of a path; same errors as ``child``."""
         zone, rest = paths.split(name, self.children)
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part with a pod manager; for an unknown pod manager, this zone.
+        """Return the part with a pod manager as ``find`` does; an unknown one belongs to this zone.
 
         ``CHILD/NAME`` is a path; a plain name is looked up in all zones.
 
@@ -102,7 +103,7 @@ class ZonesBelow:
         return paths.path(zone, rest)
 
     def requests(self, request: Request) -> Callable[[str], Request]:
-        """Return a function that gives for a zone the request with the zone's pod manager names.
+        """Return a function from a zone to the request with the zone's own pod manager names.
 
         ``""`` is this zone. A plain name means every pod manager of this name. Same errors as
         ``find_podm``; UnknownName: no zone has a pod manager of the request.
@@ -190,7 +191,7 @@ class ZonesBelow:
     def merged(
         self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
     ) -> ZonedList[R]:
-        """Return the lists of all zones as one list, each element renamed by ``below``."""
+        """Return the lists of all zones as one list; ``below`` renames each item of a child."""
         answers, silent = self.ask(ask, *requests)
         rows = [below(zone, one) for zone, found in answers.items() for one in found]
         return ZonedList(rows, silent)

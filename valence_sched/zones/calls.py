@@ -69,7 +69,7 @@ def call_below(
 
 
 def time_left(deadline_s: float) -> float:
-    """Return the time of this zone: ``deadline_s``, or less if the zone above gives less."""
+    """Return the seconds of this zone: ``deadline_s``, or less if the zone above allows less."""
     left_s = DEADLINE.get()
     return deadline_s if left_s is None else min(deadline_s, left_s)
 

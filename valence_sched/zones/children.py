@@ -46,7 +46,7 @@ class StateOpener(Protocol):
 
 
 class OwnPart(NamedTuple):
-    """The zone itself: its pod managers, their reports with ages and times, and the clock."""
+    """The zone itself: its pod managers, the clock, and its reports with their ages and times."""
 
     podms: Callable[[], Sequence[PodmOverview]]
     reports: Callable[[], tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]]
@@ -54,10 +54,10 @@ class OwnPart(NamedTuple):
 
 
 class ZoneRegistry:
-    """The verbs of zones, on the child zones in a state and the ``own`` part of the zone.
+    """The verbs about zones: they use the child zones in a state and the zone's ``own`` part.
 
     ``settings_file`` is the source of ``settings``, named in messages. ``password`` resolves the
-    reference of a child; same errors as a reference. ``effects`` records changes.
+    password reference of a child, and raises its errors. ``effects`` records changes.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class ZonePoller:
         self._problem = ""
 
     def run(self, ended: Callable[[], bool] = lambda: False) -> None:
-        """Poll until ``ended``; wait while the state cannot be used."""
+        """Poll until ``ended`` returns true; wait while the state cannot be used."""
         try:
             while not ended():
                 self._sleep(self.step())

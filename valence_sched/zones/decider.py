@@ -56,7 +56,7 @@ SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 @dataclass(frozen=True)
 class ZoneTrial:
-    """The selections for requests in one order, by number.
+    """The selections for requests decided in one order, by request number.
 
     The score is the number of missing required nodes and the number of all missing nodes.
     """
@@ -72,7 +72,7 @@ class ZoneTrial:
 
 @dataclass(frozen=True)
 class ZoneBatch:
-    """Requests over zones, and the ``most_nodes`` that the zones may have for each request.
+    """Requests decided together over zones; ``most_nodes`` is an upper bound for each.
 
     ``new_trial`` returns a function that selects the nodes of the requests in one order. After
     ``is_late``, further orders are not tried.
@@ -350,7 +350,7 @@ def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
 
 
 class ZoneChoices:
-    """The choices of a decision over zones; if not ``placed``, it has too few ``nodes``."""
+    """The choices of a decision over zones, which has too few ``nodes`` unless ``placed``."""
 
     def __init__(
         self,

@@ -135,10 +135,10 @@ class ChildLogins:
         timeout_s: float,
         route: Callable[[], Sequence[str]] = tuple,
     ) -> ServiceConnection:
-        """Return a connection to a child; it times out after ``timeout_s`` of silence.
+        """Return a connection to a child; it times out after ``timeout_s`` without data.
 
-        Verifies the certificates of the child and of its Keystone. ``route`` and errors are the
-        same as for a connection.
+        Verifies the certificates of the child and of its Keystone. ``route`` and errors are those
+        of a ``ServiceConnection``.
         """
         verify = child.cacert or default_authorities(os.environ) or True
         connect = functools.partial(

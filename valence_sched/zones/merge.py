@@ -2,10 +2,10 @@
 """Merge: the offers of several zones in the same order as in a flat zone.
 
 Costs are absolute and depend only on a zone's own pod managers. Ties are broken by lots that depend
-on names. So the best of all offers is the best offer of some zone. Each zone lists the
-nodes that it would place one after another. The lists are merged by their first nodes, since a node
-changes only the costs of its own zone. Nova's zones of 2011 weigh a child's list by a scale and an
-offset in the same way.
+on names. So the best of all offers is the best offer of its zone. Each zone lists the nodes that it
+would place one after another. The lists are merged by their first nodes, since a node changes only
+the costs of its own zone. Nova's zones of 2011 weigh a child's list by a scale and an offset in the
+same way.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _key(request: nouns.Request) -> SumKey:
 
 @dataclass(frozen=True)
 class CompletedRequest:
-    """A request with its mix completed, and the zones whose supplies are missing from the mix.
+    """A request with its mix completed, and the zones whose supplies the mix lacks.
 
     Zones must still confirm the ``unconfirmed`` sum of supplies, if any.
     """

@@ -175,7 +175,7 @@ class _Outcome:
     use_unknown: bool = False
 
     def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
-        """Add the answer of a zone; too many nodes or unexplained missing nodes are an error."""
+        """Add the answer of a zone; too many nodes, or too few without a reason, are an error."""
         if part is not None:
             try:
                 going_on = sum(one.still_composing for one in result.unverified)

@@ -45,7 +45,7 @@ _OF_PODM = ("reported_stats", "forget_report")  # verbs routed to the zone of a 
 
 
 class ZoneScheduler(Scheduler):
-    """Claims and composes over the zones of ``zoned``; ``nodes`` has their nodes.
+    """Decides, claims and composes over the zones of ``zoned``; ``nodes`` has their nodes.
 
     With ``dispatches`` each claimed decision is queued for the controller of this zone.
     """

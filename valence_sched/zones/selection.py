@@ -26,14 +26,14 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, GroupState, Request
 from valence_sched.zones.mixes import CompletedRequest, as_asked_below
 
-LEAST_DEADLINE_S = 0.001  # the deadline of a query when the time of a decision is over
-MOST_ANCHORS = 64  # anchors tried for one group; the anchor that places most nodes is used
+LEAST_DEADLINE_S = 0.001  # for a query when the time of its decision is over
+MOST_ANCHORS = 64  # places of the first node tried for one group; the best is used
 
 #: Places the nodes of a request; the first node avoids the given places.
 Attempt = Callable[[tuple[nouns.DomainValues, ...]], "list[PlacedOffer]"]
 
-#: Completes the mix of a request. A function asks all zones for their supplies; with True, it is
-#: always called.
+#: Completes the mix of a request. The first argument asks all zones for their supplies; if the
+#: second is true, it is always called.
 Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 
@@ -228,7 +228,7 @@ class ZoneSelection:
         return self._attempt(())
 
     def _best_by_anchor(self, attempt: Attempt, count: int) -> list[PlacedOffer]:
-        """Return the nodes placed with the anchor at which most nodes fit."""
+        """Return the nodes placed with the best anchor: the place of the first node."""
         group = self._request.group
         assert group is not None, "only a group has an anchor"
         best = nodes = attempt(())
