@@ -91,7 +91,7 @@ class TestProfile(Case):
         both = "profiles: {one: {service: 'http://a', inventory: b}}"
         wrong = {
             "profiles: {one: {polic: pack}}": "found unknown field 'polic'",
-            both: "$.profiles.one: found a service beside an inventory or a state",
+            both: "$.profiles.one: found a service together with an inventory or a state",
             "profile: two\nprofiles: {one: {}}": "$.profile: no profile named 'two'",
             "profiles: {one: {state: 'postgresql://a:b@c/d'}}": "put the URL into",
             "profiles: [": "config.yaml",

@@ -153,7 +153,7 @@ class TestDispatch(DispatchCase):
         self.assertEqual((200, "degraded"), (health.status_code, health.json["status"]))
         self.assertRegex(health.json["problems"][0], "^not posted to the controller: 1 decision, ")
         self.assertIn("valence_scheduler_dispatches_waiting 1.0", self.call("GET", "/metrics").text)
-        self.assertRegex(self.run_store(), f"^claim {claim} on gpu-east: waits, .*: HTTP 403")
+        self.assertRegex(self.run_store(), f"^claim {claim} on gpu-east: waiting, .*: HTTP 403")
         self.assertEqual(f"{claim}: dropped\n", self.run_store("--drop", claim))
         self.assertEqual("ok", self.call("GET", "/healthcheck").json["status"])
 

@@ -72,10 +72,10 @@ class Dispatch(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         podms = ", ".join(dict.fromkeys(one.chosen.podm for one in self.report.placements))
         kind = "decision" if self.claim is None else "claim"
-        words = f"waits, posted {format_count(self.attempts, 'time')}"
+        words = f"waiting, posted {format_count(self.attempts, 'time')}"
         if self.sent_at is not None:
             answers = (f"HTTP {one.status} {one.reference or ''}".rstrip() for one in self.receipts)
-            words = f"taken: {', '.join(answers)}"
+            words = f"accepted: {', '.join(answers)}"
         elif self.error is not None:
             words = f"{words}: {self.error}"
         return one_line(f"{kind} {self.id} on {podms}: {words}")

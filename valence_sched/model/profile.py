@@ -65,7 +65,7 @@ def check_profiles(file: ProfileFile, path: str) -> None:
     """Raise InputError for a profile that contradicts itself, or has a password."""
     for name, profile in file.profiles.items():
         if profile.service and (profile.inventory or profile.state):
-            found = "a service beside an inventory or a state"
+            found = "a service together with an inventory or a state"
             hint = "a service has its own inventory and state: remove one of them"
             raise InputError(path, f"$.profiles.{name}", found, "one of them", hint)
         hints = {

@@ -156,14 +156,14 @@ class TestDispatches:
         self.one.remember(podm("p"))
         claim = self.one.claims.create([part("p", 1, "c0")], dispatched=PLACED)
         self.one.dispatches.delay(self.one.dispatches.take(HOLD_S), "HTTP 503", 0.0)
-        self.assertIn("waits, posted 1 time: HTTP 503", str(self.one.dispatches.newest(1)[0]))
+        self.assertIn("waiting, posted 1 time: HTTP 503", str(self.one.dispatches.newest(1)[0]))
         self.assertEqual((1, 1), self.one.dispatches.waiting()[:2])
         one = self.one.dispatches.take(HOLD_S)
         for answer in (RECEIPT, replace(RECEIPT, reference="late")):
             self.one.dispatches.finish(one, [answer])
         (found,) = self.other.dispatches.newest(1)
         self.assertEqual((RECEIPT,), found.receipts)
-        self.assertEqual(f"claim {claim.id} on b: taken: HTTP 202 n-1", str(found))
+        self.assertEqual(f"claim {claim.id} on b: accepted: HTTP 202 n-1", str(found))
         events = [(one.kind, one.words) for one in self.one.events(claim.id)]
         self.assertEqual([("held", None), ("dispatched", "HTTP 202 n-1")], events)
         self.assertEqual((0, 0, 0.0), self.one.dispatches.waiting())
