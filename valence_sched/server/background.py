@@ -25,7 +25,7 @@ RESTART_S = 10.0  # pause after an internal error
 
 
 class LeasedJob(Protocol):
-    """A job that only one process of the service does, such as a background reader."""
+    """A job that one process of the service runs at a time, such as a background reader."""
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Work until ``ended``; raises the errors of the state."""
@@ -100,10 +100,10 @@ class Fanout(Protocol):
         """Connect without waiting."""
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Send a hint that names changed, without waiting."""
+        """Send a hint that the named objects changed, without waiting."""
 
     def close(self) -> None:
-        """End it."""
+        """Stop, and close the connection."""
 
 
 class ServiceHints:
@@ -111,7 +111,7 @@ class ServiceHints:
 
     ``connect`` makes the fan-out at the first request, because a server may make the application
     before it forks. ``heard`` takes the names in each hint; ``refresh`` loads changes, at most once
-    in ``pause_s``.
+    per ``pause_s``.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class ServiceHints:
         return self._fanout
 
     def close(self) -> None:
-        """End it."""
+        """Stop, and close the connection."""
         self._ended.set()
         self._heard.set()
         if self._fanout is not None:

@@ -102,7 +102,7 @@ class EnginePool:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Engine]:
-        """Yield an engine for the caller alone; it ends with the block."""
+        """Yield an engine for the caller alone; it is closed at the end of the block."""
         with contextlib.closing(self._make_app().engine(self._selection)) as engine:
             yield engine
 

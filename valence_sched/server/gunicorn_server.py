@@ -44,7 +44,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
 
     @property
     def limits(self) -> Limits:
-        """Return the limits of a request while it arrives."""
+        """Return the limits on a request that is being received."""
         return self._settings.limits
 
     def load_config(self) -> None:

@@ -149,7 +149,7 @@ class ProcessZone:
         log: Callable[[str], object],
         sleep: Callable[[float], object],
     ) -> ZonePoller:
-        """Return the poller of the children; same arguments as the poller."""
+        """Return the poller of the children; same arguments as ``ZonePoller``."""
 
         def ask(child: zone_registry.ZoneRegistration) -> zone_registry.ZoneInfo:
             password = self._app.config.zone_password(child)
@@ -217,7 +217,7 @@ class _Link:
     ) -> None:
         self.child = child
         self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {child.name}")
-        #: The zone, or the error about its connection.
+        #: The zone, or why it cannot be asked.
         self.zone: ZoneChild | str = f"it is disabled: scheduler zone set {child.name} --enable"
         if child.enabled:
             try:

@@ -86,7 +86,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
 
 
 def limit_ttl(body: Any, most_s: float) -> Any:
-    """Return a body after the check that it holds a claim for at most ``most_s``."""
+    """Return a body that holds a claim for at most ``most_s``; RequestError if it asks for more."""
     asked_s = getattr(body, "ttl_s", None)
     if asked_s is None or asked_s <= most_s:
         return body
@@ -154,7 +154,7 @@ def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
     if call.key is None or route.body in KEYED_BODIES:
         return _answer(route, call), False
     user = call.user
-    # the visibility is part of the key: an answer may name claims of other owners
+    # the key includes the owner that the user sees: an answer may name claims of others
     words = (user.tenant, user.owner or "", route.path, *call.path.values(), call.key)
     record = ANSWER + digest("\0".join(words).encode())
     content = digest(to_json(call.body) + b"\0" + repr(sorted(call.query.items())).encode())
@@ -219,7 +219,7 @@ class LogFields(dict[str, Any]):
 
 
 class Envelope:
-    """The middleware of every answer: request id, API version, metrics and a line of log."""
+    """The middleware of every answer: request id, API version, metrics and a log line."""
 
     def __init__(self, metrics: Metrics, parts: ServiceParts) -> None:
         self._metrics, self._parts, self._rates = metrics, parts, parts.rates

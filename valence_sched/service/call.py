@@ -30,7 +30,7 @@ T = TypeVar("T")
 AUDIT_LOG = logging.getLogger("valence_sched.audit")
 UNSTORED = ("number", "at")  # fields of an audit line that the state sets
 
-NAME_IN_QUERY = "-"  # stands in a path for a name that a path cannot hold
+NAME_IN_QUERY = "-"  # in the path if the name is in the query instead
 
 
 class Schedulers(Protocol):
@@ -39,7 +39,7 @@ class Schedulers(Protocol):
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
         """Yield the shared scheduler, which decides and claims, to one thread at a time.
 
-        Waiting tenants take turns; ServiceBusy after too long.
+        Waiting tenants take turns; ServiceBusy if the wait is too long.
         """
 
     def changing(self) -> AbstractContextManager[Scheduler]:
@@ -194,18 +194,18 @@ class Call:
         return _own(request, body.request or body.compiled, self.key)
 
     def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body with several, to decide on; same errors as for one."""
+        """Return all requests of a body to decide on; same errors as ``compiled``."""
         asked = (*body.requests, *body.compiled)
         requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
         keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))
         return [_own(*one, key) for one, key in zip(requests, keys, strict=True)]
 
     def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
-        """Return a request as people write it, compiled; same errors as a body."""
+        """Compile a request that a person wrote; same errors as ``compiled``."""
         return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body with several, compiled; same errors as for one."""
+        """Return all requests of a body, compiled; same errors as ``compiled``."""
         most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
         if count > most:
             raise errors.RequestError(
@@ -222,7 +222,7 @@ class Call:
             consumer = request.owner or self.user.consumer
             return request if consumer is None else replace(request, owner=consumer)
         if request.owner not in (None, owner):
-            text = f"user {owner!r} may only have nodes of its own: leave the owner out"
+            text = f"user {owner!r} may only have nodes of its own: omit the owner"
             raise errors.AccessDenied(f"owner {request.owner!r}: {text}")
         return replace(request, owner=owner)
 
@@ -289,7 +289,7 @@ GREATEST_VERSION = Microversion(1, 0)
 
 
 def negotiated(header: str | None) -> Microversion:
-    """Return the API version that a header requests, by default the oldest; or a ValueError."""
+    """Return the API version in a header, by default the oldest; ValueError if it is invalid."""
     for part in header.split(",") if header else ():
         service, _, text = part.strip().partition(" ")
         if service != SERVICE_TYPE:

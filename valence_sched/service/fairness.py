@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FairLock:
-    """A lock that waiting tenants get in turn; threads of one tenant get it in order."""
+    """A lock for which tenants wait in turn, and the threads of one tenant in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class FairLock:
         self._waiting: OrderedDict[str, deque[threading.Event]] = OrderedDict()
 
     def acquire(self, tenant: str, timeout_s: float) -> bool:
-        """Wait for a turn of a tenant; return False after the time limit."""
+        """Wait for the turn of a tenant; return False if the time limit passes first."""
         with self._lock:
             if not self._held:  # not held means that no tenant waits: a release hands the lock over
                 self._held = True

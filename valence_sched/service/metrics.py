@@ -61,7 +61,7 @@ class StateMetrics(Collector):
         text = "Registered pod managers: read, failing since their last reading, or never read."
         yield _gauge("valence_scheduler_podms", text, facts.podms, "state")
         if facts.oldest_reading_s is not None:
-            text = "Age of the oldest reading, of the pod managers that do not fail."
+            text = "Age of the oldest reading among pod managers that do not fail."
             yield _gauge("valence_scheduler_oldest_reading_seconds", text, facts.oldest_reading_s)
         text = "Stored rows that cannot be decoded and are left out, by table."
         yield _gauge("valence_scheduler_undecodable_rows", text, facts.undecodable, "table")

@@ -25,12 +25,12 @@ LOG = logging.getLogger(__name__)
 
 BEAT_S = 10.0  # interval at which a process confirms that it still works on an operation
 LOST_S = 6 * BEAT_S  # after this time without confirmation the process counts as gone
-END_PATIENCE_S = 3600.0  # wait for an unavailable state, which alone stores the result
+END_PATIENCE_S = 3600.0  # how long to wait for an unavailable state, to store a result
 PREFIX = "operation-"
 
 
 def digest(content: bytes) -> str:
-    """Return the digest of a content for the id of a record."""
+    """Return the digest of content, for the id of a record."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 

@@ -182,7 +182,7 @@ class BasicAccess:
 
 
 def _spend(password: bytes, entry: UserEntry | None, most: int) -> None:
-    """Spend the time of the most expensive hash for every user, by more hashes of lower cost."""
+    """Take the time of the most expensive hash for every user, by repeating cheaper hashes."""
     for cost in range(entry.cost, most) if entry else (most,):
         bcrypt.hashpw(password, b"$2b$%02d$" % cost + b"." * 22)
 
