@@ -86,7 +86,8 @@ class MixRoom:
 
     def before(self, view: View) -> RoomBefore:
         """Return the room of every row; the View remembers the latest mix."""
-        return view.memoise_free("mix room", self._digest, lambda: self._before(view))  # type: ignore[no-any-return]
+        key = self._digest, len(view.kinds)  # another site may add block kinds
+        return view.memoise_free("mix room", key, lambda: self._before(view))  # type: ignore[no-any-return]
 
     def _before(self, view: View) -> RoomBefore:
         free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.deciders import cpu, engine, gpu
+from tests.unit.core.deciders import cpu, engine, gpu, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.evaluation import evaluate
 from valence_sched.core.evaluation_cache import Ledger
@@ -17,6 +17,7 @@ from valence_sched.model.need import NameRequirements
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, sealed
 from valence_sched.testing import check_weigher, request, view
+from valence_sched.view.builder import ViewBuilder
 from valence_sched.weighers.fragmentation import fragmentation, mix_supplies, with_scarcity
 
 SMALL = {"processor": {"total_cores": 8}}
@@ -164,6 +165,13 @@ class TestBlocks(unittest.TestCase):
         one, two = {"id": "1", "blocks": [cpu("a", 8)]}, {"id": "2", "blocks": [cpu("a", 8)]}
         found = fragmentation(view(one, two), request(SMALL)).tolist()
         self.assertEqual([0.5, 0.5], found)
+
+    def test_the_score_is_the_same_after_another_site_adds_block_kinds(self):
+        site = view({"id": "1", "blocks": [cpu("a", 8), cpu("b", 16)]})
+        asked = request(SMALL)
+        before = fragmentation(site, asked).tolist()
+        ViewBuilder(site.kinds).add(lean({"id": "2", "blocks": [cpu("a", 32)]}), "test")
+        self.assertEqual(before, fragmentation(site, asked).tolist())
 
     def test_all_shares_alike_need_no_supplies(self):
         site = view({"id": "1", "blocks": [cpu("a", 8)]})
