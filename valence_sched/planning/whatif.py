@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What-if: answers the questions of commands about sites, and finds the fewest moves to a goal.
 
-Fragmentation is measured as by the weigher ``fragmentation``, added up over the pools of a podm.
+Fragmentation is the useless share of the free accelerators (``FlavorMix.useless_and_free``).
 The ``excess`` of a podm is its number of useless accelerators above the wanted share of its free
 ones. A site is below that share if the sum of all excesses is below 0, or if no accelerator is
 free. A migration changes the excess of two podms; the sum of these decreases is its gain. A greedy
