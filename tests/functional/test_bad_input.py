@@ -641,7 +641,7 @@ class TestPolicies(Bad):
             ("filters: [{name: capacity, options: {hedroom: 1}}]", "did you mean 'headroom'?"),
             ("filters: [{name: capacity, options: {headroom: .nan}}]", "found NaN"),
             ("filters: [{name: capacity, options: {headroom: -1}}]", "expected float >= 0.0"),
-            ("weighers: [{name: fragmentation, options: {step: .inf}}]", "expected float <= 1.0"),
+            ("weighers: [{name: fragmentation, options: {power: .inf}}]", "expected float <= 2.0"),
             ("weighers: [{name: cost, options: {scale: .inf}}]", "found Infinity"),
             ("weighers: [{name: room, wieght: 2}]", "did you mean 'weight'?"),
             ("unknown: alow", "did you mean 'allow'?"),

@@ -55,7 +55,7 @@ class TestSeveral(Case):
     def test_the_screen_tells_of_every_request(self):
         out = self.explain().out
         parts = ["request 1: one\nplaced: 1 of 1 (policy default, seed 0)\nsmall: 8 cores",
-                 "request one, inventory ", "| gpu-west |", "request 2: ", "placed in part: ",
+                 "request one, inventory ", "| general-1 |", "request 2: ", "placed in part: ",
                  "\nNot chosen: ", " in all\n"]  # fmt: skip
         places = [out.find(part) for part in parts]
         self.assertNotIn(-1, places, out)
@@ -84,14 +84,14 @@ class TestScreen(Explain):
         self.assertEqual((0, ""), (done.code, done.err))
         parts = ["placed: 1 of 1 (policy balanced, seed 0)", "gpu-large: 32 cores, 256 GiB memory",
                  "8 pod managers, 16 pools, 203 blocks", "| gpu-east |", "\nCandidates\n",
-                 "gpu-north  hall-1", "weights: fragmentation 8, balance 2, tight 2, room 1",
+                 "gpu-north  hall-1", "weights: fragmentation 12, balance 2, tight 2, room 1",
                  "\nNot chosen: 6 of 8 ",
                  "dark-1     status Offline, needs Online; would fit otherwise",
                  "mem-1      drawer-1: 128 of 256 GiB memory",
                  "Filters:       16 pools, 15 after alive, 7 after capacity, 4 after devices",
                  "Nearest miss:  mem-1 lacks 128 GiB memory; removing node graph-2 frees it",
-                 "Sensitivity:   mem-1 instead, with 128 GiB memory instead of 256 GiB",
-                 "gpu-north instead, with 3 GPU A100 instead of 2"]  # fmt: skip
+                 "Sensitivity:   pool row-b of gpu-east instead of row-a, with 1 GPU A100",
+                 "fragmentation is 2.964 instead of 12"]  # fmt: skip
         places = [done.out.find(part) for part in parts]
         self.assertNotIn(-1, places, done.out)
         self.assertEqual(sorted(places), places)

@@ -186,7 +186,7 @@ class TestCompare(Replays):
         policies = ("--policy", "pack", "--policy", "default")
         rows = self.replay(0, *words, *policies, "--weight", "room=0", "--weight", "pack=9").data
         (nodes,) = [row for row in rows if row["Measure"] == "most_on_one_podm"]
-        self.assertEqual(nodes["edited/default"], nodes["base/pack"])
+        self.assertEqual(nodes["edited/default"], nodes["edited/pack"])
         self.assertNotEqual(nodes["edited/default"], nodes["base/default"])
 
     def test_rows_are_measures_and_one_seed_tells_of_no_run_that_it_is_better(self):
