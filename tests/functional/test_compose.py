@@ -173,7 +173,7 @@ class TestCompose(Case):
             done = here.asked("schedule", "--flavor", "small", "--dry-run=server")
             self.assertEqual(0, done.code, done.err)
             self.assertRegex(
-                done.err, "node 1: .* cannot tell: the service offers no Compose action"
+                done.err, "node 1: .* cannot tell: the service has no Compose action"
             )
             self.assertEqual(([], []), (here.rows("claim", "list"), here.names()))
 

@@ -14,7 +14,7 @@ from valence_sched_cli.base import output
 from valence_sched_cli.late import model, msgspec, pages
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name, seconds
-from valence_sched_cli.output.cells import Cell, PairLines, UriTails, WordLines, fields, time_cell
+from valence_sched_cli.output.cells import Cell, ClaimLines, UriTails, WordLines, fields, time_cell
 from valence_sched_cli.output.table import MACHINE, telling_columns
 
 COLUMNS = (
@@ -188,7 +188,7 @@ class ShowPodm(base.ShowOne):
                 pass  # only an admin sees it; a reporting pod manager has none
         if overview.live or selection.live.state is not None:
             usage = scheduler.block_usage(podm.id)
-            registered["Held Blocks"] = PairLines(usage.held)
+            registered["Held Blocks"] = ClaimLines(usage.held)
             registered["Unmanaged Blocks"] = WordLines(usage.unmanaged)
         age = model.quantity.age_s(podm.read_at, app.now()) if overview.live else None
         cells, out = _cells(podm), output.hardware

@@ -152,12 +152,14 @@ class Pairs(Cell[Mapping[str, Any]]):
     """A map: ``key=value, key=value`` for people, a map for machines."""
 
     between = ", "
+    assignment = "="
     absent = "unset"
 
     def human_readable(self) -> str:
         values = self._value.values()
         texts = (self.absent if value is None else format_value(value) for value in values)
-        return self.between.join(map("{}={}".format, self._value, texts))
+        pairs = zip(self._value, texts, strict=True)
+        return self.between.join(f"{key}{self.assignment}{text}" for key, text in pairs)
 
     def machine_readable(self) -> dict[str, Any]:
         return dict(self._value)
@@ -167,6 +169,12 @@ class PairLines(Pairs):
     """A map: one ``key=value`` per line for people, a map for machines."""
 
     between = "\n"
+
+
+class ClaimLines(PairLines):
+    """A map of block URIs to claims: one ``URI claim ID`` per line for people, which can wrap."""
+
+    assignment = " claim "
 
 
 class AmountLines(PairLines):

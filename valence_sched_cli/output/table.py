@@ -115,10 +115,20 @@ def _brief(cell: Any) -> Any:
 
 
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
-    """Return the length of the longest part of a column: a line, or a word and its indentation."""
-    indent = 0 if separator else len(_INDENT)
+    """Return the length of the longest part of a column: a line, or a word and its indentation.
+
+    The first word of a line has no indentation.
+    """
     shown = (_AGE.sub(f"{_GLUE}ago", _COLOUR.sub("", cell)) for cell in cells)
-    parts = [len(part) + indent for cell in shown for part in cell.split(separator)]
+    if separator:
+        parts = [len(part) for cell in shown for part in cell.split(separator)]
+    else:
+        lines = (line for cell in shown for line in cell.replace(f"\n{_INDENT}", " ").split("\n"))
+        parts = [
+            len(word) + (len(_INDENT) if number else 0)
+            for line in lines
+            for number, word in enumerate(line.split())
+        ]
     return max(len(title), *parts, 0)
 
 

@@ -388,7 +388,7 @@ class RedfishComposer:
     def preview(self, request: CompositionRequest) -> str | None:
         target = read_capabilities(self._session).compose_target
         if target is None:
-            raise PodmError("the service offers no Compose action for a preview")
+            raise PodmError("the service has no Compose action for a preview")
         return composer.refusal(self._session.post(target, manifest_body(request, "Preview")))
 
     def reserve(self, request: CompositionRequest) -> bool:

@@ -266,7 +266,7 @@ class TestByAction(unittest.TestCase):
     def test_without_the_action_there_is_nothing_to_ask(self):
         podm = Service()
         with self.assertRaisesRegex(
-            PodmError, "^the service offers no Compose action for a preview$"
+            PodmError, "^the service has no Compose action for a preview$"
         ):
             podm.composer.preview(PLAIN)
 
