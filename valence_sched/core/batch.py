@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches: places the nodes of one request one after another on a private overlay.
 
-The alternatives of the request are tried in order. For a group that stays together, each anchor is
-tried too: the domain value that the first node fixes for all.
+The alternatives of the request are tried in order. If a group must stay together, its first node
+fixes the domain value of all nodes, the anchor. Other anchors are tried if nodes do not fit.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ class PlacedNode(Struct, frozen=True, gc=False):
 class Batch:
     """The outcome: the nodes in order; view, evaluation and request after the last node.
 
-    A complete search might have chosen one of the ``undecided_rows``: it is unknown whether the
-    node fits them. ``bound`` is a proven upper bound of the number of nodes, if the scheduler has
-    one.
+    It is unknown whether the node fits the ``undecided_rows``, which might have been chosen.
+    ``bound`` is a proven upper bound of the number of nodes, if the scheduler has one.
     """
 
     nodes: list[PlacedNode]
@@ -179,7 +178,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
-    """Place the nodes of a request; a group that stays together is placed where most of it fits."""
+    """Place the nodes of a request; a group that stays together at the anchor with most nodes."""
     if not needs_anchor(context.request):
         return Attempt(context, schedule(context))
 
@@ -292,9 +291,9 @@ class _NextNode(Struct, frozen=True, gc=False):
 class Lookahead:
     """The overlay and the evaluation of a batch; ``take`` updates both by one node.
 
-    Evaluating one pod again costs almost as much as evaluating sixty. So the next node of several
-    pods is taken on the overlay, they are evaluated together, and each result is stored until the
-    pod's turn comes. The outcome is exactly that of evaluation without Lookahead.
+    Evaluating one pod again costs almost as much as evaluating sixty. So the overlay takes the next
+    node of several pods at once, these pods are evaluated together, and each result is stored until
+    the pod is chosen. The outcome is exactly that of evaluation without Lookahead.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:
@@ -306,9 +305,9 @@ class Lookahead:
         self._new_member_rows: list[int] = []  # rows of nodes that are not counted yet
         self._ahead: dict[int, _NextNode] = {}
         group_readers = self.evaluation.group_state_readers
-        #: such plug-ins are called with a view without nodes taken ahead
+        #: plug-ins that read both must not see nodes taken ahead
         self._reads_both = bool(group_readers & self.evaluation.availability_readers)
-        #: then the group state of the next node can be evaluated ahead, too
+        #: if a node affects only its own podm, its group state can be evaluated ahead, too
         own_only = affects_own_podm_only(context.request, context.bound, group_readers)
         self._own_podm_only = own_only and not self._reads_both
         self._weights = row_weights(context.view, context.bound) if group_readers else None
@@ -321,14 +320,14 @@ class Lookahead:
 
     @property
     def request(self) -> Request:
-        """Return the request with a group state that counts the nodes placed up to now."""
+        """Return the request whose group state counts the nodes placed so far."""
         if self._new_member_rows:
             self._request = with_members(self._context.view, self._request, self._new_member_rows)
             self._new_member_rows = []
         return self._request
 
     def fit(self, row: int) -> Fit | Undecided | None:
-        """Return the present fit of a row, also if the next node of its pod was taken ahead."""
+        """Return the present fit of a row, even if the next node of its pod was taken ahead."""
         podm = int(self.view.podm_of[row])
         ahead = self._ahead.get(podm)
         if ahead is not None:
@@ -341,7 +340,7 @@ class Lookahead:
         """Take the blocks and amounts of a fit; return the rows that may have changed."""
         podm = int(self.view.podm_of[fit.row])
         if podm not in self._ahead:
-            # twice as many pods ahead if half of them were used, or pods take turns; else half
+            # double the number of pods if half of them were used, or pods alternate; else halve it
             count = self._count_ahead
             paid = self._hits * 2 >= count - 1 if count > 1 else podm != self._last
             self._count_ahead = min(self._most_ahead, count * 2) if paid else max(1, count // 2)
@@ -377,7 +376,7 @@ class Lookahead:
         self._ahead.clear()
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the present fits of the best pods that a short search can decide."""
+        """Return the present fits of the best pods, if the short search finds them."""
         count = min(self._count_ahead, self._left) - 1
         if count < 1:
             return []

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 
 class Decider:
-    """Decides on the View it holds; the View changes only through :meth:`replace`.
+    """Decides on requests for one View, which changes only through :meth:`replace`.
 
-    ``mix`` returns the workload to leave room for, used for requests without a mix. It is called
-    once, when a policy first reads the mix.
+    ``mix`` returns the mix of flavors to keep room for, if a request has none. It is called once,
+    when a policy first reads the mix.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Decider:
         """Choose pool and blocks for every node; the decision has the reasons if nothing fits.
 
         A strict decider raises PluginError if a plug-in broke its contract. It raises
-        DecisionUndecided if the budget ended before the search of a pool that might be chosen.
+        DecisionUndecided if the search budget leaves a pool undecided that might be chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)

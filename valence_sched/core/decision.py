@@ -21,14 +21,14 @@ from valence_sched.model.decision import Candidate, Outcome, Placement, PoolRef
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
-MIN_ROWS = 64  # from this number of rows that pass all filters, one common search is faster
+MIN_ROWS = 64  # at least as many rows that pass all filters are faster in one shared search
 
 RowFit = Literal["fits", "none", "undecided"]
 
 
 @dataclass
 class Decision:
-    """The nodes chosen for a request, with all data of the explanation.
+    """The nodes chosen for a request, with all data for its explanation.
 
     ``attempts`` has one attempt for each alternative tried, in order; reasons are about
     ``main_attempt``. A decision is not ``explainable`` if its evaluation was changed later.
@@ -55,7 +55,7 @@ class Decision:
 
     @functools.cached_property
     def row_fits(self) -> RowFits:
-        """Return the rows that make the next node after this decision."""
+        """Return the lookup of rows that fit one more node after this decision."""
         return RowFits(self.context, self.batch)
 
     @property
@@ -76,7 +76,7 @@ class Decision:
         """Return the nodes in order, each with its attempt; empty if fewer fit than required.
 
         No alternate is on a pod manager with a node of the request, or of a request decided
-        together with it. Each alternate keeps the rules of the group with the other nodes.
+        together with it. Each alternate satisfies the rules of the group with the other nodes.
         """
         if self.fit_count < self.request.required_count:
             return []
@@ -109,7 +109,7 @@ class Decision:
         return self.attempts[0].context.view
 
     def exclude_alternates_on(self, podms: frozenset[int]) -> None:
-        """Leave out the alternates on podms that take nodes of other requests."""
+        """Drop the alternates on podms that take nodes of other requests."""
         self.podms_of_others = podms
         vars(self).pop("placed_nodes", None)  # it was computed without them
 
@@ -121,7 +121,7 @@ class Decision:
 
     @functools.cached_property
     def undecided_rows(self) -> list[int]:
-        """Return the pools whose search is incomplete and that might have been chosen."""
+        """Return the rows whose search is incomplete and which might have been chosen."""
         return sorted(set().union(*(one.batch.undecided_rows for one in self.attempts)))
 
     @property
@@ -186,16 +186,16 @@ class Decision:
 
 
 class RowFits:
-    """Decides whether rows that pass every filter make the next node of a batch.
+    """Decides whether rows that pass every filter fit the next node of a batch.
 
-    Rows that the batch did not decide remain undecided.
+    Rows that are undecided in the batch remain undecided.
     """
 
     def __init__(self, context: EvaluationContext, batch: Batch) -> None:
         self._context, self._batch = context, batch
 
     def of(self, row: int) -> RowFit:
-        """Return whether the blocks of a row make the node, without regard to the filters."""
+        """Return whether the node fits in a row, regardless of the filters."""
         known = self._known.get(row)
         if known is None:
             fit = self._context.fit(self._batch.view, row)
@@ -205,7 +205,7 @@ class RowFits:
 
     @functools.cached_property
     def _known(self) -> dict[int, RowFit]:
-        """The known answers by row; at first they have the answers of the common search."""
+        """The known answers by row, at first those of the shared search."""
         passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
             return {}
@@ -220,9 +220,9 @@ class RowFits:
 def substitute_rows(
     context: EvaluationContext, with_all_members: Request, replaced_row: int, rows: Sequence[int]
 ) -> set[int]:
-    """Return the ``rows`` that keep the rules of the group if they replace another row.
+    """Return the ``rows`` that satisfy the rules of the group if they replace ``replaced_row``.
 
-    The group state of ``with_all_members`` counts all nodes, the replaced one too.
+    The group state of ``with_all_members`` counts all nodes, including the replaced one.
     """
     state = with_members(context.view, with_all_members, [replaced_row], -1).group_state
     request = msgspec.structs.replace(context.request, group_state=state)

@@ -39,7 +39,7 @@ def _tracked(name: str) -> Any:
 
 
 def _tracked_call(name: str) -> Any:
-    """Return a method that records such a read, also of a memoised value."""
+    """Return a method that records such a read, even of a memoised value."""
     method = getattr(View, name)
 
     def call(view: TrackedView, *arguments: Any, **options: Any) -> Any:
@@ -77,7 +77,7 @@ _fields = operator.attrgetter(*View.__dataclass_fields__)
 
 
 class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):
-    """A request that records whether a plug-in reads its group state, the field of that name."""
+    """A request that records whether a plug-in reads its field ``group_state``."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "group_state":
@@ -116,10 +116,10 @@ FLOAT = np.dtype(np.float64)
 class Evaluation(msgspec.Struct):
     """The answers of every filter and weigher for every pool.
 
-    ``filter_verdicts`` and ``weigher_scores`` (0..1) hold an array of pools each; ``cost`` is the
-    weighted sum of ``COST_SCALE × (1 - score)``, ``INFINITE_COST`` where a filter rejects. Less
-    free hardware changes only the answers of ``availability_readers``. A placed node may also
-    change the answers of ``group_state_readers``, for any pool. ``failed_plugins`` are not called
+    ``filter_verdicts`` and ``weigher_scores`` (0..1) have an array of shape ``(pools,)`` for each
+    plug-in. ``cost`` is the weighted sum of ``COST_SCALE × (1 - score)``, and ``INFINITE_COST``
+    where a filter rejects. A placed node changes the answers of ``availability_readers`` for its
+    own podm, and those of ``group_state_readers`` for any pool. ``failed_plugins`` are not called
     again in a decision.
     """
 
@@ -133,7 +133,7 @@ class Evaluation(msgspec.Struct):
 
     @property
     def verdicts(self) -> Mask:
-        """The verdicts as one table, filters × pools, which may be written."""
+        """The verdicts as one writable table of shape ``(filters, pools)``."""
         if not isinstance(self.filter_verdicts, np.ndarray):
             size = (len(self.filter_verdicts), len(self.cost))
             self.filter_verdicts = np.array(self.filter_verdicts, dtype=bool).reshape(size)
@@ -141,7 +141,7 @@ class Evaluation(msgspec.Struct):
 
     @property
     def scores(self) -> Floats:
-        """The scores as one table, weighers × pools, which may be written."""
+        """The scores as one writable table of shape ``(weighers, pools)``."""
         if not isinstance(self.weigher_scores, np.ndarray):
             size = (len(self.weigher_scores), len(self.cost))
             self.weigher_scores = np.array(self.weigher_scores, dtype=np.float64).reshape(size)
@@ -200,11 +200,11 @@ class EvaluationContext:
     turn: int = 0
 
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
-        """Return the fit of a node of the request on a row of a view of these podms."""
+        """Return the fit of the request in one row of a view of these podms."""
         return self.fitter.fit(view, row, self.spending)
 
     def with_others(self, nodes: int, spending: Spending | None) -> EvaluationContext:
-        """Return the context of a part of a decision, which has ``nodes`` of other requests."""
+        """Return the context in a decision that also has ``nodes`` nodes of other requests."""
         return replace(self, other_nodes=nodes, spending=spending or self.spending)
 
     def window(self, first: int, last: int, count: int) -> EvaluationContext:
@@ -332,7 +332,7 @@ def _call_again(
 
 
 def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
-    """Return the weights, weighers × rows, where they differ between rows; else None."""
+    """Return the weights, shape ``(weighers, rows)``; None if all rows have the same weights."""
     if not bound.weights_vary:
         return None
     return np.array([weigher.weights(view) for weigher in bound.weighers])
@@ -344,7 +344,7 @@ def write_costs(
     weights: Ints | None = None,
     passed: Mask | None = None,
 ) -> None:
-    """Write the costs of verdicts and scores into an evaluation; ``passed`` are the rows that pass.
+    """Compute the costs of an evaluation; ``passed`` is the mask of rows that pass all filters.
 
     With ``weights`` a row's cost is the mean by its own weights, scaled so that rows are
     comparable: ``worst × sum(weight × cost) / sum(weight)``, as a whole number. If all weights of a
@@ -439,7 +439,7 @@ def _shape(answer: Any) -> str:
 
 
 def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int, int]]:
-    """Return per filter the numbers of pools before and after it."""
+    """Return each filter with the numbers of pools before and after it."""
     steps: list[tuple[str, int, int]] = []
     passing, answers = np.ones(size, dtype=bool), iter(verdicts)
     for name in bound.filter_names:
@@ -450,7 +450,7 @@ def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int
 
 
 def first_failures(verdicts: Mask) -> Sequence[int]:
-    """Return per pool the index of the first filter that rejects it; -1 if all filters pass it."""
+    """Return by pool the index of the first filter that rejects it; -1 if it passes all filters."""
     if not len(verdicts):
         return [-1] * verdicts.shape[1]
     rejected = ~verdicts

@@ -121,9 +121,9 @@ class EvaluationCache:
         return self._completed_mix(mix, bound).supplies
 
     def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
-        """Return a request with its mix completed by all pools; it is renewed after enough changes.
+        """Return a mix completed with the supplies of all pools, renewed after enough changes.
 
-        The completed mix is a part of the request, so that the decision can be repeated from it.
+        The completed mix becomes part of the request, so that the decision can be repeated.
         """
         key, version = (id(bound), mix.digest), self._snapshot.version
         completed = self._mixes.get(key)
@@ -185,7 +185,7 @@ UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
 class Ledger:
     """A snapshot in which nodes take and release hardware; its first View is unchanged.
 
-    Evaluations change in place: decide on a context before the next node is taken.
+    Evaluations change in place, so a context is valid only until the next node is taken.
     """
 
     def __init__(self, view: View, most: int = MOST_LEDGER_EVALUATIONS) -> None:

@@ -41,7 +41,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
-        """Yield the counts of a group for an owner and without owner; all if the owner is None."""
+        """Yield the node counts of a group, for an owner and for no owner; None: for all owners."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts
@@ -69,10 +69,9 @@ def with_group_state(
     """Return the request with its group state; RequestError for a domain that does not exist.
 
     ``eligible`` returns the rows that pass every filter which reads neither free capacity nor the
-    group; it is called only for a group that is spread. A domain value without such rows does not
-    count for the skew; a value whose pods are full does (Kubernetes: ``nodeAffinityPolicy:
-    Honor``). Nodes placed ``earlier`` and nodes on ``other_podms``, which are not in the View, also
-    count.
+    group; it is called only for a group with spread rules. The skew ignores domain values without
+    such rows, but not values whose pods are full (Kubernetes: ``nodeAffinityPolicy: Honor``). Nodes
+    placed ``earlier`` and nodes on ``other_podms``, which are not in the View, also count.
     """
     group = request.group
     if group is None and request.owner is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes that the pods of one zone make for a request, and fits of earlier offers."""
+"""Offers: the nodes that the pods of one zone offer for a request, and fits of earlier offers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def offers(
 def with_candidates(
     view: View, request: Request, candidates: Sequence[Candidate], number: int = 1
 ) -> Request:
-    """Return the request with ``number``, 1 or -1, added to its counts per candidate."""
+    """Return the request with ``number``, 1 or -1, added to its group counts by candidate."""
     return with_members(view, request, [fit_of(view, one).row for one in candidates], number)
 
 
@@ -153,7 +153,7 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
 class CandidateFitter:
     """Fits the nodes of a request into exactly the blocks and amounts of candidates.
 
-    ``fitters`` has the fitter of each alternative. During a fit no other part of the podm is free.
+    ``fitters`` has the fitter of each alternative. During a fit only these parts are free.
     """
 
     def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:

@@ -34,8 +34,7 @@ COST_SCALE = 1_000_000
 INFINITE_COST = np.iinfo(np.int64).max
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
-#: The filters of every policy, before those that it lists: available pods, and the places that the
-#: request names.
+#: The filters that every policy applies first: pods are available, and allowed by the request.
 REQUIRED_FILTERS = ("enabled", "alive", "target", "zone", "isolation")
 #: Fields with parts: a plug-in that reads the whole field reads each part.
 MAPS = ("facts", "capabilities")
@@ -73,7 +72,7 @@ class RequestReader(Struct, frozen=True, eq=False):
         return False
 
     def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:
-        """Yield the set fields that this plug-in would read and no reader reads."""
+        """Yield the fields that the request sets and only this plug-in would read."""
         for field, when in self.required:
             value = getattr(request, field, None)
             is_set = value is not None and when(value)
@@ -81,11 +80,10 @@ class RequestReader(Struct, frozen=True, eq=False):
                 yield field
 
     def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
-        """Return whether it reads the same part of a field as a plug-in of another ``kind``.
+        """Return whether this plug-in can replace a plug-in of ``kind`` as reader of a field.
 
-        If a filter and a weigher declare different tests ``when``, they read different parts of the
-        field. Such a reader is replaced only by a plug-in of the same kind, or by one with the
-        field as optional.
+        A filter and a weigher with different tests ``when`` read different parts of the field. Then
+        only a plug-in of the same kind, or one with the field as optional, can replace the other.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
         return any(name == field and holds(value) for name, holds in (*required, *self.optional))
@@ -159,7 +157,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return the digest of the policy that a report names."""
+        """Return the digest of the policy for reports."""
         return hashlib.blake2b(to_json(self.policy), digest_size=16).hexdigest()
 
     @functools.cached_property
@@ -311,7 +309,7 @@ def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReade
 
 
 def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
-    """Return the policy without filters that keep every pool and weighers without effect."""
+    """Return the policy without these readers, which are inactive for a request."""
     filters = frozenset(reader.name for reader in readers if reader.kind == "filter")
     weighers = {reader.name for reader in readers if reader.kind == "weigher"}
     return msgspec.structs.replace(
@@ -380,10 +378,10 @@ def _fields_of(kind: type[Request]) -> set[str]:
 def fields_read(
     policy: Policy, request: Request | None = None, resources: Iterable[CustomResource] = ()
 ) -> tuple[str, ...]:
-    """Return the fields that a policy reads to decide on a request, or on any if it is None.
+    """Return the fields of pod managers that a policy reads for a request; None: for any request.
 
-    ``resources`` are declared by the operator: facts may have their amounts. Pools, blocks and
-    stocks are always read. Same errors as :func:`bind`.
+    ``resources`` are custom resources of the operator, whose amounts may be in facts. Pools, blocks
+    and stocks are always read. Same errors as :func:`bind`.
     """
     bound = bind(policy)
     if request is not None:

@@ -66,7 +66,7 @@ def _salt(name: str, seed: int, turn: int) -> np.uint64:
 
 
 def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-    """Yield the rows that pass, best first; ties are broken by a lot, equal on every turn."""
+    """Yield the rows that pass, best first; lots break ties, the same lots on every turn."""
     remaining = cost
     while len(remaining):
         best = np.minimum.reduce(remaining)
@@ -79,7 +79,7 @@ def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[i
 
 
 def random_order(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-    """Yield the rows in random order, podm by podm: the number of pools does not matter."""
+    """Yield the rows in random order, podm by podm, so that numbers of pools do not count."""
     podm_lots = draw_lots(view.podm_lots, request, turn)[view.podm_of]
     row_lots = draw_lots(view.lot, request, turn)
     for row in np.lexsort((row_lots, podm_lots)).tolist():
@@ -122,7 +122,7 @@ def choose_fit(
 def alternate_fits(
     view: View, rows: Iterator[int], find_fit: FitFinder, chosen: Fit, most: int
 ) -> list[Fit]:
-    """Return the fits of the ``most`` next best pools, each on another podm than all others."""
+    """Return the fits of the ``most`` next best pools, each on a different podm."""
     fits: list[Fit] = []
     podms = {int(view.podm_of[chosen.row])}
     while len(fits) < most and (row := next(rows, None)) is not None:

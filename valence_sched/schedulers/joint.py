@@ -13,7 +13,7 @@ class JointScheduler:
     If the filter scheduler places all nodes and the policy has no goals, both give the same answer.
     """
 
-    #: several requests decided together are one plan
+    #: requests that are decided together are planned together
     plans_batches = True
 
     def schedule(self, context: EvaluationContext) -> Batch:

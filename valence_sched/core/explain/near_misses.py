@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near misses: pod managers that nearly take a node, and the node whose removal makes room.
+"""Near misses: pod managers that a node nearly fits, and a node whose removal makes room.
 
-Nothing is estimated: the blocks of a node are freed on a private copy of its pod manager, which is
-evaluated again and searched for a fit.
+The results are exact: the search frees the blocks of a node on a private copy of its pod manager,
+evaluates the copy, and searches for a fit.
 """
 
 import functools
@@ -23,8 +23,8 @@ from valence_sched.model.inventory import Node
 from valence_sched.model.quantity import format_count
 from valence_sched.view.overlay import Overlay
 
-MOST_PODMS = 8  # pod managers reported of each kind
-MOST_NODES = 64  # nodes of each pod manager that are removed on trial
+MOST_PODMS = 8  # pod managers reported for hardware, and for policy
+MOST_NODES = 64  # nodes of each pod manager whose removal is tried
 MOST_FITS = 20_000  # fits tried
 
 
@@ -37,7 +37,7 @@ class NearMissSearch:
     _fits: int = 0
 
     def run(self) -> tuple[NearMiss, ...]:
-        """Return near misses: first those that one removal resolves; the nearest come first."""
+        """Return near misses: first those that one removal resolves, then by shortfall."""
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         # a stable sort keeps the order by nearness
         hardware.sort(key=lambda miss: miss.freeing is None)
@@ -80,7 +80,7 @@ class NearMissSearch:
                 )
 
     def _by_policy(self) -> Iterator[NearMiss]:
-        """Yield the podms that one filter alone rejects, for another reason than free hardware."""
+        """Yield the podms that only one filter rejects, a filter that ignores free hardware."""
         evaluation, view = self.decision.batch.evaluation, self.decision.batch.view
         seen_podms, filters = self._chosen_podms(), self.decision.context.bound.filters
         other_reasons = evaluation.availability_readers | evaluation.failed_plugins

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports: decisions as documents, with the evaluations behind them, and their explanation.
+"""Reports: converts decisions to documents, with their verdicts and explanation.
 
-The explanation of a decision has its runner-up, near misses and sensitivity.
+The explanation of a decision has its candidates, runner-up, near misses and sensitivity.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from valence_sched.model.quantity import format_count
 from valence_sched.view.view import View, inventory_digest
 from valence_sched.words.phrases import devices_by_condition, phrases
 
-MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
-BUDGET_SHARE = 4  # the part of a decision's states that its explanation may spend
+MOST_CANDIDATES = 6  # the chosen candidate, and the best on other pod managers
+BUDGET_SHARE = 4  # an explanation may spend 1/4 of the states of a decision
 
 
 def decision_report(
@@ -58,7 +58,7 @@ def decision_report(
 def funnel_steps(
     decision: Decision, attempt: Attempt | None = None
 ) -> tuple[nouns.FunnelStep, ...]:
-    """Return the funnel of an attempt's first node: pools into and out of every filter."""
+    """Return the funnel of an attempt's first node: pools before and after each filter."""
     if not decision.explainable:
         return ()
     attempt = attempt or decision.main_attempt
@@ -75,7 +75,7 @@ def funnel_steps(
 
 
 def inventory_source(view: View, skipped: Sequence[str]) -> nouns.InventorySummary:
-    """Return the summary of the inventory that a View was built from, as reports hold it."""
+    """Return the inventory summary of a View for a report."""
     return nouns.InventorySummary(
         digest=inventory_digest(view),
         podms=len(view.podms),
@@ -86,7 +86,7 @@ def inventory_source(view: View, skipped: Sequence[str]) -> nouns.InventorySumma
 
 
 def explain_decision(decision: Decision) -> nouns.Explanation:
-    """Explain the first node of a decision, within limits that the notes name."""
+    """Explain the first node of a decision; the notes name the limits that were reached."""
     from valence_sched.core.explain import sensitivity  # both take long
     from valence_sched.core.explain.near_misses import NearMissSearch
 
@@ -114,7 +114,7 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
 
 
 def _health_notes(decision: Decision) -> Iterator[str]:
-    """Yield the chosen hardware that counts although its health is Warning."""
+    """Yield a note for each chosen block whose health is Warning."""
     kinds = decision.view.kinds
     for _, node in decision.placed_nodes:
         podm = decision.view.podm(node.chosen.row)

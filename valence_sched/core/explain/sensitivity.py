@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensitivity: the smallest change of one weight, or of one amount, that changes the choice.
 
-A pool's cost is linear in each weight, in whole numbers. So the weight at which it equals the cost
-of the chosen pool is computed, and the pools are ranked again at this weight. For amounts the
-search doubles the change, then halves the gap; each try is placed like any request.
+A pool's cost is linear in each weight, in whole numbers. So the weight at which a pool overtakes
+the chosen one is computed, then verified by a new ranking. For an amount, the search doubles the
+change until the choice changes, then bisects; each try is placed like any request.
 """
 
 import dataclasses
@@ -60,13 +60,13 @@ class Choices(Protocol):
     attempt_index: int
 
     def needs_anchor(self) -> bool:
-        """Return whether the place of the first node decides the place of its group."""
+        """Return whether the placement of the first node decides that of its group."""
 
     def choose(self, alternative: Alternative) -> Choice:
-        """Return the choice for one node of another alternative, with the lots of the request."""
+        """Return the choice for one node of an alternative; the request's lots break ties."""
 
     def weight_changes(self) -> Iterator[Sensitivity] | None:
-        """Return per weight the least change that changes the choice; None if weights vary."""
+        """Return the least change of each weight that changes the choice; None if weights vary."""
 
     def most_free(self, need: Need) -> float:
         """Return the largest free amount of a need in one pool."""
@@ -233,10 +233,9 @@ def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | 
 def _least_step(
     context: EvaluationContext, rows: Ints, margin: Ints, ahead: Ints, gain: Ints, most: int
 ) -> int | None:
-    """Return the least step, in thousandths, after which a row that makes the node is ahead.
+    """Return the least step, in thousandths, after which a row with a fit overtakes the rival.
 
-    ``gain`` is the decrease per step of the cost difference to the rival. Equal costs are ties,
-    broken by lots.
+    ``gain`` is the decrease of the cost difference per step, by row. Lots break ties.
     """
     able = np.flatnonzero(gain > 0)
     gain, margin, ahead = gain[able], margin[able], ahead[able]
@@ -341,7 +340,7 @@ class AmountSearch:
             )
 
     def _differs(self, number: int, need: Need, steps: int) -> bool:
-        """Return whether this number of steps changes the choice, None if that is undecided."""
+        """Return whether a number of steps changes the choice; True if the search has to end."""
         amount = need.amount + steps * _step(need)
         key = number, amount
         if key not in self._choice_by_amount:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unknown: names and values in a request that no pod manager reports, and undecided pools."""
+"""Unknown terms: warnings about unreported names and values, and about undecided pools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
 
-# the noun for the devices of a kind, if it is not the kind itself
+# the noun for a device, if it is not the name of its kind
 DEVICE_NOUNS = {"memory": "memory module"}
 BOOLEAN_ATTRIBUTE = "remote"  # a boolean of a device, which cannot be misspelt
 MOST_NAMES = 5  # undecided pools in the message; the report has all
@@ -50,7 +50,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
 
 
 def _hint(value: str, known: Collection[str]) -> str:
-    """Return the nearest reported value or word of a value: a word often names a model."""
+    """Return a hint with the nearest reported value, or a word of one, such as a model name."""
     words = {word for text in known for word in text.split()}
     close = closest(value, known, SIMILARITY) or closest(value, words, SIMILARITY)
     return suggest(value, known if close is None else [close], SIMILARITY)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts: the outcome of each pod manager in a decision and the reasons against it.
 
-The comparisons of a filter are read by column, once for all pools.
+The terms of a filter are computed once, for all pools.
 """
 
 import functools
@@ -45,7 +45,7 @@ class Verdicts:
         return next(self._reasons(self.furthest_row(podm), full=True))
 
     def reasons(self, row: int) -> list[Reason]:
-        """Return every reason against pool ``row`` in filter order, or the reason of the fit."""
+        """Return every reason against pool ``row`` in filter order, else the fit's shortfall."""
         return list(self._reasons(row))
 
     def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
@@ -58,7 +58,7 @@ class Verdicts:
         )
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
-        """Return the verdict on a podm, with the reasons of each pool on a small site."""
+        """Return the verdict on a podm; on a small site with the reasons against each pool."""
         rows = self._rows(podm)
         chosen = self.decision.outcome_by_podm.get(podm)
         if chosen is not None:
@@ -83,7 +83,7 @@ class Verdicts:
         return self._verdict(podm, row, word, reason, pool_reasons=pool_reasons)
 
     def furthest_row(self, podm: int) -> int:
-        """Return the pool of a podm that passed most filters before it was rejected."""
+        """Return the row of a podm's pool that passed the most filters before it was rejected."""
         rows = self._rows(podm)
         return rows.start + int(self._nearness[rows.start : rows.stop].argmax())
 
@@ -122,7 +122,7 @@ class Verdicts:
         return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
-        """Yield the reasons against a row; if ``full``, with the models that it has instead."""
+        """Yield the reasons against a row; if ``full``, with the models that the pool does have."""
         rejected = False
         filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
@@ -147,7 +147,7 @@ class Verdicts:
         return found or [_reason(filter_.name, "this filter", "yes", "no")]
 
     def _terms_of(self, filter_: BoundFilter) -> list[tuple[Term, Mask]]:
-        """Return the terms of a filter with the rows where each holds; empty without terms."""
+        """Return the terms of a filter, each with the mask of the rows that satisfy it."""
         if filter_.terms is not None and filter_.name not in self._terms:
             self._terms[filter_.name] = []
             try:
@@ -202,7 +202,7 @@ def _reason_from_term(name: str, term: Term, row: int, *, full: bool) -> Reason:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON holds it: whole numbers as integers, sets as sorted lists."""
+    """Return a value for JSON: whole numbers become integers, sets become sorted lists."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fit: the blocks and stock amounts of one pool that make one node with the least waste (exact).
+"""Fit: finds the blocks and stock amounts of one pool that make one node with least waste (exact).
 
-The assignment of devices to the groups of the request is a matching. By Hall's theorem it exists if
-and only if every set of groups has enough devices that suit at least one of the groups. So a choice
-of blocks makes the node when it covers whole-number demands: the totals, one demand for each set of
-groups, and the minimum numbers of blocks of the pool. The cheapest cover wastes least (prices:
-``view.block_kinds``); topology constraints are met by ``topology``. A question without an answer
-within the budget is undecided (``Spending``).
+Assigning devices to the device groups of a request is a bipartite matching. By Hall's theorem a
+matching exists if and only if, for every set of groups, enough devices suit a group of the set. So
+blocks make the node if and only if they cover integer demands: one per total, one per set of
+groups, and the pool's minimum numbers of blocks. The cheapest cover has the least waste (prices:
+``view.block_kinds``). ``topology`` adds the topology constraints. A search that exceeds its budget
+is undecided (``Spending``).
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.core.fit.topology import TopologyFitter
 
-MOST_DEMANDS = 32  # the limit of a cover; above it, devices are assigned to needs one by one
-MOST_ANSWERS = 100_000  # remembered answers per request
-NOTHING = "nothing"  # key of a request without blocks in a pool without limits
+MOST_DEMANDS = 32  # most demands of a set cover; with more, the topology search assigns devices
+MOST_ANSWERS = 100_000  # cached answers per request
+NOTHING = "nothing"  # cache key if neither the request needs blocks nor the pool has limits
 
-Offer = list[tuple[int, int]]  # kinds and numbers of blocks
+Offer = list[tuple[int, int]]  # (kind of block, number of blocks)
 Limits = tuple[tuple[BlockType, Limit], ...]  # the limits of a pool
 
 
 class Fit(Struct, frozen=True, gc=False):
-    """The numbers of blocks and stocks of a podm that make the node, and the waste in points."""
+    """The blocks that make a node, and ``(stock, amount)`` grants; the waste in price points.
+
+    Blocks and stocks are indices in the block table of the podm.
+    """
 
     row: int
     blocks: tuple[int, ...]
@@ -55,10 +58,7 @@ class Fit(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Fitter:
-    """A request's needs, prepared once and fitted in many pools.
-
-    Pools share a search if their useful blocks are equal.
-    """
+    """Fits one request in many pools; pools with equal useful blocks share a search."""
 
     needs: tuple[Need, ...]
     kinds: BlockKinds
@@ -83,11 +83,11 @@ class Fitter:
             self._topology = fitter if fitter.domains or is_wide else None
 
     def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
-        """Return the fit of the node in pool ``row``, None without a fit."""
+        """Return the fit in pool ``row``, None if the node does not fit, else Undecided."""
         return self._fit(view, row, spending or Spending(self.budget))
 
     def quick_fit(self, view: View, row: int) -> Fit | None:
-        """Return the fit of a pool if the short search finds the answer, at no cost."""
+        """Return the fit in pool ``row`` if the short, free search finds it, else None."""
         fit = self._fit(view, row, None)
         return fit if isinstance(fit, Fit) else None
 
@@ -131,7 +131,7 @@ class Fitter:
         spending: Spending | None,
         free_states: int = FREE_STATES,
     ) -> SearchOutcome:
-        """Return the answer to a question; pools with the same question share it."""
+        """Return the outcome of a search; pools with the same ``key`` share it."""
         short = self._search_once(key, search, min(free_states, self.budget.pool_states))
         if short.complete or spending is None:
             return short
@@ -159,24 +159,24 @@ class Fitter:
 
     @property
     def covers_blocks_alone(self) -> bool:
-        """Return whether the fit of a pool is a cover of blocks, without stocks and topology."""
+        """Return whether a fit is only a set cover of blocks: no stocks, no topology search."""
         return bool(self.demands) and not self._amounts and self._topology is None
 
     def whole_cover(self, pool: Pool) -> tuple[Offer, list[set_cover.Item], list[int], list[int]]:
-        """Return offer, items, caps and demands of a pool with all blocks that a node can use."""
+        """Return offer, items, caps and demands of a pool with enough blocks of every kind."""
         every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
         offer = sorted([pair for pair in every if pair[1]], key=self._sort_key)
         return offer, *self._cover_problem(pool, offer)
 
     def pool_cover(self, view: View, row: int, spending: Spending) -> SearchOutcome:
-        """Return the cheapest cover of a pool's free blocks, by kind."""
+        """Return the cheapest cover by free blocks of pool ``row``: the number by kind."""
         answer = self._answer(*self._cover_question(view, row), spending)
         if answer.found is None:
             return answer
         return SearchOutcome(answer.found[0], answer.complete, answer.states)
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
-        """Return the reason why no blocks make the node: a label, the need, the largest value."""
+        """Return why the node does not fit: a label, the needed and the possible number."""
         shortfall = stocks.stock_shortfall(view, row, self._amounts, self.budget.pool_states)
         if shortfall:
             return shortfall
@@ -199,7 +199,7 @@ class Fitter:
     def _cover_question(
         self, view: View, row: int
     ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
-        """Return the question about a pool, equal for equal offers, and the search for it."""
+        """Return a cache key, equal for pools with equal offers, and the search of the pool."""
         limits = tuple(view.pools[row].limits.items())
         if not self.demands and not limits:
             return NOTHING, lambda states: SearchOutcome(({}, 0), True, 0)
@@ -207,7 +207,7 @@ class Fitter:
         useful = self._useful_by_kind(limits)
         key = (limits, kinds.tobytes(), np.minimum(free, useful[kinds]).tobytes())
 
-        def solve(states: int) -> SearchOutcome:  # pools that differ in useless blocks share it
+        def solve(states: int) -> SearchOutcome:  # pools that differ only in useless blocks
             pool = view.pools[row]
             offer = self._offer(view.block_counts.kinds(row), pool)
             search = functools.partial(self._search, pool, offer)
@@ -239,7 +239,7 @@ class Fitter:
         return items, caps, [d.amount for d in self.demands] + list(least.values())
 
     def _offer(self, free: Offer, pool: Pool) -> Offer:
-        """Return ``(kind, blocks)`` of the useful free blocks, at most the useful number."""
+        """Return ``(kind, number)`` of the free blocks, at most as many as a node can use."""
         useful = self._useful_by_kind(tuple(pool.limits.items()))
         offer: Offer = []
         for kind, number in free:
@@ -254,7 +254,7 @@ class Fitter:
         return self.kinds.kinds[pair[0]].sort_key
 
     def _useful_by_kind(self, limits: Limits) -> Counts:
-        """Return the number of blocks of each kind that a node can use; infinity if unknown."""
+        """Return the number of blocks by kind that a node can use; infinity if not computed yet."""
         useful = self._useful.get(limits)
         if useful is None or len(useful) < len(self.kinds.kinds):
             useful = self._useful[limits] = np.full(len(self.kinds), np.inf, np.float32)
@@ -268,7 +268,7 @@ class Fitter:
         return max(useful, default=0)
 
     def coverage(self, kind: int) -> tuple[int, ...]:
-        """Return the coverage of each demand by one block of this kind."""
+        """Return the amount of each demand that one block of this kind covers."""
         amounts = self._coverage.get(kind)
         if amounts is None:
             lines = self.kinds.devices_of(kind)

@@ -3,9 +3,9 @@
 
 The work is bounded by counts, not by a clock: equal programmes get equal answers.
 
-HiGHS uses floating-point numbers. So a whole solution is checked in whole numbers (``optimum``).
-The answer *infeasible* is trusted only if the numbers of the programme are small enough for the
-tolerances of HiGHS. ``PropagationSearch`` uses only whole numbers.
+HiGHS uses floating-point numbers, so ``optimum`` checks an integer solution in integer arithmetic.
+It trusts the answer *infeasible* only if the numbers of the programme are small enough for the
+tolerances of HiGHS. ``PropagationSearch`` uses only integers.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ LARGEST = 1 << 45  # largest number that is exact in the solver
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The limits of the solver: nodes of the branch and bound, and the relative gap.
+    """The limits of the solver: nodes of the branch and bound, work, and the relative gap.
 
-    A model that is not exact gets ``relaxed_nodes``. A model of more than ``most_columns`` is
-    solved only as its linear relaxation. The ``heuristics`` of HiGHS find a first solution sooner,
-    but are expensive if a solution is known or easily found.
+    A model that is not exact gets at most ``relaxed_nodes`` nodes. A model with more than
+    ``most_columns`` is solved only as its linear relaxation. The ``heuristics`` of HiGHS find a
+    first solution sooner, but are expensive if a solution is known or easily found.
     """
 
     nodes: int = 500
@@ -57,7 +57,7 @@ class Effort:
     heuristics: bool = True
 
     def on(self, *, exact: bool) -> Effort:
-        """Return the effort for a model."""
+        """Return the effort for a model that is exact or not."""
         return self if exact else replace(self, nodes=min(self.nodes, self.relaxed_nodes))
 
 
@@ -109,7 +109,7 @@ class Solution:
 
     @property
     def whole_bound(self) -> int:
-        """Return the bound of an objective that is a number of nodes; 0 if it is infeasible."""
+        """Return the bound as a whole number, for an objective that counts nodes."""
         return MAX_NODES if self.bound > MAX_NODES else math.floor(max(self.bound, 0.0) + ROUNDING)
 
 
@@ -138,7 +138,7 @@ class Programme:
         return first
 
     def column(self) -> int:
-        """Add a column by itself, without a largest value; return its number."""
+        """Add a column from 0 without an upper bound; return its number."""
         return self.add(ProgrammePart([INFINITY]))
 
     def row(
@@ -158,7 +158,7 @@ class Programme:
     def solve(
         self, effort: Effort = DEFAULT_EFFORT, *, whole: bool, start: Sequence[int] | None = None
     ) -> Solution:
-        """Return the best solution found, from a known ``start``, and a proven bound."""
+        """Return the best solution found and a proven bound; ``start`` is a known solution."""
         import highspy  # imported late: most decisions do not need it
 
         # Highs() prints the version of HiGHS on standard output before it takes an option
@@ -223,7 +223,7 @@ def least_work(entries: int) -> int:
 
 
 def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
-    """Return the solution of the solver; incomplete values are left out."""
+    """Return the solution of the solver; the values are None if they are not valid."""
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highs.HighsModelStatus.kInfeasible:
         return Solution(None, -INFINITY, -INFINITY, False)
@@ -245,7 +245,7 @@ def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
 def optimum(
     part: ProgrammePart, prices: Mapping[int, int], states: int, start: Sequence[int] | None = None
 ) -> SearchOutcome:
-    """Return the values of the columns at the least price found within the states."""
+    """Return the cheapest column values found within ``states``; ``start`` is a known solution."""
     known = None if start is None else list(start)
     limits = [abs(one) for one in (*part.lower_rows, *part.upper_rows) if abs(one) != INFINITY]
     largest = max([0, *limits, *part.upper])
@@ -267,7 +267,7 @@ def optimum(
 
 
 def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
-    """Return whether whole numbers are within the bounds of all columns and rows."""
+    """Return whether integer values are within the bounds of all columns and rows."""
     sums = [0] * len(part.lower_rows)
     for row, column, coefficient in part.entries:
         sums[row] += int(coefficient) * values[column]
@@ -279,13 +279,13 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 
 
 class PropagationSearch:
-    """A depth-first search for the cheapest solution of an integer programme, values from 0.
+    """A depth-first search for the cheapest solution of an integer programme.
 
-    Each step takes the unmet row with the fewest choices and adds one to one of its columns: the
-    first column above 0, if any. It then propagates to the other columns. At a contradiction the
-    search backtracks.
+    Each step takes the unmet demand with the least slack and adds 1 to the lower bound of one of
+    its columns: the first column above 0, if any. It then propagates the bounds to the other
+    columns. At a contradiction the search backtracks.
 
-    ``prices`` are by column, and ``demands`` the rows that must be met.
+    ``prices`` are by column; ``demands`` are the rows to branch on.
     """
 
     def __init__(
@@ -330,9 +330,9 @@ class PropagationSearch:
         return self._descend(None, entries)
 
     def _descend(self, ceiling: int | None, entries: int) -> bool:
-        """Search up to the first solution below a ceiling; return whether it is complete."""
+        """Find any solution up to ``ceiling``, else the cheapest; return whether it is complete."""
         self._upper[self._price_row] = INFINITY if ceiling is None else ceiling
-        path: list[tuple[int, int]] = []  # the changes before each step, and its column
+        path: list[tuple[int, int]] = []  # per step: the number of earlier changes, and the column
         self._waiting.add(self._price_row)
         possible = self._propagate()
         while self._entries <= entries:
@@ -359,7 +359,7 @@ class PropagationSearch:
         return False
 
     def _tightest_row(self) -> int | None:
-        """Return the unmet demand with the fewest choices, None if all are met."""
+        """Return the unmet demand with the least slack, None if all are met."""
         self._entries += len(self._demands)
         tightest, least = None, INFINITY
         for row in self._demands:
@@ -413,7 +413,7 @@ class PropagationSearch:
 
     def _tightened(self, row: int, column: int, coefficient: int) -> tuple[int, int]:
         least, most = self._least[column], self._most[column]
-        above, below = most, most  # the distances of the row to its least and its largest value
+        above, below = most, most  # the column is at most this far above least, and below most
         size = abs(coefficient)
         if self._upper[row] != INFINITY:
             above = int((self._upper[row] - self._row_least[row]) // size)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool covers: the blocks that make a node in each pool, while they are free.
+"""Pool covers: the cheapest set cover of a node in each pool, with searches shared by pools.
 
-Pools with similar offers share searches. Demands and caps are divided into components that have no
-kind of block in common. Each component has a tree of covers. The cheapest covers of all components
-together are the cheapest cover of the node.
+A set cover is divided into components that have no kind of block in common. The cheapest covers of
+all components together are the cheapest cover of the node. Pools with equal limits share a tree of
+covers for each component (``CoverTree``).
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from valence_sched.view.block_kinds import Counts
 from valence_sched.view.view import Ints, Mask, View
 
 MIN_POOLS = 8  # the smallest number of pools with equal limits that share their covers
-MOST_KINDS = 64  # block kinds in a part; a search in more would be too wide
+MOST_KINDS = 64  # most block kinds of a component with a tree; more take too long
 
 Offer = tuple[int, ...]  # numbers by kind
 
 
 class PoolCovers:
-    """The cover of each pool, found on demand.
+    """The last cover of each pool, found on demand.
 
-    At least ``min_pools`` pools of equal limits share covers.
-
-    A column is a kind of block that helps to make the node in any of the pools.
+    Pools with equal limits share trees if there are at least ``min_pools`` of them. A column is a
+    kind of block that is useful in some pool.
     """
 
     def __init__(self, fitter: Fitter, view: View, min_pools: int = MIN_POOLS) -> None:
@@ -75,22 +74,22 @@ class PoolCovers:
         self.undecided_rows: set[int] = set()
 
     def free(self, rows: Ints) -> Counts:
-        """Return the numbers of free blocks on some rows now; shape ``(rows, columns)``."""
+        """Return the present numbers of free blocks; shape ``(rows, columns)``."""
         free: Counts = self._view.block_counts.free[self._entries[rows]] * self._has[rows]
         return free
 
     def holds(self, rows: Ints, free: Counts) -> Mask:
-        """Return the mask of the rows on which the blocks of the last cover are still free."""
+        """Return a mask of the ``rows`` on which the blocks of the last cover are still free."""
         return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
 
     def of(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the blocks of the last covers of rows: entries of block counts and numbers."""
+        """Return the last covers of some rows: entries of ``block_counts``, and block numbers."""
         covers = self._covers[rows]
         places = covers.nonzero()
         return self._entries[rows][places], covers[places].astype(np.int64)
 
     def settle(self, rows: Ints) -> tuple[Mask, Mask]:
-        """Return two masks: the rows with a cover, and the rows that shared searches decided."""
+        """Return two masks of ``rows``: those with a cover, and those that the trees decided."""
         free = self.free(rows)
         has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
         limits_of = np.array(self._limits)[rows]
@@ -143,7 +142,7 @@ class PoolCovers:
 
 
 class CoverComponent(Struct, frozen=True):
-    """An independent set cover: each kind of block is an item, with a largest useful number."""
+    """An independent set cover; item ``n`` is the block kind ``kinds[n]``."""
 
     kinds: tuple[int, ...]
     items: tuple[Item, ...]
@@ -152,7 +151,7 @@ class CoverComponent(Struct, frozen=True):
 
 
 def cover_components(fitter: Fitter, pool: Pool) -> list[CoverComponent]:
-    """Return the parts of the cover that makes the node in a pool, by kind of block."""
+    """Return the independent components of the set cover of a node in a pool."""
     offer, items, caps, amounts = fitter.whole_cover(pool)
     return connected_components([kind for kind, _ in offer], items, amounts, caps)
 
@@ -160,7 +159,7 @@ def cover_components(fitter: Fitter, pool: Pool) -> list[CoverComponent]:
 def connected_components(
     kinds: Sequence[int], items: Sequence[Item], amounts: Sequence[int], caps: Sequence[int]
 ) -> list[CoverComponent]:
-    """Return the parts of a set cover whose ``n``-th item is the ``n``-th kind of block."""
+    """Return the components of a set cover; item ``n`` is the block kind ``kinds[n]``."""
     demands = [number for number, amount in enumerate(amounts) if amount]
     links = [
         [number for number in demands if item.coverage[number]] + [~cap for cap in item.caps]
@@ -191,9 +190,9 @@ def connected_components(
 
 
 class CoverNode:
-    """An offer, and the numbers by kind of its cheapest cover, if it has any.
+    """An offer and its cheapest cover as ``(kind, number)`` pairs, None without a cover.
 
-    The cover is valid for smaller offers only if the search was ``complete``.
+    If the search was not ``complete``, the cover is unknown.
     """
 
     __slots__ = ("children", "complete", "cover", "offer")
@@ -206,11 +205,11 @@ class CoverNode:
 
 
 class CoverTree:
-    """The covers of all offers for one component, each within a limit of search states.
+    """The cheapest covers of one component by offer, each found within a limit of search states.
 
-    The cheapest cover of an offer is also the cheapest of every smaller offer with all blocks of
-    the cover. So the root of the tree has enough of each kind, and a child has fewer blocks of one
-    kind of the cover.
+    The cheapest cover of an offer is also the cheapest of every smaller offer that contains it. The
+    root offers enough blocks of each kind. A child offers fewer blocks of one kind than the cover
+    of its parent takes.
     """
 
     def __init__(self, part: CoverComponent, states: int) -> None:
@@ -220,9 +219,9 @@ class CoverTree:
         self.root = self._node(tuple(item.available for item in part.items))
 
     def find(self, node: CoverNode, free: Mapping[int, float]) -> CoverNode:
-        """Return the node with the cheapest cover of the free blocks, by kind.
+        """Return the tree node with the cheapest cover by the ``free`` blocks of each kind.
 
-        The search begins at ``node``, which has at least as many blocks of each kind.
+        The search begins at ``node``, which must offer at least as many blocks of each kind.
         """
         while node.complete and node.cover is not None:
             for kind, number in node.cover:
@@ -236,7 +235,7 @@ class CoverTree:
         return node
 
     def settle(self, free: Mapping[int, Counts], size: int) -> tuple[Mask, Mask]:
-        """Return two masks of ``size`` offers: offers with a cover, and decided offers."""
+        """Return two masks of shape ``(size,)``: offers with a cover, and decided offers."""
         has_cover, known = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
         waiting = [(self.root, np.arange(size))]
         while waiting:

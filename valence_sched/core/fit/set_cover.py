@@ -3,13 +3,13 @@
 
 Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]`` for every demand,
 ``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers
-are whole, so an answer is exact. A depth-first dive, item by item in order of price per share of
-the demand, answers nearly every question within ``FREE_STATES``. Of equally cheap covers it prefers
-the one with more of the earlier items. HiGHS (``optimiser``) gets the open questions. If
-floating-point numbers leave a question open, the dive continues.
+are whole, so an answer is exact. A depth-first search (``Dive``) solves nearly every problem within
+``FREE_STATES``. It branches on the items in order of price per share of the demand. Of equally
+cheap covers it prefers the one with more of the earlier items. HiGHS (``optimiser``) solves the
+other problems. If its floating-point answer is not certain, the dive continues.
 
-The work is counted in states, not timed: equal questions get equal answers. A question without an
-answer after all states is undecided.
+Work is counted in states, not in time, so equal problems get equal answers. A problem that exceeds
+its states is undecided.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 IMPROVE_STATES = 50_000  # states to search for a cheaper cover after the first one
 LONG_WEIGHT = 12  # each state of a later dive counts as this many states of HiGHS
-WIDTH = 16  # with more demands and caps a state counts as several
+WIDTH = 16  # a state counts once more for each further 16 demands and caps
 
 
 class Item(Struct, frozen=True):
-    """One kind of item: its number, price, coverage of each demand, and caps."""
+    """One kind of item: number available, price, coverage by demand, and indices of its caps."""
 
     available: int
     price: int
@@ -54,7 +54,7 @@ def cheapest_cover(
     states: int = FREE_STATES,
     improve: bool = True,
 ) -> SearchOutcome:
-    """Return the count of each item in the cheapest cover, or the first without ``improve``."""
+    """Return the count of each item in the cheapest cover; without ``improve``, the first cover."""
     if not any(demand):
         return SearchOutcome([0] * len(items), True, 0)
     weight = 1 + (len(demand) + len(caps)) // WIDTH
@@ -92,7 +92,7 @@ def _dive(
 
 
 def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]) -> ProgrammePart:
-    """Return the cover as a programme, made as tight as possible."""
+    """Return the set cover as an integer programme, with bounds and coefficients tightened."""
     from valence_sched.core.fit.optimiser import ProgrammePart
 
     part = ProgrammePart()
@@ -112,7 +112,7 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
 
 
 def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
-    """Return a demand and its coverage, divided by the common divisor of coverage below it."""
+    """Divide a demand and its coverages by the gcd of the coverages below it, rounded up."""
     unit = math.gcd(*[covered for covered in coverage if covered < amount])
     if unit <= 1:
         return amount, list(coverage)
@@ -123,7 +123,7 @@ def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
 def _without_needless(
     items: Sequence[Item], demand: Sequence[int], found: Sequence[int]
 ) -> list[int]:
-    """Return the counts of a cover without needless items, the most expensive dropped first."""
+    """Drop the items that a cover does not need, the most expensive first; return the counts."""
     counts = list(found)
     taken = list(zip(items, counts, strict=True))
     surplus = [sum(item.coverage[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
@@ -150,7 +150,7 @@ Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]
 
 
 def connected(members: Iterable[int], links: Iterable[Sequence[int]]) -> list[list[int]]:
-    """Return the members in groups connected by links, in the order of the members."""
+    """Return the connected components of a graph; each link connects all members in it."""
     parent = {member: member for member in members}
 
     def root(member: int) -> int:
@@ -169,7 +169,7 @@ def connected(members: Iterable[int], links: Iterable[Sequence[int]]) -> list[li
 
 
 class Dive:
-    """A depth-first search: the items in order, their bounds, the best cover so far.
+    """A depth-first search for the cheapest cover, with bounds for the remaining items.
 
     A state is visited again only at a lower price.
     """
@@ -191,7 +191,7 @@ class Dive:
         self.states, self.most = 0, most
         self.seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
         size, self.groups = len(self.items), sorted({item.caps for item in self.items})
-        #: [item][demand][group] = (sum, largest) of the coverage of the items from here on
+        #: [position][demand][set of caps] = (sum, largest) coverage of the items from there on
         self.remaining_coverage: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
         self.least_unit_price: list[list[float]] = [[]] * (size + 1)
         rest = [[(0, 0)] * len(self.groups) for _ in demand]
@@ -287,12 +287,12 @@ class Dive:
 
 
 def _helpful(item: Item, demand: Sequence[int]) -> int:
-    """Return the largest number of an item that helps to meet some demand."""
+    """Return the number of an item that meets every demand which it covers."""
     return max([-(-d // g) for d, g in zip(demand, item.coverage, strict=True) if g], default=0)
 
 
 def _most_covered(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
-    """Return the most that the remaining items can cover, as each set of caps allows."""
+    """Return an upper bound of the coverage by the remaining items, within each set of caps."""
     covered = 0
     for room, (total, largest) in zip(rooms, rest, strict=True):
         covered += total if room is None or total < room * largest else room * largest
@@ -303,7 +303,7 @@ DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """One row of the cover: an amount, and its needs."""
+    """One demand of a set cover: an amount, and the needs that it sums up."""
 
     amount: int
     needs: tuple[Need, ...]
@@ -314,7 +314,7 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
-    """Yield the totals, and one demand for each set of groups of one kind (Hall's theorem)."""
+    """Yield a demand per total, and per set of device groups of one kind (Hall's theorem)."""
     for need in needs:
         if need.kind != "stock" and need.measure != "devices":
             yield Demand(math.ceil(need.amount), (need,))
@@ -327,18 +327,18 @@ def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
 
 
 def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
-    """Return the least number of blocks of each type in a node of a pool, if any."""
+    """Return the minimum number of blocks per node by block type, for types with a minimum."""
     return {name: limit.min for name, limit in limits.items() if limit.min}
 
 
 def waste(kinds: BlockKinds, blocks: Iterable[tuple[int, int]], needs: Iterable[Need]) -> int:
-    """Return the waste of ``(kind, number of blocks)``: the value beyond the needs, from 0."""
+    """Return the price of ``(kind, number)`` blocks beyond that of the needs, in points."""
     price = sum([kinds.kinds[kind].price * number for kind, number in blocks])
     return max(0, price - price_of_needs(needs))
 
 
 def price_of_needs(needs: Iterable[Need]) -> int:
-    """Return the value of the needs themselves, in points."""
+    """Return the price of exactly the needed hardware, in points."""
     return sum(map(_price, needs))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spending: the states that a decision may still spend on hard questions.
+"""Spending: the search states that a decision may still spend on hard questions.
 
-A question asks whether one pool makes the node. A short search, which is free, answers nearly all
-questions. The others are searched within the two budgets of the policy: per question and per
-decision. A remembered answer costs its states again, so that decisions do not depend on the memory.
+A question asks whether a node fits in one pool. A short search, which is free, answers nearly all
+questions. The other searches are limited by the two budgets of the policy: per question and per
+decision. A cached answer costs its states again, so that decisions do not depend on the cache.
 """
 
 from collections.abc import Callable, Hashable
@@ -23,7 +23,7 @@ class Undecided(Struct, frozen=True):
 
 
 class SearchOutcome(Struct, frozen=True, gc=False):
-    """The fit of the node, None if nothing was found; ``complete``: no better fit exists."""
+    """The best result found, else None; if ``complete``, no better result exists."""
 
     found: Any
     complete: bool
@@ -51,7 +51,7 @@ class Spending:
     def answer(
         self, question: Hashable, short: SearchOutcome, search: Callable[[], SearchOutcome]
     ) -> SearchOutcome:
-        """Return the answer of the long search, or of the short one if no states are left."""
+        """Return the answer of the long search, or ``short`` if no states are left."""
         answer = self._answers.get(question)
         if answer is None:
             answer = short

@@ -11,7 +11,7 @@ from valence_sched.model.need import Need
 from valence_sched.view.view import View
 
 IMPROVE_STATES = 20_000  # states to search for a smaller surplus
-#: The states of a cover that take as long as assigning one amount.
+#: Assigning an amount takes as long as this many states of a set cover, and more for each stock.
 STATES_PER_LEVEL, STATES_PER_STOCK = 20, 8
 
 ROUNDING = 1.0 + 1e-6  # rounding error of a sum of amounts
@@ -21,9 +21,9 @@ NO_GRANTS = SearchOutcome(None, True, 1)
 
 
 def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOutcome:
-    """Return one grant per amount, in order, found within the states; tightest stocks first.
+    """Return one grant per amount, in order; the tightest stocks are tried first.
 
-    Without an answer within the states the question is undecided.
+    An outcome that is not complete means that the search exceeded its ``states``.
     """
     if len(amounts) < 2:
         return SearchOutcome(_choices(stocks, amounts[0])[:1] or None if amounts else [], True, 1)
@@ -111,7 +111,7 @@ class _AllocationSearch:
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
-    """Return whether the amounts exceed the stocks in total, or in the number above some size."""
+    """Return whether the sum of the amounts, or the number above some size, exceeds the stocks."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True
@@ -126,7 +126,7 @@ def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
 
 
 def _choices(stocks: list[Stock], amount: float) -> list[StockAmount]:
-    """Return the stocks that can grant the amount, one of each equal kind, tightest first."""
+    """Return the stocks that can grant the amount, tightest first; equal stocks count once."""
     seen: set[tuple[float | None, ...]] = set()
     choices: list[tuple[float, float, int]] = []
     for number, stock in enumerate(stocks):
@@ -142,7 +142,7 @@ AmountsByResource = Mapping[str, list[float]]
 
 
 def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
-    """Return each amount of a stock that the needs ask for, by resource."""
+    """Return the requested amounts by stock resource, one per grant."""
     by_resource: dict[str, list[float]] = {}
     for need in needs:
         if need.kind == "stock":
@@ -151,7 +151,7 @@ def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
 
 
 def question(view: View, row: int, by_resource: AmountsByResource) -> Hashable:
-    """Return the key of the possible grants of a pool: the stocks of each resource."""
+    """Return the cache key of an allocation in pool ``row``: its stocks, by resource."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     return tuple(
         tuple((number, table.stocks[number]) for number in table.stocks_of(position, resource))
@@ -162,7 +162,7 @@ def question(view: View, row: int, by_resource: AmountsByResource) -> Hashable:
 def allocate_in_pool(
     view: View, row: int, by_resource: AmountsByResource, states: int
 ) -> SearchOutcome:
-    """Return the stocks and amounts that pool ``row`` grants, within the states per resource."""
+    """Return the grants ``(stock, amount)`` of pool ``row``; ``states`` are per resource."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     grants: list[StockAmount] = []
     complete, visited = True, 0
@@ -189,7 +189,7 @@ def allocate_in_pool(
 def stock_shortfall(
     view: View, row: int, by_resource: AmountsByResource, states: int
 ) -> tuple[str, float, float] | None:
-    """Return a resource that a pool cannot grant: a label, the needed and the possible grants."""
+    """Return a resource that a pool cannot grant: label, needed and possible number of grants."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     for resource, amounts in by_resource.items():
         stocks = [table.stocks[number] for number in table.stocks_of(position, resource)]
@@ -200,7 +200,7 @@ def stock_shortfall(
 
 
 def _most_grants(stocks: list[Stock], amounts: list[float], states: int) -> int:
-    """Return the number of amounts, smallest first, that the stocks certainly grant."""
+    """Return the number of amounts, smallest first, for which the search found grants."""
     least_first, low, high = sorted(amounts), 0, len(amounts) - 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -4,8 +4,8 @@
 The node is an integer programme. Its variables are the blocks of each group, the devices that count
 for each need, and the domain values of each need. The cheapest cover without the constraints is a
 lower bound of the price. A search with propagation nearly always finds a solution at this price, or
-proves that there is no solution. HiGHS gets the open questions. Pools that differ only in the names
-of their domain values are one problem: values are numbered in the order of their blocks.
+proves that no solution exists. HiGHS solves the other problems. Domain values are numbered in the
+order of their blocks, so pools that differ only in the names of the values share a search.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.blocks import KindAndTopology
 from valence_sched.view.view import View
 
-ENTRIES_PER_STATE = 2  # entries of a programme made in the time of a state of a set cover
+ENTRIES_PER_STATE = 2  # a state of a set cover takes as long as adding this many entries
 
 Terms = list[tuple[int, float]]  # columns and their coefficients
-#: By domain, value and name: the column that is 1 if devices of the name are at the value.
+#: By domain, value and name: the 0/1 column that is 1 if devices of this name use the value.
 Uses = dict[tuple[int, Hashable, str], int]
 ValueNumbers = tuple[int | None, ...]  # numbers of the domain values, None where unreported
 
@@ -54,7 +54,7 @@ class BlockOffer(NamedTuple):
 
 @dataclass(slots=True)
 class TopologyFitter:
-    """A request's needs and topology constraints, prepared once and fitted in many pools."""
+    """Fits one request with topology constraints in many pools."""
 
     needs: tuple[Need, ...]
     constraints: tuple[TopologyConstraint, ...]
@@ -81,12 +81,12 @@ class TopologyFitter:
     def question(
         self, offer: BlockOffer, pool: Pool
     ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
-        """Return the question about a pool, equal for equal groups, and the search for it."""
+        """Return a cache key, equal for pools with equal groups, and the search of the pool."""
         key = (offer.groups, tuple(pool.limits.items()))
         return key, functools.partial(self.search, offer.groups, pool)
 
     def search(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
-        """Return the blocks of each group in the cheapest node found within the states."""
+        """Return the number of blocks by group in the cheapest node found within ``states``."""
         outcome = self._search(groups, pool, states)
         if outcome.complete or outcome.found is None:
             return outcome
@@ -123,8 +123,8 @@ class TopologyFitter:
     ) -> tuple[Mapping[int, int] | None, int | None, int]:
         """Return the cheapest blocks by kind without the constraints, their price and the states.
 
-        A demand is of one need, or of all needs of a kind. None if no blocks suffice or a price is
-        unknown.
+        Only demands of one need, or of all needs of a kind, count. The blocks are None if no blocks
+        suffice. The price is None if the search is not complete.
         """
         numbers: Counter[int] = Counter()
         for group in groups:
@@ -239,10 +239,10 @@ class TopologyFitter:
 
 
 class _BlockItem(NamedTuple):
-    """Blocks of one kind that are equal for the constraints, with their groups and numbers.
+    """Blocks of one kind that are equal for the constraints, as ``(group, number)`` pairs.
 
-    ``values`` are by domain, None if unreported or without effect. A block without a reported value
-    that may serve needs ``apart`` gets a unique value, a pair.
+    ``values`` has a value for each domain, None if it is unreported or irrelevant. A block that may
+    serve ``apart`` needs without a reported value gets a unique pair as its value.
     """
 
     kind: int
@@ -286,7 +286,7 @@ class TopologyProgramme:
         self._items.sort(key=lambda one: (one.kind not in preferred, kinds[one.kind].price))
 
     def build(self, most: int) -> int:
-        """Make the programme; return the number of its entries, above ``most`` if it has more."""
+        """Build the programme, up to ``most`` entries; return the number of entries."""
         for item in self._items:
             self._add_blocks(item)
             if len(self.part.entries) > most:
@@ -375,7 +375,7 @@ class TopologyProgramme:
                     self._unreported[domain, need] += terms
 
     def _place(self, domain: int, value: Hashable, need: Need, terms: Terms) -> None:
-        """Let devices at a domain value count for a need only if its name uses the value."""
+        """Let devices at a domain value count for a need only if the need's name uses the value."""
         name, relations = need.name or need.kind, self._relations[need][domain]
         most = sum(self.part.upper[column] for column, _ in terms)
         most = min(most, math.ceil(need.amount)) if need.measure == "devices" else most
@@ -424,7 +424,7 @@ class TopologyProgramme:
             self.demands += [row] if limit.min else []
 
     def _keep_together(self) -> None:
-        """Let one domain value serve all amounts of the needs that are together."""
+        """Require that a single domain value serves all needs of a ``same`` constraint."""
         together: defaultdict[tuple[int, str], list[Need]] = defaultdict(list)
         for need, relations in self._relations.items():
             for domain in relations:
@@ -466,7 +466,7 @@ class TopologyProgramme:
                 self.part.upper[column] = 0
 
     def _keep_apart(self) -> None:
-        """Let a value serve one of the needs that are apart, or one device of a ``single`` need."""
+        """Let a value serve at most one ``apart`` need, and one device of a ``single`` need."""
         singles: defaultdict[tuple[int, Hashable, str], Terms] = defaultdict(list)
         for (domain, value, need), terms in self._sources_at.items():
             if "single" in self._relations[need][domain]:
@@ -509,7 +509,7 @@ def block_offer(
 ) -> BlockOffer:
     """Return the useful blocks, at most ``useful(kind)`` in a group.
 
-    At most ``most`` domain values with equal blocks are returned: a node uses no more blocks.
+    Of domain values with equal blocks, the first ``most`` are returned: a node uses no more.
     """
     counts = {key: min(number, useful(key[0])) for key, number in free.items() if useful(key[0])}
     width = len(next(iter(counts))[1]) if counts else 0
