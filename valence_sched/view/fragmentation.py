@@ -17,15 +17,16 @@ from valence_sched.view.mix_room import traits_match
 from valence_sched.view.view import Floats, Labels, View
 
 ACCELERATORS = "accelerators"
-#: Free cards beyond those of large nodes still count: lighter nodes of the mix can use them.
+#: Accelerators are usable up to this factor of those in nodes of the share that still fit, because
+#: lighter nodes of the mix can use more of them.
 LIGHTER_NODES_FACTOR = 2.5
-MOST_MEASURED = 50_000  # states of podms that are remembered
+MOST_MEASURED = 50_000  # cached states of podms
 
 
 class FlavorMix:
-    """The shares of a mix that need accelerators, with the demands of each on a row.
+    """The shares of a mix that need accelerators.
 
-    Shares that differ in traits alone have the same list of needs.
+    Shares that differ only in traits have the same list of needs.
     """
 
     def __init__(self, mix: Mix) -> None:
@@ -46,12 +47,12 @@ class FlavorMix:
         return bool(self._shares)
 
     def useless_and_free(self, view: View) -> tuple[Floats, Floats]:
-        """Return per row the free accelerators that are useless for the mix, and all free ones.
+        """Return by row the numbers of free accelerators useless for the mix, and of all free ones.
 
-        The useless ones are the mean over the shares, by weight. If the row cannot make a node of
-        the share, all free accelerators are useless. Otherwise the useless ones are of another
-        kind, or beyond ``LIGHTER_NODES_FACTOR`` times those of the nodes for which the other
-        resources suffice.
+        The useless number is the mean over the shares, by weight. If no node of a share fits in the
+        row, all free accelerators are useless. Otherwise accelerators of another kind are useless.
+        So are those that exceed ``LIGHTER_NODES_FACTOR`` times the accelerators of the nodes that
+        the other free resources allow.
         """
         rows = leftover(view, self._stocks, blocks=True)
         free: Floats = _accelerators(view.kinds) @ rows.blocks
@@ -61,7 +62,7 @@ class FlavorMix:
         return useless, free
 
     def _usable(self, needs: Sequence[Need], rows: Leftover) -> Floats:
-        """Return per row the free accelerators that nodes with these needs can use."""
+        """Return by row the number of free accelerators that nodes with these needs can use."""
         kinds, fits = rows.kinds, np.ones(len(rows), dtype=bool)
         scarce = [need for need in needs if _is_scarce(need)]
         serves = np.logical_or.reduce([kinds.amounts(need) > 0.0 for need in scarce])
@@ -111,14 +112,14 @@ def _accelerators(kinds: BlockKinds) -> Floats:
     return kinds.amounts(MEASURES[ACCELERATORS])
 
 
-# numbers of useless and of all free accelerators
+# the numbers of useless and of all free accelerators
 Amounts = tuple[float, float]
 
 
 class FragmentationMeasure:
     """Measures the fragmentation of a changing View; each state of a podm is measured once.
 
-    ``view`` returns the present View; ``spend`` gets the number of podms that were measured.
+    ``view`` returns the present View; ``spend`` receives each number of podms to measure.
     """
 
     def __init__(

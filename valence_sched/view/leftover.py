@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leftover: the free blocks and stocks per row, the parts of a node, and the imbalance of use."""
+"""Leftover: the free blocks and stocks by row, the blocks of a node, and the imbalance of use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Leftover(Struct, frozen=True, dict=True):
         return int(self.blocks.shape[1])
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
-        """Return the stocks that change when every row grants a node like ``core.fit.stocks``."""
+        """Return the changed stocks after a node on every row, granted like ``core.fit.stocks``."""
         grants: dict[str, StockGrants] = {}
         for need in sorted(needs, key=lambda need: -need.amount):
             if need.resource in self.stocks:
@@ -80,9 +80,9 @@ class Leftover(Struct, frozen=True, dict=True):
                 taken.parts.extend(more)
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
-        """Return the blocks that rows take of the first of these kinds with a free block.
+        """Return the blocks that each row gives of its first free kind among these kinds.
 
-        Rows in which earlier blocks count for the need take nothing.
+        Rows whose earlier blocks count for the need give no blocks.
         """
         best = self._ranks(kinds).min(axis=0)
         if counted is not None:
@@ -103,7 +103,7 @@ class Leftover(Struct, frozen=True, dict=True):
         missing: Floats,
         earlier: Sequence[KindBlocks],
     ) -> Iterator[KindBlocks]:
-        """Yield the blocks that incomplete rows take after their first kind, kind by kind."""
+        """Yield the blocks that rows with missing amounts give after their first kind, by kind."""
         amounts, blocks, kinds = self.kinds.amounts(need), self.blocks, first.among
         ranks = self._ranks(kinds, rows)
         ranks[kinds[:, None] == first.kinds[rows]] = ABSENT
@@ -125,7 +125,7 @@ class Leftover(Struct, frozen=True, dict=True):
             ranks[best, np.arange(len(rows))] = ABSENT
 
     def _ranks(self, kinds: Ints, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
-        """Return the rank of kinds by kind and row; ABSENT where a row has no free block."""
+        """Return ranks of shape ``(kinds, rows)``; ABSENT where a row has no free block."""
         absent = self._absent[kinds]
         if rows is not None:
             absent = absent.take(rows, axis=1)
@@ -196,7 +196,7 @@ def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
     return Leftover(view.kinds, counts, {name: view.stocks_of(name) for name in resources})
 
 
-#: The resources of the imbalance; the most used one counts.
+#: The resources of the imbalance; the most used resource of a row counts.
 MEASURED = ("cores", "memory_mib", "accelerators", "drives")
 
 

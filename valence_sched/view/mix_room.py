@@ -18,13 +18,14 @@ from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 MOST_NODES = 10**9  # nodes of a share that count on one row
-EPSILON = 1e-9  # the rounding error of a sum of parts of a need
+EPSILON = 1e-9  # the rounding error of a number of nodes
 
 
 class RoomBefore(Struct, frozen=True, eq=False):
-    """What every row has: free blocks and stocks, the number of each line, the nodes of the mix.
+    """The free hardware of every row, and the numbers of nodes of the mix that it can make.
 
-    The tables have the shapes ``(lines, rows)`` and ``(lists of needs, rows)``.
+    ``have``, shape ``(lines, rows)``, is how many times each row supplies each line; ``nodes`` has
+    shape ``(lists of needs, rows)``.
     """
 
     free: Leftover
@@ -33,10 +34,10 @@ class RoomBefore(Struct, frozen=True, eq=False):
 
 
 class MixRoom:
-    """The shares of a mix, compiled to the lines of amounts that their nodes need.
+    """The shares of a mix, compiled to distinct lists of needs, and these to distinct lines.
 
-    A line is a need of blocks, or an amount of one stock resource. Shares that differ in traits
-    alone have the same needs, and one row of numbers of nodes. Shares without needs do not count.
+    A line is a need of blocks, or an amount of one stock resource. Shares that differ only in
+    traits have the same list of needs. Shares without needs do not count.
     """
 
     def __init__(self, mix: Mix) -> None:
@@ -61,13 +62,13 @@ class MixRoom:
         self._line_of: dict[object, int] = {
             line: number for number, line in enumerate((*self._blocks, *stocks))
         }
-        #: Of each stock resource the amounts of one grant, shape (n, 1), in the order of lines.
+        #: By stock resource: the amounts of its lines, shape (n, 1), in the order of lines.
         self._stocks = {
             name: np.array([[amount] for _, amount in group])
             for name, group in itertools.groupby(stocks, key=lambda line: line[0])
         }
-        #: For the first need of all needs, the second and so on: its lines, and the number of
-        #: grants from each. Shorter needs repeat their last one.
+        #: Entry n has the line, and the number of grants, of the n-th need of every list of needs.
+        #: Shorter lists repeat their last need.
         self._terms: list[tuple[Ints, Floats]] = []
         for number in range(max(map(len, needs), default=0)):
             some = [own[min(number, len(own) - 1)] for own in needs]
@@ -99,9 +100,9 @@ class MixRoom:
         return RoomBefore(free, *map(read_only, (have, self._nodes(have))))
 
     def nodes_after(self, before: RoomBefore, needs: Sequence[Need], feasible: Mask) -> Floats:
-        """Return per list of needs and row the number of nodes, after a node with these needs.
+        """Return the nodes that each row can make after a node with ``needs`` is placed on it.
 
-        The shape is ``(lists, rows)``; rows that are not ``feasible`` have undefined numbers.
+        The shape is ``(lists of needs, rows)``; rows that are not ``feasible`` are undefined.
         """
         free, have = before.free, before.have.copy()
         if self._blocks:
@@ -111,7 +112,7 @@ class MixRoom:
         return self._nodes(have)
 
     def _count_stocks(self, stocks: Mapping[str, StockGrants], have: Floats) -> None:
-        """Write the numbers of grants from some stocks into the table of lines."""
+        """Write the numbers of grants from stocks into ``have``, shape ``(lines, rows)``."""
         for name, grants in stocks.items():
             amounts = self._stocks[name]
             first = self._line_of[name, float(amounts[0, 0])]
@@ -142,7 +143,7 @@ class MixRoom:
         return tuple(totals)
 
     def weighted(self, nodes: Floats, traits: Labels, scarcity: Sequence[float]) -> Floats:
-        """Return per row the mean of numbers of nodes over the shares, by weight and scarcity."""
+        """Return by row the mean of ``nodes`` over the shares, weighted by weight and scarcity."""
         values, known, table = self._table
         if values is not traits.values or known != scarcity:
             weights = self._weights * [scarcity[n] if scarcity else 1.0 for n in self._indices]
@@ -153,7 +154,7 @@ class MixRoom:
             self._table = (traits.values, scarcity, table)
         total = np.zeros(nodes.shape[1])
         for numbers, by_value in zip(nodes, table, strict=True):
-            total += by_value[traits.codes] * numbers  # one after another: rows are independent
+            total += by_value[traits.codes] * numbers  # no matmul: a row must not affect others
         return total
 
     def _accepts(self, traits: Labels) -> Mask:
@@ -163,7 +164,7 @@ class MixRoom:
         return np.array(table, dtype=bool).reshape(len(table), len(traits.values))
 
     def _block_parts(self, kinds: BlockKinds) -> Floats:
-        """Return the part of each need that one block of each kind supplies, at most 1."""
+        """Return the part 0..1 of each need that a block of each kind supplies: (needs, kinds)."""
         if self._parts.shape[1] != len(kinds):
             amounts = np.array([[need.amount] for need in self._blocks])
             self._parts = np.minimum(kinds.amount_matrix(self._blocks) / amounts, 1.0)

@@ -17,15 +17,15 @@ from valence_sched.view.view import Floats, View, domain_index
 def affinity(view: View, request: Request) -> Floats:
     """Prefers pod managers that best satisfy the soft rules of the request's group.
 
-    The mean over the rules. ``n`` is the number of nodes of the group at the pod manager's value of
-    the rule's domain; of several values, the one with the most nodes counts:
+    The score is the mean over the rules. ``n`` is the number of nodes of the group that share the
+    pod manager's value of the rule's domain. If it has several values, the largest ``n`` counts:
 
     * soft affinity ``n / (1 + n)``,
     * soft anti-affinity ``1 / (1 + n)``,
-    * soft spread ``1 / (1 + excess)``, where ``excess`` is ``n + 1``, less the nodes at the open
-      value with the fewest, less the maximum skew; at least 0.
+    * soft spread ``1 / (1 + excess)``, where ``excess`` is ``max(0, n + 1 - fewest - max_skew)``
+      and ``fewest`` is the number of nodes at the open value with the fewest nodes.
 
-    A rule on a value that is not reported counts 0. Without soft rules the weigher is inactive.
+    A rule on an unreported value counts 0. Without soft rules the weigher is inactive.
     Sources: ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher of Nova, here
     absolute.
     """

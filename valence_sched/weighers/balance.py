@@ -13,9 +13,10 @@ from valence_sched.view.view import By, Floats, View
 def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) with equal utilisation of all resources afterwards.
 
-    ``1 - std`` of the shares ``(used + asked) / total`` over the needs, at least 0; a single need
-    is always in balance. A pool with too little for one of the needs scores 0. Source:
-    BalancedAllocation of kube-scheduler, here over the requested needs.
+    ``1 - std``, at least 0, where ``std`` is the standard deviation of ``(used + asked) / total``
+    over the needs. With a single need, every pool that has enough scores 1. A pool with too little
+    for one of the needs scores 0. Source: BalancedAllocation of kube-scheduler, here over the
+    requested needs.
     """
     # free shares have the same deviation
     share = free_share(view, request.needs, by)
@@ -26,7 +27,7 @@ def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     np.subtract(deviation, mean * mean, out=deviation)
     np.abs(deviation, out=deviation)  # rounding may leave it just below 0
     np.sqrt(deviation, out=deviation)
-    if share.table.exceeds_total:  # shares that are not within 0..1 may be further apart
+    if share.table.exceeds_total:  # shares outside 0..1 may deviate by more than 1
         np.minimum(deviation, 1.0, out=deviation)
     deviation[infeasible_rows(view, request.needs)] = 1.0
     return np.subtract(1.0, deviation, out=deviation)

@@ -14,7 +14,7 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Point(NamedTuple):
-    """A point of the curve: at this utilisation this score, both 0..1."""
+    """A point of the curve: the score at a utilisation, both 0..1."""
 
     utilisation: Fraction
     score: Fraction
@@ -33,11 +33,11 @@ def curve(
 ) -> Floats:
     """Prefers pod managers (or pools) by a curve over their utilisation with the node.
 
-    The mean, over the needs, of the value of the curve at ``(used + asked) / total``, at most 1.
+    The mean over the needs of the curve at the utilisation ``(used + asked) / total``, at most 1.
     ``points`` are ``[utilisation, score]``, both 0..1, joined by straight lines in the order of
-    utilisation; before the first and after the last point the curve is flat. A resource without any
-    amount counts as fully used. Source: RequestedToCapacityRatio of kube-scheduler, here absolute
-    and with equal weights of all needs.
+    utilisation; before the first and after the last point the curve is flat. A resource with a
+    total of 0 counts as fully used. Source: RequestedToCapacityRatio of kube-scheduler, here
+    absolute and with equal weights of all needs.
 
     Raises:
         ValueError: ``points`` is empty.

@@ -19,9 +19,9 @@ Power = Annotated[float, Meta(ge=0, le=2)]
 
 
 def mix_supplies(view: View, mix: Mix, *, power: float = 1.0) -> MixSupplies:
-    """Return per share of a mix the number of nodes that all pools of a View can make.
+    """Return by share of a mix the number of nodes that all pools of a View can make.
 
-    The result is empty if the mix has its scarcity, or if all shares count alike.
+    The result is empty if the mix already has its scarcity, or if scarcity has no effect.
     """
     if mix.scarcity or not power or len(mix.shares) < 2:
         return ()
@@ -31,8 +31,9 @@ def mix_supplies(view: View, mix: Mix, *, power: float = 1.0) -> MixSupplies:
 def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0) -> Mix:
     """Return a mix with the scarcity of its shares, from the supplies of all pools.
 
-    ``((most + 1) / (own + 1)) ** power``, of the numbers of nodes that the pools can make of the
-    most plentiful share and of its own; 1 for a share of which the pools can make no node.
+    The scarcity is ``((most + 1) / (own + 1)) ** power``: ``own`` is the number of nodes of the
+    share that all pools can make, ``most`` that of the most plentiful share. A share of which the
+    pools can make no node has scarcity 1.
     """
     if not supplies:
         return mix
@@ -48,17 +49,17 @@ def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0) -> Mix
 def fragmentation(view: View, request: Request, *, power: Power = 1.0) -> Floats:
     """Prefers pools that lose the least room for nodes of the mix of flavors.
 
-    ``1 / (1 + x)``, where ``x`` is the number of nodes that the pool can make no longer: the mean
-    over the flavors, by their weight in the mix and by their scarcity. The scarcity of a flavor is
-    ``((most + 1) / (own + 1)) ** power``: ``own`` is the number of its nodes that all pools can
+    ``1 / (1 + x)``, where ``x`` is the mean number of nodes of the mix for which the pool loses
+    room. Flavors count by their weight in the mix and by their scarcity. The scarcity of a flavor
+    is ``((most + 1) / (own + 1)) ** power``: ``own`` is the number of its nodes that all pools can
     make, ``most`` that of the most plentiful flavor. So any resource counts as scarce if it limits
-    nodes of the mix: cores, memory, drives, devices, or stocks. With ``power`` 0 all flavors count
-    by their weight alone. A request without a mix is its own mix.
+    nodes of the mix: cores, memory, drives, devices, or stocks. With ``power`` 0 only the weights
+    count. A request without a mix is its own mix.
 
     The need that runs out first limits the number of nodes of a flavor; a block serves one node.
-    The blocks of the node are an estimate, exact if one kind of block serves each need. Source:
-    ours; with ``power`` 1 it is the gradient of the weighted sum of the logarithms of the numbers
-    of nodes (proportional fairness, Kelly 1997).
+    The blocks of the requested node are an estimate, exact if one kind of block serves each need.
+    Source: ours; with ``power`` 1 it is the gradient of the weighted sum of the logarithms of the
+    numbers of nodes (proportional fairness, Kelly 1997).
     """
     mix = request.mix if request.mix.shares else Mix((FlavorShare(request.needs, request.traits),))
     room = mix_room(view, mix)

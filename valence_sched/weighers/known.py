@@ -15,8 +15,8 @@ from valence_sched.view.view import Floats, View
 def known(view: View, request: Request) -> Floats:
     """Prefers pools that can make the node without any device whose attributes are unknown.
 
-    The share of the needs that devices with reported attributes satisfy by themselves. A policy
-    whose ``unknown`` is ``penalise`` adds this weigher, heavier than all others together. If no
+    The score is the share of the needs that devices with reported attributes satisfy alone. A
+    policy with ``unknown: penalise`` adds this weigher, heavier than all others together. If no
     need accepts unknown devices, all pools score 1.
     """
     if not [need for need in request.needs if need.unknown != "reject" and need.kind != "stock"]:

@@ -13,8 +13,8 @@ from valence_sched.view.view import Floats, View
 def near(view: View, request: Request) -> Floats:
     """Prefers pools near the external resources that a request prefers.
 
-    The share of the reported parts of a resource's place (zone, aggregates, each fact) that the
-    pool has in common with it; the mean over several resources. The weigher is active only in
+    The score is the share of a resource's reported location (zone, aggregates, each fact) that the
+    pool has in common with it; for several resources, their mean. The weigher is active only in
     requests with such resources.
     """
     places = (proximity_terms(view, resource) for resource in request.near if resource.soft)

@@ -12,7 +12,7 @@ from valence_sched.view.view import Floats, View
 
 @reads_podm()
 def scarce(view: View, request: Request) -> Floats:
-    """Prefers pod managers without free accelerators beside the requested ones.
+    """Prefers pod managers with few free accelerators other than the requested ones.
 
     ``1 / (1 + spare)``, where ``spare`` is the number of free accelerators of the pod manager that
     match no accelerator need of the request. Source: PCIWeigher of Nova, which keeps hosts with PCI
@@ -35,10 +35,10 @@ def _scarce(view: View, requested: tuple[Need, ...]) -> Floats:
 
 
 def _none_of(needs: tuple[Need, ...]) -> dict[tuple[Test, ...], int]:
-    """Return the factors of the counts of devices, by tests, that add up to the devices of no need.
+    """Return a sign by set of tests; the signed device counts add up to the devices of no need.
 
-    Inclusion and exclusion: the product of ``1 - passes(need)``, multiplied out. So a device that
-    several needs accept is excluded once.
+    This is inclusion–exclusion, the expanded product of ``1 - passes(need)``: a device that several
+    needs accept is subtracted once.
     """
     terms: dict[tuple[Test, ...], int] = {(): 1}
     for need in needs:

@@ -24,9 +24,9 @@ Scale = Annotated[float, Meta(gt=0, le=10**15)]
 Within = Literal["site", "podm"]
 
 NO_SCALES: Mapping[str, Scale] = MappingProxyType({})
-LEAST = 1e-300  # on a full pod manager all pools are equal
+LEAST = 1e-300  # avoids 0 / 0: on a full pod manager all pools score the same
 _ORDER = operator.attrgetter("kind", "measure", "resource")
-COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # accelerators, too
+COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # in accelerators
 
 
 @reads("mix", optional=True)
@@ -40,10 +40,10 @@ def tight(
     blocks, each stock, and each custom class. The amount is the free amount of a requested
     resource, and the total of any other resource, so a request without accelerators prefers pools
     without accelerators. The scale is the mean amount in a node of the mix of flavors, else the
-    amount of the request. A resource without a scale counts as one node if the pool has any of it.
-    ``of`` sets scales by measure or by stock resource. With ``within: podm``, ``x`` is divided by
-    its mean over the pools of the pod manager: only these are compared, and the pool of a pod
-    manager with one pool scores 0.5. Source: best fit.
+    requested amount. A resource without a scale counts 1 if the pool has any of it. ``of`` sets
+    scales by measure or by stock resource. With ``within: podm``, ``x`` is divided by its mean over
+    the pools of the pod manager, so only pools of one pod manager are compared; a single pool
+    scores 0.5. Source: best fit.
 
     Raises:
         ValueError: a scale is not above 0.
@@ -75,15 +75,15 @@ def _score(view: View, terms: _Terms, inverse_scales: Floats, within: Within) ->
         return read_only(1.0 / (1.0 + left))
     every, pools = _left(view, terms, inverse_scales, "podm") + LEAST, _pool_counts(view)
     score: Floats = every / (every + (left * pools + LEAST))
-    score[pools == 1.0] = 0.5  # a pod manager may have more than its only pool lists
+    score[pools == 1.0] = 0.5  # even if the pod manager has hardware outside its only pool
     return read_only(score)
 
 
 class _Terms(NamedTuple):
-    """The leftover of a pool: free amounts by scale, and total amounts of resources not needed.
+    """The terms of a pool's leftover: free amounts of ``needed``, total amounts of ``others``.
 
-    ``key`` identifies the terms. ``unscaled`` resources, here with scale 0, get their scale from
-    the request. For other resources without a scale, any amount counts as 1.
+    ``key`` identifies the terms. If ``unscaled``, needed resources of inverse scale 0 get their
+    scale from the request. Other resources of scale None count 1 if the pool has any of them.
     """
 
     key: tuple[object, ...]
@@ -134,7 +134,7 @@ def _named(view: View, name: str) -> Need:
 
 
 def _left(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
-    """Return per row the sum over all resources, in nodes."""
+    """Return the leftover ``x`` by row, over all resources."""
     make = functools.partial(view.free_table, terms.needed, by)
     table = view.memoise_free(("tight", by), terms.needed, make)
     free = weighted_sum(table, inverse_scales)
@@ -142,7 +142,7 @@ def _left(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
 
 
 def _others(view: View, terms: _Terms, by: By) -> Floats:
-    """Return the part of the resources that the request does not need; no node changes it."""
+    """Return the part of ``x`` for the other resources, whose totals no node changes."""
 
     def make() -> Floats:
         amounts = np.zeros(len(view))
