@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: counts of the nodes of a flavor or a mix, and the reason why each count ends.
+"""Capacity: counts the nodes of a flavor or a mix that still fit, and explains the limits.
 
 Stranded amounts stay free when no flavor fits any more. To find them, the site is filled with nodes
 of the flavors, one flavor after another, the most expensive first. This is repeated once per
 flavor, with that flavor first. The usable amount of a resource kind on a podm is the largest amount
-that one of these fillings uses. A block in a node is used as a whole.
+that one of these fillings uses. A node uses all devices of its blocks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ Lines = dict[Need, float]  # the amount of a resource that one node takes
 
 
 class NodeSums(msgspec.Struct, frozen=True):
-    """Upper bounds of nodes by sums of free amounts: by podm, their sum, and for the whole site."""
+    """Upper bounds of the number of nodes, from sums of free amounts.
+
+    ``podms`` is the bound by the sum of ``by_podm``; ``site`` sums amounts over all podms.
+    """
 
     by_podm: tuple[int, ...]
     podms: int
@@ -112,7 +115,7 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
 
 
 def _lines(needs: Iterable[Need]) -> Lines:
-    """Return the amounts of one node; totals of the same devices are not added up."""
+    """Return the amounts of one node; of several totals of the same devices the largest counts."""
     lines: Lines = {}
     for need in needs:
         line = need.subject if need.unknown == "reject" else msgspec.structs.replace(need, name="")
@@ -125,7 +128,7 @@ def _lines(needs: Iterable[Need]) -> Lines:
 
 
 def _common_lines(node_type: NodeType) -> Lines:
-    """Return the least amount of each resource that a node takes by every alternative."""
+    """Return the amounts that a node takes at least, whichever alternative it is."""
     first, *others = [_lines(one.needs) for one in node_type.alternatives]
     return {
         line: min([amount, *(one[line] for one in others)])
@@ -136,7 +139,7 @@ def _common_lines(node_type: NodeType) -> Lines:
 
 @dataclass(eq=False)
 class _FreeAmounts:
-    """The free amounts on some rows by podm, of shape ``(podms,)``."""
+    """The free amounts of some rows, summed by podm: shape ``(podms,)``."""
 
     view: View
     rows: Mask
@@ -238,7 +241,7 @@ class SiteCapacity:
         self._decider = decider
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[model.StrandedAmount]:
-        """Return the free amounts, and with reasons the parts that no requested node can use."""
+        """Return the free amounts, the parts that no requested node can use, and the reasons."""
         return stranded_amounts([self._decider.context(request) for request in requests])
 
     def capacity(
@@ -347,8 +350,8 @@ def _proven_most(
 class ResourceKind(NamedTuple):
     """Cores, memory, devices by model, or the resource of a ``stock``; with the unit, if any.
 
-    The kind of an accelerator is, for example, GPU. Without a model, a drive has its medium, and
-    memory its type.
+    The kind of an accelerator is, for example, GPU. The ``model`` is the model of a device, else
+    the type of memory or the medium of a drive, and for a stock its resource.
     """
 
     kind: str
@@ -403,7 +406,7 @@ def _unused_blocks(table: BlockTable, before: BlockTable) -> Iterator[int]:
 
 
 def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[model.StrandedAmount]:
-    """Return the free amounts by podm, and the parts that no node of some requests can use."""
+    """Return the free amounts by podm, and the parts that no node of the requests can use."""
     order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
     fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
     view = contexts[0].view

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Edits and scenarios: change a site by failures, removals, additions and policies.
 
-If a pool fails, drains or is removed, so do its blocks and stocks that are in no other pool. Blocks
-and stocks that are also in other pools only leave this pool. An edit of all pools of a pod manager
-is an edit of the pod manager.
+If a pool fails, is drained or is removed, the same happens to blocks and stocks that are in no
+other pool. Blocks and stocks that are also in other pools only leave this pool. An edit of all
+pools of a pod manager is an edit of the pod manager.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BlockOrStock = TypeVar("BlockOrStock", LeanBlock, inventory.Stock)
 
 
 class StatusChanges:
-    """Changes statuses; equal statuses are changed once per ``key`` (default: the function)."""
+    """Changes statuses; the results are cached by status and ``key`` (default: the function)."""
 
     def __init__(self) -> None:
         self._changed: dict[tuple[Hashable, bytes], Raw | None] = {}
@@ -69,7 +69,7 @@ def drained(status: Status) -> Status:
 
 
 def fresh(status: Status) -> Status:
-    """Return the status of a new block of the same kind: it works and is free."""
+    """Return the status of a new, free block that works and may be shared alike."""
     return Status(shareable=status.shareable, max_compositions=status.max_compositions)
 
 
@@ -126,7 +126,7 @@ def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm |
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The affected pools by id, and the blocks and stocks that only these pools have."""
+    """The affected pools by id, blocks by number and stocks by URI; ``whole``: the pod manager."""
 
     whole: bool
     pools: frozenset[str]
@@ -161,9 +161,9 @@ class Scope:
 
 
 def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[inventory.Node, ...], Counter[str]]:
+    """Return the nodes that stay, and for each block the number of lost nodes that had it."""
     if scope.whole:
         return (), Counter()
-    """Return the nodes that stay, and for each block the number of lost nodes that had it."""
     lost = {podm.blocks[number].uri for number in scope.blocks}
     stay = tuple(node for node in podm.nodes if lost.isdisjoint(node.blocks))
     others = (node for node in podm.nodes if not lost.isdisjoint(node.blocks))
@@ -194,7 +194,7 @@ def edited(site: Site, edits: Iterable[Edit]) -> Site:
 
 
 def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
-    """Return a site after one edit; same errors as :func:`edited`, after ``place``."""
+    """Return a site after one edit; same errors as :func:`edited`, which begin with ``place``."""
     text = scenario.edit_text(edit)
     try:
         matches = find_targets(site.podms, edit.target, site.kinds)
@@ -344,7 +344,7 @@ class NewBlocks:
         else:
             regions = [()]
         if alike is not podm:
-            # the URI it would have in this pod manager
+            # in this pod manager the block has a URI of its own
             first = podm.blocks[0].uri if podm.blocks else BLOCKS_URI
             uri = first[: first.rstrip("/").rfind("/") + 1] + block_names(block)[1]
             block = replace(block, uri=uri)
@@ -358,7 +358,7 @@ class NewBlocks:
         return replace(podm, blocks=(*podm.blocks, *new))
 
     def _block_for(self, podm: LeanPodm) -> tuple[LeanPodm | None, LeanBlock]:
-        """Return a new block, and the pod manager with the copied block."""
+        """Return a new block, and the pod manager with the copied block, None for a template."""
         if self._block is not None:
             return self._podm, self._block
         is_named = sites.name_matcher(self._edit.add)
@@ -520,7 +520,7 @@ class _Scenarios:
 def with_policy(
     site: Site, policy: str | None, weights: Mapping[str, float], place: str = ""
 ) -> Site:
-    """Return a site with another policy, or other weights; UnknownName after ``place``."""
+    """Return a site with another policy, or other weights; an UnknownName names ``place``."""
     name = site.policy if policy is None else policy
     if policy is not None and name not in site.policies:
         raise errors.UnknownName("policy", name, site.policies, f"{place}policy")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fit counts: the nodes of a request that each pod manager makes, one after another.
+"""Fit counts: the number of nodes of a request that fit on each pod manager, one after another.
 
-This is a lower bound, as an optimal packing may have more nodes. Pods are independent. If a fit is
-a cover of blocks alone, pools with equal offers share it (``pool_covers``): each turn places one
-node on every pod that still makes one, and evaluates all these pods in one call. The counts equal
-those of pods counted one at a time.
+The counts are lower bounds, since an optimal packing may have more nodes. Pods are independent. If
+a fit is only a set cover of blocks, pools share covers (``pool_covers``): each turn places one node
+on every pod that has room, and evaluates all these pods in one call. The counts are equal to those
+of pods counted one at a time.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from valence_sched.view.view import Ints, View, was_derived
 class BlockEntries:
     """The blocks by entry of the block counts, and the entries by block.
 
-    Blocks are numbered across all pod managers. Those of pool entry ``e`` are
-    ``blocks[start[e]:start[e + 1]]``: those in the fewest pools first, then in inventory order. The
-    pool entries of block ``b`` are ``entries[first[b]:first[b + 1]]``, its entry of pod managers is
-    ``podm_entry[b]``.
+    Blocks are numbered across all pod managers. The blocks of entry ``e`` of the pools are
+    ``blocks[start[e]:start[e + 1]]``, first those in the fewest pools, then in inventory order. The
+    pool entries of block ``b`` are ``entries[first[b]:first[b + 1]]``; its entry in the block
+    counts of pod managers is ``podm_entry[b]``.
     """
 
     start: Ints
@@ -134,7 +134,7 @@ FitCount = tuple[int, int, int | None]  # podm number, nodes, and a pool that ma
 def count_fits(
     decider: Decider, request: Request, most: int, listener: AttemptListener | None = None
 ) -> FitCounts:
-    """Return the number of nodes of a request that each podm makes, at most ``most`` each.
+    """Return the number of nodes of a request that fit on each podm, at most ``most``.
 
     The warnings are about plug-ins that broke their contract, unknown terms, and podms that the
     budget of the policy left undecided. A ``listener`` receives the number of each podm with its
@@ -167,7 +167,7 @@ def count_fits(
 def counts_by_podm(
     context: EvaluationContext, most: int, listener: AttemptListener | None = None
 ) -> Iterator[FitCount]:
-    """Yield ``(podm number, nodes, pool that may make more)``; for a listener one by one."""
+    """Yield ``(podm number, nodes, undecided row or None)``; with a listener one at a time."""
     counts = None
     request, readers = context.request, context.evaluation.group_state_readers
     can_share = not request.other_alternatives and not readers
@@ -197,8 +197,8 @@ def _count_alone(
 class _CoverRounds:
     """Places nodes that are covers of blocks alone, each on the best pool that makes it.
 
-    A pool keeps its cover while it has the blocks (``pool_covers``). It makes no block tables, so
-    it does not work with plug-ins that read block tables.
+    A pool keeps its cover while these blocks are free (``pool_covers``). Block tables are not
+    updated, so no plug-in may read them.
     """
 
     def __init__(self, context: EvaluationContext, most: int, min_pools: int = MIN_POOLS) -> None:
@@ -230,7 +230,7 @@ class _CoverRounds:
         ]
 
     def _choose(self, podms: Ints) -> tuple[Ints, Ints]:
-        """Return the podms that make one more node, and their pools for it."""
+        """Return the podms on which one more node fits, and the row of each for it."""
         view, cost, covers = self._overlay.view, self._evaluation.cost, self._covers
         rows, sizes = self._rows(podms)
         rows = rows[np.lexsort((self._lots[rows], cost[rows], view.podm_of[rows]))]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Purchase: the fewest or the cheapest blocks of some kinds that make room for nodes.
 
-The count model of every pool group gets a column for each block that may be bought for one of its
-pools, and a row for the required nodes. Small sites are one integer programme. The linear
-relaxation of a large one gives the least price; then the groups with purchases, and others within
-the effort, are solved as an integer programme, with the rest of the site unchanged.
+A small site is one integer programme: the count models of all pool groups, with a column for the
+blocks of an option in a pool, and a row for the required nodes. For a large site, the linear
+relaxation gives a lower bound of the price. Then the groups that buy most in the relaxation are
+solved as an integer programme, within the effort; the rest of the site buys no blocks.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def cheapest_purchase(
     options: Sequence[PurchaseOption],
     effort: optimiser.Effort = optimiser.DEFAULT_EFFORT,
 ) -> Purchase | None:
-    """Return the purchase after which ``most`` nodes of each type fit together.
+    """Return the cheapest purchase after which ``most`` nodes of each type fit together.
 
     None: all options together are not enough, or the effort ended before a purchase was found.
     RequestError: a node type without ``most``, or a price below 0.
@@ -270,7 +270,7 @@ def _purchase_offers(
 def _useful(
     classes: BlockClasses, option: PurchaseOption, limits: Limits, wanted: Sequence[int]
 ) -> int:
-    """Return the most blocks of an option that all wanted nodes together can use in one pool."""
+    """Return the number of blocks of an option that all wanted nodes can use in one pool."""
     least = [limit.min for name, limit in limits if name in classes.kinds.kinds[option.kind].types]
     useful = 0
     for variant in classes.variants:
@@ -332,7 +332,7 @@ class _PurchaseProgramme:
         return chosen
 
     def purchase(self, solution: optimiser.Solution, least: optimiser.Solution) -> Purchase | None:
-        """Return the purchase of a solution; ``least`` bounds it. Objectives are ``-price``."""
+        """Return the purchase of a solution; ``least`` bounds its price. Objectives are -price."""
         if solution.values is None:
             return None
         bound = max(0, math.ceil(-least.bound - optimiser.ROUNDING)) if least.feasible else 0

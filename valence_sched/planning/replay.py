@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay: a workload on a site, event by event: nodes depart, requests arrive and are decided.
+"""Replay: runs a workload on a site, event by event: nodes depart, requests are decided.
 
-The occupancy is the use over time of resources, nodes, and pod managers with their price.
+The occupancy records the used resources, nodes, pod managers and their price over time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ EVENTS = ("requested", "placed", "refused", "undecided")
 MOST_SUMS = 10_000  # sets of kinds of blocks whose amounts are remembered
 DECIMALS = 6
 
-MOST_BUCKETS = 200  # beyond this number two adjacent buckets become one
+MOST_BUCKETS = 200  # with more, adjacent buckets are merged in pairs
 
 
 class Sample(NamedTuple):
@@ -74,7 +74,7 @@ class Bucket:
 
 
 class Timeline:
-    """Levels over time, recorded by :meth:`advance` and :meth:`change`, and counts of events.
+    """The mean of each level and the counts of events, by bucket of time.
 
     Memory does not grow with time: beyond ``MOST_BUCKETS`` adjacent buckets are merged in pairs.
     ``sample`` is called at the end of each bucket.
@@ -209,7 +209,7 @@ class Occupancy:
         self._count_node(moment, podm, -1)
 
     def spread(self, end: float) -> model.NodeSpread:
-        """Return the numbers of nodes by pod manager."""
+        """Return the mean, the largest and the placed numbers of nodes by pod manager."""
         nodes, podms = (self._timeline.mean(number, end) for number in (self._nodes, self._podms))
         names = self._view.podms
         return model.NodeSpread(
@@ -231,7 +231,7 @@ class Occupancy:
         }
 
     def used_shares(self) -> dict[str, tuple[float, ...]]:
-        """Return the mean share of each resource in use, by bucket."""
+        """Return the mean used share of each resource, by bucket."""
         return {name: self._by_bucket(number, total) for number, name, total in self._present()}
 
     def means_by_bucket(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -381,8 +381,9 @@ class ReplayRun:
     """Replays one workload on one site; a succession makes every decision.
 
     At equal times departures come before arrivals; a node without a departure stays. Fragmentation
-    is measured for the ``mix``; ``place`` returns the place of a line in errors; ``progress`` gets
-    the number of requests so far. The first ``lookahead`` requests set the width of the buckets.
+    is measured for the ``mix``. ``place`` returns the place of a line for errors; ``progress``
+    receives the number of requests so far. The times of the first ``lookahead`` requests set the
+    width of the buckets.
     """
 
     def __init__(
@@ -563,7 +564,7 @@ def replay_one(
     *,
     strict: bool = False,
 ) -> model.ReplayResult:
-    """Replay a workload on one site, by one policy or those of the requests."""
+    """Replay a workload on one site, under one policy or those of the requests."""
     name = site.name if policy is None else f"{site.name}/{policy}"
     entries = workload.entries(site.flavors, PolicyChoice(policy, site.policy))
     succession = Succession(site.decider(strict=strict))

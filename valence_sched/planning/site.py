@@ -35,12 +35,12 @@ BASE = "base"  # the name of a site without edits
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """The hardware, policies and flavors that a question is about; edits make other sites.
+    """Pod managers, policies and flavors to plan with; an edit returns another site.
 
     ``podms`` are pod managers as a loader yields them, without the hardware of claims and with
-    undecoded blocks. ``policy`` applies to requests without a policy. Sites that edits make share
-    the ``kinds`` of the blocks. ``skipped`` are lines about unread documents, ``effects`` are the
-    effects of the edits that made the site.
+    undecoded blocks. ``policy`` applies to requests without a policy. Edited sites share the block
+    ``kinds``. ``skipped`` are lines about unread documents, ``effects`` are the effects of the
+    edits so far.
     """
 
     name: str
@@ -113,7 +113,7 @@ BlockText = tuple[tuple[Any, ...], bytes]  # the types of a block, and its devic
 
 @dataclass(frozen=True, slots=True)
 class TargetMatch:
-    """The pools, by id, or the blocks, by number, of one pod manager; without both, all of it."""
+    """Pools by id, or blocks by number, of one pod manager; without both, the whole pod manager."""
 
     podm: int
     pools: frozenset[str] = frozenset()
@@ -207,7 +207,7 @@ def _raise_no_pool(podms: Sequence[LeanPodm], target: Target) -> None:
 
 
 class _Condition(NamedTuple):
-    """The wanted value of a block's kind, its text in messages, and the values of all kinds."""
+    """A wanted value, its words in messages, and the function that reads the values of a kind."""
 
     wanted: str | None
     words: str

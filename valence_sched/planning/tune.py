@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tune: the weights of a policy that serve most of a workload, judged by cross-validation.
+"""Tune: finds the weights of a policy that serve most of a workload, judged by cross-validation.
 
-Candidates are the weights of the policy, those of the other policies of the site, and changes of
-one weight: by a factor of 4, then, from the best candidate, by a factor of 2. Each candidate
-replays samples of the workload: draws of a synthetic one, consecutive parts of a recorded one. The
-gain of tuning is the mean over the samples of what the best candidate of all *other* samples gains
-on a sample (leave-one-out), so that luck does not count.
+The candidates are the weights of the policy, those of the other policies of the site, and variants
+with one weight multiplied or divided by 4. A second round changes one weight of the best candidate
+by a factor of 2. Each candidate replays the samples of the workload: draws of a synthetic workload,
+or consecutive parts of a recorded one.
+
+The gain of tuning is cross-validated (leave-one-out). For each sample, the candidate that is best
+on all *other* samples is compared with the policy; the gain is the mean of the differences.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ from valence_sched.planning.workload import SyntheticWorkload, Workload, compile
 FACTORS = (4.0, 2.0)  # of one weight, in the first round and in the second
 MOST_WEIGHT, DIGITS = 1000.0, 3
 DESCRIPTION = "Weights tuned for a recorded or expected workload."
-CLEAR = 2.0  # standard errors from which a gain is clear
+CLEAR = 2.0  # a gain of more standard errors is clear
 
-#: What weights should raise: placed nodes, or the mean use of the scarcest resource.
+#: The measure to raise: placed nodes, or the mean use of the scarcest resource.
 Goal = Literal["nodes", "use"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Weights of a policy, and the share of each sample that they serve, from 0 to 1."""
+    """A policy with other weights, and its share of the goal on each sample, from 0 to 1."""
 
     policy: Policy
     shares: tuple[float, ...]
@@ -74,7 +76,7 @@ class Tuning:
 
     @property
     def is_clear(self) -> bool:
-        """Return whether the gain is more than chance."""
+        """Return whether the gain is above 0 by more than ``CLEAR`` standard errors."""
         return self.gain > max(CLEAR * self.error, 0.0) and self.best is not self.candidates[0]
 
     def gain_of(self, candidate: Candidate) -> tuple[float, float]:
@@ -94,7 +96,7 @@ def tune(
     *,
     strict: bool = False,
 ) -> Tuning:
-    """Replay the candidates; ``record`` gets the expected number of runs after each run.
+    """Replay and judge the candidates; ``record`` receives the planned runs after each run.
 
     Raises:
         UnknownName: the site lacks the policy.
@@ -142,7 +144,7 @@ def tune(
 
 
 def weighers_that_take_part(policy: Policy) -> list[int]:
-    """Return the numbers of the weighers that affect a request without optional fields."""
+    """Return the indices of the weighers that affect a request without optional fields."""
     idle = {one.name for one in idle_readers(Request(), bind(policy)) if one.kind == "weigher"}
     return [number for number, use in enumerate(policy.weighers)
             if use.weight and use.name not in idle]  # fmt: skip
@@ -177,7 +179,7 @@ def _scarcest(run: SweepRun) -> str:
 
 
 def _gains_left_out(candidates: Sequence[Candidate]) -> Iterator[float]:
-    """Yield for each sample the gain of the candidate that is best on the others."""
+    """Yield for each sample the gain of the candidate that is best on the other samples."""
     base = candidates[0].shares
     for number in range(len(base)):
 
