@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch orders: promising orders of the requests of a batch.
 
-The first is *scarcest first*: the fewer nodes of a request the pools make, the earlier it is
-decided. That number is an upper bound that considers each need alone: a pool with 40 free cores and
-1 free card makes at most 1 node of 8 cores and a card.
+The first order is *scarcest first*: requests of which the pools can make the fewest nodes come
+first. The number of nodes is an upper bound that considers each need alone: a pool with 40 free
+cores and 1 free card makes at most 1 node of 8 cores and a card.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Order = tuple[int, ...]
 def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Sequence[int]) -> int:
     """Return an upper bound of the nodes of several types that fit together.
 
-    Each resource is considered alone: nodes with the smallest amounts come first, until all pools
-    together are full. ``most_alone`` limits the number of each type.
+    Each resource is considered alone: nodes with the smallest amounts take it first, until all
+    pools together have no more. ``most_alone`` limits the number of nodes by type.
     """
     most = [min(alone, one.most or 0) for alone, one in zip(most_alone, types, strict=True)]
     bound, resources = sum(most), dict[Need, list[tuple[float, int]]]()
@@ -66,7 +66,7 @@ def all_orders(requests: Sequence[Request]) -> Iterator[Order]:
 
 
 def _with_groups_in_order(requests: Sequence[Request], order: Sequence[int]) -> Order:
-    """Return an order in which the requests of each group keep the given order, for their rules."""
+    """Return an order in which the requests of a group stay in the order given by the user."""
     ordered = list(order)
     for name in {one.group.name for one in requests if one.group is not None}:
         groups = [requests[number].group for number in order]

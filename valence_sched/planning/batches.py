@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches: several requests that are planned together so that most nodes fit.
+"""Batches: plans several requests together so that as many nodes as possible fit.
 
 The requests are decided scarcest first (``batch_orders``). If nodes remain unplaced, an exact
 optimiser plans all nodes: the fit verifies each of them, and filters check each when it is placed.
-If it proves no optimum within its budget, other orders are tried, all of them if they are few. A
-trial is better if fewer required nodes are missing, then if more nodes are placed; of equal trials
-the first is taken. The work is counted in fits (``Budget.batch_fits``) and in nodes of the branch
-and bound (``Budget.solver_nodes``). The scheduler ``joint`` asks the optimiser even for a single
-request, and to improve the goals of its policy.
+If the optimiser proves no optimum within its budget, other orders are tried, all of them if they
+are few. A trial is better if fewer required nodes are missing, then if more nodes are placed; of
+equal trials the first is taken. Work is counted in fits (``Budget.batch_fits``) and in nodes of the
+branch and bound (``Budget.solver_nodes``). The scheduler ``joint`` uses the optimiser even for a
+single request, and for the goals of its policy.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Score = tuple[int, int]  # the unplaced required nodes, and all unplaced nodes
 class Decisions:
     """The decisions on several requests, in order, up to the first that fails.
 
-    If the required nodes of one request do not fit, all fail: no node is placed. No placement has
-    more nodes than ``bound``.
+    If the required nodes of one request do not fit, all fail: no node is placed. ``bound`` is a
+    proven upper bound of the number of nodes.
     """
 
     requests: Sequence[Request]
@@ -141,7 +141,7 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
         found.decisions = _decide_in_order(succession, sealed)
     counts = Counter(podm for one in found.decisions for podm in one.fit_count_by_podm)
     for one in found.decisions:
-        if one.request.alternates:  # alternates on podms with nodes of other requests conflict
+        if one.request.alternates:  # not on podms with nodes of other requests
             own = one.fit_count_by_podm
             others = (podm for podm, number in counts.items() if number > (podm in own))
             one.exclude_alternates_on(frozenset(others))
@@ -169,7 +169,7 @@ def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The decisions of one order, in the order of the requests, and the missing nodes."""
+    """The decisions after one order was tried, by request, and the numbers of unplaced nodes."""
 
     decisions: list[Decision]
     score: Score
@@ -182,9 +182,9 @@ class Trial:
 
 @dataclass(slots=True)
 class BatchPlan:
-    """The plan of requests on a succession, which each trial leaves unchanged.
+    """Plans requests on a succession, which each trial leaves unchanged.
 
-    Requests for equal nodes on the same pools are one node type: ``type_of`` has its number by
+    Requests for equal nodes on the same pools have one node type: ``type_of`` is its number by
     request. ``least`` are the required nodes by type; no placement has more than ``bound`` nodes.
     """
 
@@ -220,12 +220,12 @@ class BatchPlan:
         self.bound = batch_orders.most_nodes_together(view, self.types, self._most_alone)
 
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
-        """Return the best trial, None if too few nodes of some type fit alone.
+        """Return the best trial, None if the required nodes certainly do not fit.
 
-        The optimiser is asked after the first order; if it proves no optimum, other orders follow.
-        Nodes of groups stay where the first order places them, unless ``exact``: the optimiser
-        ignores the rules of groups. ``goals``, in order, choose between placements with the same
-        number of nodes.
+        The optimiser runs after the first order; if it proves no optimum, other orders follow. It
+        ignores the rules of groups, so without ``exact`` the nodes of groups stay where the first
+        order places them. ``goals``, in order, choose between placements with the same number of
+        nodes.
         """
         pairs = zip(self._most_alone, self.least, strict=True)
         if any(most < least for most, least in pairs) or self.bound < sum(self.least):
@@ -238,7 +238,7 @@ class BatchPlan:
 
         orders = self._orders()
         best = self.trial(next(orders))
-        # the optimiser takes about as long as that many fits
+        # the optimiser takes about as long as one fit per pool and type
         is_small = exact or len(view) * len(self.types) <= self._fits_left
         if goals or (is_small and not self._is_enough(best)):
             fixed = [] if exact else [node for node in self.nodes_of(best) if self._grouped(node)]
@@ -253,7 +253,7 @@ class BatchPlan:
         return self.requests[self.type_of.index(node.node_type)].group is not None
 
     def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode] = ()) -> Trial:
-        """Return the trial of the ``fixed`` and the optimiser's other nodes; lower the bound."""
+        """Return the trial of ``fixed`` nodes and the optimiser's nodes; lower the bound."""
         if "least-cost" in goals:
             for number, one in enumerate(self.types):
                 request = self.requests[self.type_of.index(number)]
@@ -296,7 +296,7 @@ class BatchPlan:
         return Trial(in_order, (short, total - len(placed)))
 
     def realised(self, nodes: Sequence[WitnessNode]) -> Trial:
-        """Return the trial that places these nodes, distributed over the requests."""
+        """Return the trial that places these nodes, distributed among the requests of a type."""
         queues = [deque[WitnessNode]() for _ in self.types]
         for node in nodes:
             queues[node.node_type].append(node)
@@ -365,7 +365,7 @@ def keep_explainable(decision: Decision, current: View) -> None:
 
 
 def plan_nodes(context: EvaluationContext) -> Batch:
-    """Place the nodes of one request; ``bound`` of the batch limits the nodes of any placement."""
+    """Place the nodes of one request; the batch has the proven upper bound of their number."""
     start = place(context, rank_rows)
     if context.planned is not None:
         return start

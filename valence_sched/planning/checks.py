@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks: tests of expectations on a site, each by a real decision."""
+"""Checks: tests expectations on a site, each by a real decision."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class Checker:
 
 
 def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, ...]]:
-    """Return a site that places nodes in one place only, and the pod managers of the place."""
+    """Return the site with other pools of the place's pod managers drained, and their ids."""
     if place is None:
         return site, ()
     matches = find_targets(site.podms, model.place_target(place), site.kinds)
@@ -204,7 +204,7 @@ def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, .
 
 
 def _refusal(decision: Decision, podms: Sequence[str] = ()) -> str:
-    """Return the reason of one of these pod managers against a request, else the most frequent."""
+    """Return a reason against a request, on one of ``podms``, else the most frequent reason."""
     if decision.undecided:
         return words.undecided_phrase(f"{one.podm}/{one.pool}" for one in decision.undecided)
     if podms:

@@ -35,7 +35,7 @@ from valence_sched.planning.succession import Succession
 from valence_sched.view.view import View
 
 BYTES_PER_GIB = 1 << 30
-MOST_ROUNDS = 8  # attempts to place the nodes, each in another order
+MOST_ROUNDS = 8  # orders of the nodes to try
 MOST_SETS = 20_000  # sets of failed pod managers to try
 
 Progress = Callable[[int, int], None]  # the number of sets tried, and of all sets
@@ -124,9 +124,9 @@ def survive(
 ) -> model.Survival:
     """Return whether all nodes can be placed again after any ``failures`` pod managers fail.
 
-    At most ``MOST_SETS`` sets are tried; sets with the most expensive nodes come first.
-    ``progress`` gets the number of tried sets, and of all. Disabled and offline pod managers
-    without nodes are left out.
+    At most ``MOST_SETS`` sets of failed pod managers are tried; sets with the most expensive nodes
+    come first. ``progress`` receives the number of tried sets, and of all. Disabled and offline pod
+    managers without nodes are left out.
     """
     view = site.view()
     residents = Residents(view, site.policy, site.flavors)
@@ -180,7 +180,7 @@ def _failed(
 
 @dataclass(slots=True)
 class Placing:
-    """The result of one order: the placed nodes, in order, and the unplaced nodes."""
+    """The result of placing nodes in one order: the placed nodes, and the unplaced nodes."""
 
     placed: list[Placed] = field(default_factory=list)
     stuck: list[Resident] = field(default_factory=list)
@@ -236,7 +236,7 @@ def _place(
 
 
 def move(view: View, one: Resident, step: int, fit: Fit, podm: str | None = None) -> model.NodeMove:
-    """Return the move of a node from its pod manager, or from ``podm`` if it moved there before."""
+    """Return the move of a node to its fit, from its pod manager, or ``podm`` if it has moved."""
     table, moved = view.block_tables[view.podm_of[fit.row]], one.moved(view)
     return model.NodeMove(
         **structs.asdict(structs.replace(moved, podm=podm or moved.podm)),
@@ -266,8 +266,8 @@ def _stuck_nodes(
 class Resident:
     """A node on a podm, by number, and the request for an equal node.
 
-    Without known hardware there is no request; ``asks_for`` is its source. ``price`` is in points
-    of waste: the most expensive nodes are the hardest to place.
+    ``request`` is None if the hardware is unknown; ``asks_for`` is the source of the request.
+    ``price`` is in points of waste: the most expensive nodes are the hardest to place.
     """
 
     podm: int
@@ -283,7 +283,7 @@ class Resident:
         return self.node.name or self.node.uri.rstrip("/").rpartition("/")[2]
 
     def moved(self, view: View) -> model.MovedNode:
-        """Return the node in the form of the results."""
+        """Return the node for a result."""
         return model.MovedNode(
             node=self.name,
             uri=self.node.uri,
@@ -355,7 +355,7 @@ class Residents:
 
 
 def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
-    """Yield one line that names the nodes placed by their hardware, if any."""
+    """Yield one line about the nodes whose request was derived from their hardware, if any."""
     known = (one for one in residents if one.request is not None)
     names = list(dict.fromkeys(one.name for one in known if one.asks_for == "hardware"))
     if names:
@@ -378,8 +378,8 @@ def like(devices: Devices) -> specs.Properties:
     """Return the properties of a request for at least these devices, by their known attributes.
 
     Cores and memory count in total. Accelerators are grouped by kind and model, drives by media and
-    capacity, network interfaces by speed; if a request may not have that many groups, the largest
-    remain.
+    capacity, network interfaces by speed. If there are more than ``MAX_DEVICE_GROUPS`` groups of a
+    kind, the largest remain.
     """
     cores = sum((cpu.cores or 0) * (cpu.count or 0) for cpu in devices.processors)
     sockets = sum(cpu.count or 0 for cpu in devices.processors)

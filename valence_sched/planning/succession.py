@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Succession: decisions on requests one after another, as if each node was composed or removed."""
+"""Succession: decides on requests one after another, as if each node were composed or removed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ MOST_PREPARED = 4096  # prepared requests that are remembered
 class Succession:
     """Decides on requests one after another on a snapshot; the nodes take and release its hardware.
 
-    A decision equals that of a :class:`~valence_sched.core.decider.Decider` on an inventory with
-    the taken nodes. Its arrays change with the next node, so the caller must copy arrays that it
-    keeps. Nodes on pod managers outside the View also count for groups.
+    A decision is the same as that of a :class:`~valence_sched.core.decider.Decider` on an inventory
+    with the taken nodes. Its arrays change with the next node: copy arrays before you keep them.
+    Nodes on pod managers outside the View also count for groups.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -46,8 +46,8 @@ class Succession:
         self._strict = decider.strict
         self._other_podms = decider.other_podms
         self._counts = NodeCounts()
-        #: By the id of a request object, which is stored with it, so that no other object gets its
-        #: id.
+        #: Keyed by the id of a request object. The value references the object, so that no other
+        #: object gets its id.
         self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
 
     @property
@@ -56,7 +56,7 @@ class Succession:
         return self._ledger.view
 
     def spending(self, requests: Iterable[Request]) -> Spending:
-        """Return the states that several requests may spend as one decision."""
+        """Return the search states that several requests may spend as one decision."""
         return Spending(self.budget(requests))
 
     def budget(self, requests: Iterable[Request]) -> Budget:
@@ -73,7 +73,7 @@ class Succession:
         return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
-        """Return a prepared request; same errors as ``BoundPolicies.prepare``."""
+        """Return a request sealed for its policy; same errors as ``BoundPolicies.prepare``."""
         return self._prepare(request)[0]
 
     def decide(
@@ -86,9 +86,9 @@ class Succession:
     ) -> Decision:
         """Choose pool and blocks for every node of a request, without taking them.
 
-        ``other_nodes`` is the number of nodes of other requests in the same decision, which shares
+        ``other_nodes`` is the number of nodes of other requests in the same decision; these share
         ``spending``. If ``planned`` fits are given, by alternative, only these are placed. Same
-        errors as a decider that is not strict about its budget.
+        errors as a decider, except DecisionUndecided.
         """
         context = self._context(request)
         if planned is not None:
@@ -173,10 +173,10 @@ def verify(
 ) -> list[Fit]:
     """Return the fits of earlier candidates, one after another, if all are still valid.
 
-    Their blocks make nodes of the request, on pools that its policy accepts. With ``partial`` the
-    candidates are only some of the nodes: the scheduler that chose them has checked the rules of
-    the group. Same errors as a decision, and StaleOffer: a candidate is not free, does not fit, or
-    is rejected.
+    A candidate is valid if its blocks make a node of the request and the policy accepts its pool.
+    With ``partial`` the candidates are only some of the nodes: the scheduler that chose them has
+    checked the rules of the group. Same errors as a decision, and StaleOffer: a candidate is not
+    free, does not fit, or is rejected.
     """
     succession, fits = Succession(decider), []
     names = {name for podm in succession.view.podms for name in (podm.id, podm.name)}

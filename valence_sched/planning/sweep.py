@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweep: one workload on scenarios, under policies and with seeds, as independent runs.
+"""Sweep: replays one workload on scenarios, under policies and with seeds, as independent runs.
 
-Runs are made by joblib, in processes of this machine or on a Dask cluster. A journal stores
-finished runs; they are written as JSON Lines, CSV or Parquet.
+Joblib starts the runs, in processes of this machine or on a Dask cluster. A journal stores finished
+runs; the output is JSON Lines, CSV or Parquet.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PortableWorkload = workloads.CompiledWorkload | workloads.SyntheticWorkload
 
 
 class SweepTask(NamedTuple):
-    """One run to be made, with all its data for another process."""
+    """One run to make, with all data that another process needs for it."""
 
     site: Site
     policy: str | None
@@ -51,16 +51,16 @@ class SweepTask(NamedTuple):
     strict: bool
 
 
-#: Makes runs: yields the results of tasks in the order in which they finish.
+#: Runs tasks, and yields their results in the order in which they finish.
 Workers = Callable[[Callable[[SweepTask], SweepRun], Iterable[SweepTask]], Iterator[SweepRun]]
 
 
 class Sweep:
     """The runs of a workload on sites, under policies and with seeds.
 
-    Without ``policies`` every request is decided by its own policy, or by the policy of the site. A
-    synthetic workload is drawn by the seed; the requests of a file are decided with it. Same errors
-    as the workload, and UnknownName if a site lacks a policy, UsageError if two sites have one
+    Without ``policies`` the policy of each request decides it, else the policy of the site. A seed
+    draws the requests of a synthetic workload; for a file it is the seed of each request. Same
+    errors as the workload, and UnknownName: a site lacks a policy. UsageError: two sites have one
     name.
     """
 
@@ -86,7 +86,7 @@ class Sweep:
     def run(
         self, workers: Workers, finished: Iterable[SweepRun], record: Callable[[SweepRun], None]
     ) -> list[SweepRun]:
-        """Make and ``record`` the runs that are not ``finished``; return all, by their keys."""
+        """Make and ``record`` the runs that are not ``finished``; return all in order of keys."""
         wanted = set(self.keys)
         runs = {one.key: one for one in finished if one.key in wanted}
         tasks = map(self._task, [key for key in self.keys if key not in runs])
@@ -120,7 +120,7 @@ def sweep_run(task: SweepTask) -> SweepRun:
 
 
 def _portable(workload: workloads.Workload, sites: Sequence[Site]) -> dict[str, PortableWorkload]:
-    """Return the workload of each site; sites of the same flavors share one."""
+    """Return the workload by site name; sites with the same flavors share one."""
     if isinstance(workload, workloads.SyntheticWorkload):
         return {site.name: workload for site in sites}
     found: dict[str, PortableWorkload] = {}
@@ -186,7 +186,7 @@ def _columns(runs: Sequence[SweepRun]) -> dict[str, list[Any]]:
 
 
 def _kind(cells: Sequence[Any]) -> type:
-    """Return the type of a column: text, whole numbers, else numbers."""
+    """Return the type of a column: str, int, else float."""
     kinds = {type(cell) for cell in cells if cell is not None}
     return kinds.pop() if kinds in ({str}, {int}) else float
 
@@ -204,7 +204,7 @@ class SweepJournal:
             self._stream: BinaryIO = open(file, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise self._unwritable(error) from None
-        # the last line may be incomplete
+        # a special file cannot be truncated after an incomplete last line
         if not stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode):
             self._stream.close()
             raise InputError(file, "", "a special file", "a file of JSON Lines to add runs to")

@@ -59,7 +59,7 @@ from valence_sched.view.leftover import imbalance, use_shares
 from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 20  # migrations that reduce fragmentation
-MOST_FITS = 20_000  # fits of the exhaustive search, and measured podms
+MOST_FITS = 20_000  # limit of the exhaustive search: fits, plus measured podms
 LEAST_GAIN = 1e-9  # the smallest gain that counts: accelerators, or a share
 DESTINATIONS = 16  # the least used podms that the greedy search for less imbalance tries
 
@@ -169,7 +169,7 @@ class WhatIf:
     def fail(
         self, site: Site, targets: Sequence[str], zones: Mapping[str, Sequence[str]] | None = None
     ) -> model.Relocation:
-        """Return the relocation after targets fail, and the pod managers of ``zones``, by id."""
+        """Return the relocation after targets fail, and the pod managers (ids) of ``zones``."""
         parsed, zones = _parsed(targets), zones or {}
         podms = (Target(podm=glob.escape(one)) for ids in zones.values() for one in ids)
         relocation = relocate.fail(site, [*parsed, *podms])
@@ -192,7 +192,7 @@ class WhatIf:
         mix: Mapping[str, float] | None = None,
         imbalance_below: float | None = None,
     ) -> model.Rebalance:
-        """Return the fewest moves for a goal, by a ``mix`` of flavors, by default the site's."""
+        """Return the fewest moves to a goal; ``mix`` has shares by flavor, default: the site's."""
         if unknown := [name for name in mix or () if name not in site.flavors]:
             raise UnknownName("flavor", unknown[0], site.flavors)
         pairs = ((site.flavors[name], share) for name, share in (mix or {}).items())
@@ -356,7 +356,7 @@ def _fewest(
         pass
     reached, greedy = goal.is_reached(), tuple(state.migrations)
     state.go_back((0, 0))
-    # with more nodes, too many to try all single migrations
+    # trying all single migrations would exceed the fits
     if len(state.nodes) * len(state.view) > fits:
         least = goal.lower_bound(state, len(greedy) if reached else most)
     else:
@@ -369,7 +369,7 @@ def _fewest(
 
 
 class Goal(migrations.MigrationGoal, Protocol):
-    """A goal that is known to be reached without a search."""
+    """A goal that tells without a search whether it is reached."""
 
     def is_reached(self) -> bool: ...
 
@@ -451,7 +451,7 @@ class FragmentationGoal:
         return left + 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return all nodes, first those whose removal gains most."""
+        """Return all nodes, first those whose removal decreases the excess most."""
         numbers = itertools.chain.from_iterable(state.by_podm().values())
         gains = {number: self.change(state, number) for number in numbers}
         return sorted(gains, key=lambda number: (gains[number], number))
@@ -469,7 +469,7 @@ class FragmentationGoal:
 def _migrate_best(state: MigrationState, goal: FragmentationGoal) -> bool:
     """Make the migration with the largest gain above 0, if any; the best candidates first."""
     measure, wanted = goal.measure, goal.wanted
-    releases = []  # upper bound of the gain, node, gain at its podm, number of its cards
+    releases = []  # (bound of the change of excess, node, change at its podm, number of its cards)
     for numbers in state.by_podm().values():
         for number in {state.signature(one): one for one in numbers[::-1]}.values():
             change, cards = goal.change(state, number), state.held_accelerators(number)

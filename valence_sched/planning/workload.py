@@ -38,7 +38,7 @@ MOST_SORTED = 2_000_000  # lines that are sorted in memory
 
 
 class PolicyChoice(NamedTuple):
-    """The policy that decides: ``every`` for all requests, else their own, else ``default``."""
+    """The policy of a request: ``every`` if set, else that of the request, else ``default``."""
 
     every: str | None = None
     default: str = "default"
@@ -189,8 +189,9 @@ OWN_POLICY = PolicyChoice(None, "")  # an empty policy leaves requests unchanged
 class CompiledWorkload:
     """The requests of a workload, compiled with the flavors of one site.
 
-    ``times`` has four rows: arrival, departure (NaN for nodes that stay), request number, and line.
-    ``places`` is the place of a line in errors, without its number.
+    ``times`` has shape ``(4, entries)``: arrival and departure in seconds (NaN for nodes that
+    stay), request number, and line. ``places`` is the place of a line in errors, without the
+    number.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class CompiledWorkload:
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
     ) -> Iterator[WorkloadEntry]:
-        """Yield the requests in the order of their arrival; they already contain ``flavors``."""
+        """Yield the requests in the order of their arrival; ``flavors`` are already compiled."""
         requests = [
             structs.replace(one, policy=policies.every or one.policy or policies.default)
             for one in self._requests
@@ -222,8 +223,8 @@ class CompiledWorkload:
     def parts(self, count: int) -> Iterator[CompiledWorkload]:
         """Yield consecutive parts with equal numbers of requests.
 
-        Earlier requests whose nodes are still in use arrive at the start of a part. UsageError if
-        there are fewer requests than parts.
+        Earlier requests whose nodes are still in use arrive at the start of a part. UsageError:
+        fewer requests than parts.
         """
         arrivals, departures, *_ = self._times
         if len(arrivals) < count:
@@ -262,7 +263,7 @@ def compile_workload(workload: Workload, flavors: Mapping[str, Flavor]) -> Compi
 
 
 class SyntheticWorkload:
-    """Requests drawn by a seed: the same seed and the same numbers give the same requests."""
+    """Requests drawn by a seed: the same specification and seed give the same requests."""
 
     name = "synthetic"
 

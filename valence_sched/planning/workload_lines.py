@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workload lines: the lines of a workload file in CSV, JSON Lines, JSON or YAML, not decoded yet.
+"""Workload lines: reads the lines of a workload file in CSV, JSON Lines, JSON or YAML.
 
-CSV and JSON Lines are streams with one line in memory at a time. A column of CSV has the path of
-its field as its name: ``properties.processor.total_cores``, ``properties.accelerators.0.count``. A
-list of texts is ``;``-separated, and any other list or object is JSON.
+CSV and JSON Lines are streams with one line in memory at a time. The name of a CSV column is the
+path of its field: ``properties.processor.total_cores``, ``properties.accelerators.0.count``. A list
+of texts is ``;``-separated, and any other list or object is JSON.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Line(NamedTuple):
 def read_lines(
     stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn] | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a workload; its suffix, or else its beginning, shows the format.
+    """Yield the lines of a workload; the suffix of the file, else its content, shows the format.
 
     ``columns`` are the columns of a recorded trace in CSV, by field; other columns are ignored.
     InputError: the content is invalid, or a column is unknown.
