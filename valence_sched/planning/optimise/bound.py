@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound: the most nodes that the pools can make, as two proven numbers.
+"""Bound: the most nodes that the pools can make, as a proven upper bound and placed nodes.
 
-No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. They differ if the
-solver did not finish (``Effort``), or if the model does not describe single nodes exactly
-(``model``).
+No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. The numbers differ
+if the solver did not finish (``Effort``), or if the model is not exact (``model``).
 
 Without a mix and without a common limit of nodes, each pool group is solved alone; groups with
 equal offers are solved once. Otherwise the groups are coupled. A small site is one integer
@@ -12,8 +11,8 @@ it. Its solution is rounded in chunks of groups, one after another. A chunk plac
 of its groups in the relaxation, rounded to whole nodes, and passes the remainder on to the next
 chunk.
 
-Goals choose between placements with the same number of nodes. Each goal is a number to minimise: a
-linear objective of a count model, and a sum over placed nodes.
+Goals choose between placements with the same number of nodes. Each goal is a number to minimise,
+defined twice: as a linear objective of the model, and as a value of placed nodes.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ from valence_sched.view.view import View
 COST_UNITS = 10_000  # the largest cost of a node or a block, in the solver's whole numbers
 CHUNK_COLUMNS = 300  # columns of one chunk: a large site is rounded chunk by chunk
 CHUNK_NODES, CHUNK_GAP = 50, 0.002  # nodes searched, and accepted gap, per chunk
-GOAL_ROUNDING = 1e-3  # the rounding by which a later goal may worsen an earlier one
+GOAL_ROUNDING = 1e-3  # a later goal may worsen an earlier one by this rounding error
 
 
 class PodmOptimum(Struct, frozen=True):
-    """The nodes placed on a podm, and the bound of the podm without the limit for all podms."""
+    """The nodes placed on a podm, and its bound, which ignores the limit for all podms."""
 
     podm: str
     placed: int
@@ -82,9 +81,9 @@ def most_nodes(
     """Return the most nodes of some types that the pools of a View can make.
 
     ``shares`` are whole numbers by type for a mix; nodes beyond the mix do not count. ``budget``
-    limits the fit. The bound of a type without needs is ``most``, by default the largest number of
-    a request. ``goals`` apply if the site is solved as one programme. RequestError: no node type,
-    or not a positive share for each.
+    limits the fit. The bound of a type without needs is its ``most``, by default ``MAX_NODES``.
+    ``goals`` apply if the site is solved as one programme. RequestError: no node type, or a type
+    without a positive share.
     """
     if not node_types:
         raise RequestError("no node types: give at least one flavor")
@@ -250,7 +249,7 @@ def _scaled(terms: Iterable[tuple[int, float]]) -> Terms:
 
 @dataclass(slots=True)
 class CoupledGroups:
-    """A search over groups with common limits: places nodes on the witness, returns the bound."""
+    """Solves groups with common limits: places nodes on the witness and returns the bound."""
 
     groups: Sequence[PoolGroup]
     models: dict[GroupOffer, GroupModel]
@@ -381,7 +380,7 @@ class CoupledGroups:
 
 
 def mix_size(counts: Sequence[int], shares: Sequence[int]) -> int:
-    """Return the largest mix of these nodes; the share of each type is rounded down or up.
+    """Return the size of the largest mix of these nodes; shares are rounded down or up.
 
     Worked example: 5 and 9 nodes with equal shares make a mix of 11, of which 5 and 6 are used.
     """
@@ -409,7 +408,7 @@ def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[
 
 
 def _missing(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
-    """Return the types that a mix of a size lacks, or else the types that it may have more of."""
+    """Return the types that a mix of ``size`` lacks, else the types that it may have more of."""
     weight = sum(shares)
     least = [size * share // weight for share in shares]
     missing = [n for n, (have, need) in enumerate(zip(counts, least, strict=True)) if have < need]

@@ -5,10 +5,10 @@ A migration takes the blocks of the destination, which the fit chooses, before i
 of the source. So capacity is never exceeded, and each state between two migrations is valid.
 
 The search tries all plans by iterative deepening (Korf, 1985): no migration, then one, two and
-more, each node to each pool that makes it. A node may move several times, so two nodes can swap
-places through a spare place. The work is counted in fits; a completed search is a proof. If the
-goal is room for a node, a greedy search comes first. It removes a set of nodes from a podm. If that
-makes room, it finds a destination for each removed node, and may make room there first.
+more, each node to each pool that it fits. A node may move several times, so two nodes can swap
+places through a spare place. Work is counted in fits; a completed search is a proof. If the goal is
+room for a node, a greedy search comes first. It selects nodes of a podm whose removal makes room,
+and finds a destination for each of them, where it may have to make room first.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 3
 MOST_FITS = 50_000  # fits tried in each search
-MOST_WAITING = 2  # nodes that need each other's places
-MOST_COUNTED = 10_000  # nodes of one podm: a stock without a total makes any number
+MOST_WAITING = 2  # nodes that wait for each other's places
+MOST_COUNTED = 10_000  # counted nodes of one podm; a stock without a total has no limit
 
 Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 
@@ -42,8 +42,8 @@ Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 class MovableNode(Struct, frozen=True):
     """A node that may move: its type by number, and its blocks and amounts.
 
-    ``row`` is one of the rows of its podm. A ``planned`` node was taken from the View, so its move
-    frees all its blocks. The move of a composed node frees only the blocks that the pod manager
+    ``row`` is one of the rows of its podm. A ``planned`` node took its blocks from this View, so
+    its move frees all of them. The move of a composed node frees only the blocks that the pod manager
     would free.
     """
 
@@ -65,9 +65,9 @@ class Migration(Struct, frozen=True):
 class MigrationPlan(Struct, frozen=True):
     """Migrations in order, and whether they reach the goal; no plan has fewer than ``least``.
 
-    ``complete`` is false if the fits ran out before the end of the search. ``fit`` is the fit of
-    the new node, if room was the goal. ``waiting`` are nodes that need each other's places: they
-    would make room only by moving at the same time.
+    ``complete`` is false if the search reached its limit of fits. ``fit`` is the fit of the new
+    node, if room was the goal. ``waiting`` are nodes that wait for each other's places: they would
+    make room only if they moved at the same time.
     """
 
     migrations: tuple[Migration, ...]
@@ -156,7 +156,7 @@ class MigrationState:
         return list(found.values())
 
     def room(self, node_type: int) -> int:
-        """Return the number of nodes of a type that all podms still make, one after another."""
+        """Return the number of nodes of a type that still fit on all podms, one after another."""
         total = 0
         for podm, table in enumerate(self.current.block_tables):
             known = self._room.get((podm, node_type))
@@ -245,7 +245,10 @@ class MigrationGoal(Protocol):
     """The goal of migrations."""
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return a lower bound of migrations, 0 at the goal; above ``left`` it may be too low."""
+        """Return a lower bound of the migrations to the goal, 0 if it is reached.
+
+        A bound above ``left`` need not be tight.
+        """
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
         """Return a set of nodes; any plan of ``left`` migrations moves one of them next."""
@@ -256,7 +259,8 @@ def search_migrations(
 ) -> tuple[tuple[Migration, ...] | None, int]:
     """Try all plans of up to ``most`` migrations, while fits are left.
 
-    Make the migrations that reach the goal; return them, None without a plan, and a lower bound.
+    Return a plan that reaches the goal, which the state has then made, else None; and a lower bound
+    of the migrations.
     """
     if state.is_spent:
         return None, 0
@@ -385,7 +389,7 @@ class RoomGoal:
 
 
 def would_help(state: MigrationState, chosen: Iterable[int], node_type: int) -> bool:
-    """Return whether the podm of these nodes makes a node of a type without them."""
+    """Return whether a node of a type fits on the podm of these nodes once they are removed."""
     mark, podm = state.mark(), -1
     for number in chosen:
         podm = state.podm(number)
@@ -452,9 +456,9 @@ def _move_away(
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
     """Return the fewest nodes whose release makes room for a new node and for all of them.
 
-    They block each other: each needs hardware of another one, or hardware that the node of type
-    ``wanted`` takes. So moving one node at a time cannot make room. The result is empty if there
-    are no such nodes, or no fits are left.
+    Each of them needs hardware of another one, or hardware that the node of type ``wanted`` takes.
+    So moving one node at a time cannot make room. The result is empty if no such nodes exist, or if
+    no fits are left.
     """
     start = state.mark()
     for size in range(1, MOST_WAITING + 1):

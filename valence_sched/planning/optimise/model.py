@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count model: the nodes of each variant in the pools of one group, as columns and rows.
+"""Count model: an integer programme of the nodes of each variant in the pools of one group.
 
-Columns count the nodes of a variant in a pool; the covers of their parts, or blocks by class;
-grants by stock; and shared blocks by pool. Rows limit them to the free blocks and amounts.
+Columns count the nodes of each variant in each pool, their covers or their blocks by class, their
+grants by stock, and shared blocks by pool. Rows limit them to the free blocks and amounts.
 
-The demands of a node are divided into parts so that no block serves two of them: processors and
-memory from sleds, accelerators from trays. A part is written into the model in one of three forms:
+The demands of a node are divided into parts so that no block serves two parts: processors and
+memory from sleds, accelerators from trays. A part is in the model in one of three forms:
 
 - ``chain``: one demand; the sizes of the blocks divide one another and the demand. Blocks in order
   of size fill one node after another, so that sums over all nodes are exact;
@@ -15,11 +15,11 @@ memory from sleds, accelerators from trays. A part is written into the model in 
 Worked example: a node of 4 GPUs from trays of 1, 2 and 8 is a chain (a tray of 8 gives 4, the rest
 of it is lost); from trays of 3 and 2 it has the covers {3, 3}, {3, 2} and {2, 2}.
 
-The model is *exact* if every part is a chain or has its covers: then each whole solution stands for
-single nodes. It includes limits of a pool for each node, blocks in several pools, several stocks
-and the size of each grant. Otherwise it is a relaxation, whose bound may count too many nodes. This
-is so if a part has too many covers, a node has topology constraints (the model has them only in the
-bound of a pool), or nodes share blocks (a node might get one block twice).
+The model is *exact* if every part is a chain or has its covers: then each integer solution can be
+divided into single nodes. The model includes a pool's limits per node, blocks in several pools,
+several stocks and the size of each grant. Otherwise it is a relaxation, whose bound may count too
+many nodes: if a part has too many covers, a node has topology constraints (the model has them only
+in the bound of a pool), or nodes share blocks (a node might get one block twice).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ Terms = list[tuple[int, float]]  # columns with coefficients
 class CoverPart(Struct, frozen=True):
     """Demands that the same classes of block serve.
 
-    ``coverage`` is classes × demands. ``caps`` are positions in ``classes`` with their limit. Each
-    of ``covers`` has the number of blocks by class.
+    ``coverage`` has shape ``(classes, demands)``. A cap limits the blocks of several classes, given
+    as positions in ``classes``. Each of ``covers`` has the number of blocks by class.
     """
 
     classes: tuple[int, ...]
@@ -81,7 +81,7 @@ def cover_parts(
 ) -> list[CoverPart] | None:
     """Return the parts of a node of a variant in a pool that has blocks of these classes.
 
-    They share neither a class nor a cap. None: no number of blocks of these classes makes the node.
+    Parts share neither a class nor a cap. None: blocks of these classes cannot make the node.
     """
     coverage = [
         ([one.coverage[variant][n] for one in classes.values()], amount)
@@ -147,7 +147,7 @@ class CoverFinder:
         self._solved: dict[CoverPart, CoverPart] = {}
 
     def solve(self, part: CoverPart) -> CoverPart:
-        """Return the part as a chain or with its covers; unchanged if these are too many."""
+        """Return the part as a chain or with its covers; unchanged if it has too many covers."""
         if part in self._solved:
             return self._solved[part]
         found = part
@@ -247,9 +247,9 @@ class NodeColumn(NamedTuple):
 class GroupModel:
     """The model of one group offer.
 
-    ``takers`` has the pools that can use the blocks of each class offer. ``flows`` are the columns
-    that divide these blocks between several pools. ``uses`` are the columns that take blocks, by
-    pool and class.
+    ``takers`` are the pools that can use the blocks, by class offer. ``flows`` are the columns that
+    divide these blocks among pools, by class offer and pool. ``uses`` are the columns that take
+    blocks, by pool and class.
     """
 
     offer: GroupOffer

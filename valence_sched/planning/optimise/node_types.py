@@ -35,7 +35,7 @@ class NodeType:
     """Nodes of equal needs: their alternatives, pools and number.
 
     ``rows`` are the pools that pass the filters of a policy, except filters that read free
-    capacity; None means all pools. ``most`` is the number of nodes, None for as many as fit.
+    capacity; None means all pools. ``most`` limits the number of nodes, None for no limit.
     ``costs`` are the costs of the pools under a policy, for the goal ``least-cost``.
     """
 
@@ -69,7 +69,7 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variant:
-    """One alternative of a node type: its fitter, and the amounts that it takes."""
+    """One alternative of a node type, by number: its fitter, and the stock amounts of a node."""
 
     node_type: int
     fitter: Fitter
@@ -102,8 +102,8 @@ def variants_of(
 class BlockClass(Struct, frozen=True):
     """Kinds of block that are equal for all variants.
 
-    ``coverage`` is the amount of each demand of each variant that a block covers; ``types`` are the
-    block types of the class that a pool limits. ``price`` is 0 unless classes differ by price.
+    ``coverage`` is the amount that a block covers, by variant and demand; ``types`` are the block
+    types of the class that some pool limits. ``price`` is 0 unless classes differ by price.
     """
 
     coverage: tuple[tuple[int, ...], ...]
@@ -188,7 +188,7 @@ class ClassOffer(NamedTuple):
 
 
 class StockOffer(NamedTuple):
-    """A stock, its pools, and its grant of each amount."""
+    """A stock, its pools, and its grant by requested amount, None if it cannot grant it."""
 
     pools: Positions
     resource: str
@@ -197,7 +197,7 @@ class StockOffer(NamedTuple):
 
 
 class PoolOffer(NamedTuple):
-    """The limits of a pool, the variants that it may make, and a bound for each."""
+    """The limits of a pool, its possible variants, and an upper bound of nodes by variant."""
 
     limits: Limits
     variants: tuple[int, ...]
@@ -220,7 +220,7 @@ class PoolGroup(NamedTuple):
     offer: GroupOffer
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return the rows with the variants that they may make."""
+        """Return each ``(row, variant)`` whose nodes the row may make."""
         pools = zip(self.rows, self.offer.pools, strict=True)
         return [(row, variant) for row, pool in pools for variant in pool.variants]
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Witness: the single nodes behind a solution of the count model, each verified by the fit.
+"""Witness: converts a solution of the count model to single nodes, each verified by the fit.
 
-A solution has numbers of nodes and of blocks by class. Here it becomes nodes with blocks and
+A solution has numbers of nodes and of blocks by class; the witness has nodes with blocks and
 grants. The fit verifies one node after another, on a View in which only the parts of the node are
-free. Refused nodes are left out. So a reported number of nodes has really been placed.
+free, and refused nodes are dropped. So every counted node has been placed.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Witness:
         return self._overlay.view
 
     def realise(self, group: PoolGroup, model: GroupModel, values: Floats) -> None:
-        """Take the nodes of a solution of a group that the fit accepts."""
+        """Take the nodes of a solution of a group, except those that the fit refuses."""
         table = self._overlay.view.block_tables[group.podm]
         queues = _block_queues(self._overlay.view, group, model, values)
         positions = {int(self.view.position_of[row]) for row in group.rows}
         resources = {grant[0] for variant in model.classes.variants for grant in variant.grants}
         stocks = [
-            number  # block numbers in the table of the podm, of the blocks that the group offers
+            number  # of a stock in the table of the podm, for each stock that the group offers
             for number, (stock, pools) in enumerate(
                 zip(table.stocks, table.stock_pools, strict=True)
             )
@@ -89,7 +89,7 @@ class Witness:
                     self._take(column.variant, fit)
 
     def realise_best(self, group: PoolGroup, model: GroupModel, values: Floats, bound: int) -> None:
-        """Take the nodes of a group: of a solution, or one after another if that gives more."""
+        """Take the nodes of a group: those of a solution, or of :meth:`fill` if these are more."""
         before, pairs = len(self.nodes), group.pairs()
         self.realise(group, model, values)
         bound = min(bound, self.most - before)
@@ -104,7 +104,7 @@ class Witness:
                 self._take(node.variant, node.fit)
 
     def fill(self, pairs: Iterable[tuple[int, int]], most: int) -> int:
-        """Take at most ``most`` nodes of pairs of row and variant, in order; return the count."""
+        """Take at most ``most`` nodes of ``(row, variant)`` pairs in order; return the number."""
         before = len(self.nodes)
         for row, variant in pairs:
             while len(self.nodes) - before < most and (row, variant) not in self._full:
@@ -156,7 +156,7 @@ class Witness:
 
 
 def _class_counts(column: NodeColumn, values: Floats, number: int) -> Iterator[list[ClassCounts]]:
-    """Yield the number of blocks by class of each node, part by part."""
+    """Yield for each part the numbers of blocks by class, one dict per node."""
     for part, columns in column.parts:
         used = [round(values[one]) for one in columns]
         if part.covers is None:
@@ -253,7 +253,7 @@ def _blocks_of(
 def _expanded(
     grants: Sequence[GrantColumn], values: Floats, number: int, stocks: list[int]
 ) -> list[list[tuple[int, float]]]:
-    """Return for each node the stocks that grant one of its amounts, and the sizes."""
+    """Return by node the ``(stock, size)`` grants of one of its amounts."""
     if len(grants) == 1:
         return [[(stocks[grants[0].stock], grants[0].size)] * grants[0].times] * number
     order = [
