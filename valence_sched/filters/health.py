@@ -26,8 +26,8 @@ def health(
 ) -> Iterator[Term]:
     """Keeps pod managers whose health is no worse than ``worst``.
 
-    The ``fact`` has a word of Redfish: OK, Warning or Critical. Without the fact, or with another
-    word, a pod manager passes only with ``unknown``.
+    The ``fact`` has a Redfish health value: OK, Warning or Critical. A pod manager without the
+    fact, or with another value, passes only with ``unknown``.
     """
     if unknown and not view.has_fact(fact):
         return

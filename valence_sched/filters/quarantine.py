@@ -34,7 +34,7 @@ def quarantine(
 
     A pod manager is in quarantine if its ``fact`` is a text, such as the reason, or a number other
     than 0; ``false`` and ``no`` do not count. With ``most`` it is also rejected if its fact
-    ``failures`` is above ``most``. A fact that is not reported does not reject.
+    ``failures`` is above ``most``. A fact that is not reported rejects no pod manager.
     """
     if view.has_fact(fact):
         reported = view.text(fact)

@@ -182,7 +182,7 @@ def load_yaml(data: bytes, file: str) -> Any:
 
 
 def item_lines(data: bytes, key: str) -> list[int]:
-    """Return for each item of the YAML list under a key the number of its first line, from 1."""
+    """Return the line number, from 1, of each item in the YAML list under a key."""
     import yaml
 
     from valence_sched.model.plain_yaml import PlainLoader

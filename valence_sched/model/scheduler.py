@@ -59,7 +59,8 @@ class DecidingVerbs(Verbs, Protocol):
     def compile_request(self, spec: RequestSpec) -> Request:
         """Return a request compiled with its flavor and the places of its external resources.
 
-        UnknownName for its flavor or a resource; InputError, RequestError if it is invalid.
+        UnknownName for an unknown flavor or resource; InputError or RequestError if the spec is
+        invalid.
         """
         return self._call(DecidingVerbs.compile_request, spec)
 
@@ -69,14 +70,14 @@ class DecidingVerbs(Verbs, Protocol):
         """Choose pool and blocks for every node; the result has the reasons if nothing fits.
 
         RequestError if the request is invalid, or its policy ignores a requirement; UnknownName for
-        its policy, a pod manager or an amount.
+        an unknown policy, pod manager or amount.
         """
         return self._call(DecidingVerbs.select_destinations, request, detail=detail)
 
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        """Choose for several requests in order, all or nothing; same errors as for one request."""
+        """Decide requests in order, all or nothing; same errors as ``select_destinations``."""
         return self._call(DecidingVerbs.select_all, requests, detail=detail)
 
     def rank(self, request: Request, limit: int) -> Ranking:
@@ -145,7 +146,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.claim, request, key=key, ttl_s=ttl_s, detail=detail)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        """Hold exactly the blocks of a plan; same errors as a check and a decision.
+        """Hold exactly the blocks of a plan; also the errors of ``check_plan`` and of a decision.
 
         ClaimLost if the plan is out of date, in use, or rejected by the policy;
         InventoryIncomplete if a pod manager cannot be read; NameTaken for the key of another plan.
@@ -212,7 +213,7 @@ class ComposingVerbs(Verbs, Protocol):
     ) -> lifecycle.ProvisionResult:
         """Decide, hold the chosen blocks, and have the pod managers compose the nodes.
 
-        Same errors as a claim; ClaimState if the nodes of the key are being composed. Wait up to
+        Same errors as ``claim``; ClaimState if the nodes of the key are being composed. Wait up to
         ``wait_s`` for a pod manager that is still composing.
         """
         return self._call(
@@ -222,11 +223,11 @@ class ComposingVerbs(Verbs, Protocol):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> lifecycle.ProvisionResult:
-        """Hold exactly the blocks of a plan and have them composed; same errors as both steps."""
+        """Claim and compose a plan; same errors as ``claim_plan`` and ``compose_claim``."""
         return self._call(ComposingVerbs.compose_plan, plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
-        """Have the pod managers compose exactly a claim; ClaimState if it is not held."""
+        """Have the pod managers compose the blocks of a claim; ClaimState if it is not held."""
         return self._call(ComposingVerbs.compose_claim, claim_id, wait_s=wait_s)
 
     def nodes(
@@ -236,7 +237,7 @@ class ComposingVerbs(Verbs, Protocol):
         return self._call(ComposingVerbs.nodes, podm=podm, owner=owner, live=live)
 
     def node_record(self, node_id: str) -> lifecycle.NodeRecord:
-        """Return a node by its id or URI, read from its pod manager; UnknownName for others."""
+        """Return a node by its id or URI, read from its pod manager; UnknownName if unknown."""
         return self._call(ComposingVerbs.node_record, node_id)
 
     def delete_nodes(
@@ -271,11 +272,11 @@ class InventoryVerbs(Verbs, Protocol):
         return self._call(InventoryVerbs.podms)
 
     def podm(self, name: str) -> hardware.PodmOverview:
-        """Return one pod manager by its id or its name, with its pools; UnknownName for others."""
+        """Return one pod manager by its id or its name, with its pools; UnknownName if unknown."""
         return self._call(InventoryVerbs.podm, name)
 
     def blocks(self, wanted: hardware.BlockFilter) -> Iterable[hardware.BlockOverview]:
-        """Return the blocks that pass a filter; UnknownName for its pod manager or pool."""
+        """Return the blocks that pass a filter; UnknownName for an unknown pod manager or pool."""
         return self._call(InventoryVerbs.blocks, wanted)
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
@@ -319,7 +320,7 @@ class RegistryVerbs(Verbs, Protocol):
     """The part of a scheduler that registers pod managers, and lists policies and flavors."""
 
     def registration(self, name: str) -> RegisteredPodm:
-        """Return the registration of a pod manager; UnknownName for others."""
+        """Return the registration of a pod manager; UnknownName if unknown."""
         return self._call(RegistryVerbs.registration, name)
 
     def register(
@@ -381,13 +382,14 @@ class ZoneVerbs(Verbs, Protocol):
         return self._call(ZoneVerbs.zones)
 
     def zone(self, name: str) -> zone_registry.ZoneOverview:
-        """Return a zone directly below by its name or ID; UnknownName for others."""
+        """Return a zone directly below by its name or ID; UnknownName if unknown."""
         return self._call(ZoneVerbs.zone, name)
 
     def add_zone(self, registration: zone_registry.ZoneRegistration) -> zone_registry.ZoneOverview:
         """Register a zone directly below, without a connection to it.
 
-        AccessDenied if zones below this one are disabled; InputError, NameTaken.
+        AccessDenied if zones below this one are disabled; InputError or NameTaken if the
+        registration is invalid or its name is taken.
         """
         return self._call(ZoneVerbs.add_zone, registration)
 

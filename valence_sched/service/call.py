@@ -201,7 +201,7 @@ class Call:
         return [_own(*one, key) for one, key in zip(requests, keys, strict=True)]
 
     def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
-        """Compile a request that a person wrote; same errors as ``compiled``."""
+        """Return a spec that a person wrote as a compiled request; same errors as ``compiled``."""
         return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:

@@ -132,8 +132,8 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     is the broker for hints at changes. ``zones`` are the settings of this zone and the zones below
     it. ``proxies`` are addresses and networks whose header ``X-Forwarded-For`` names the client.
     The state keeps the newest ``audit_lines`` of the audit. ``ironic`` is the Ironic that is
-    queried before hardware changes: without a URL the one in the catalogue of ``keystone``, with
-    False no Ironic. ``dispatch`` is the controller that decisions are posted to.
+    queried before hardware changes; without a URL it is looked up in the catalogue of ``keystone``,
+    and False disables the query. ``dispatch`` is the controller that decisions are posted to.
     """
 
     host: str = "127.0.0.1"

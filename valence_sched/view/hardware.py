@@ -27,7 +27,7 @@ def overviews(view: View, live: Container[str] = ()) -> list[nouns.PodmOverview]
 
 
 def overview(view: View, name: str, live: Container[str] = ()) -> nouns.PodmOverview:
-    """Return one pod manager by its id or name, with its pools; UnknownName for others."""
+    """Return one pod manager by its id or name, with its pools; UnknownName if unknown."""
     numbers = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
     if name not in numbers:
         raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
@@ -95,7 +95,7 @@ _MOST_NAMED = 4  # blocks of the same name that an error lists
 
 
 def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOverview]:
-    """Yield the blocks that pass a filter; UnknownName for its pod manager or pool."""
+    """Yield the blocks that pass a filter; UnknownName for an unknown pod manager or pool."""
     podm_numbers = _podm_numbers(view, wanted.podm)
     known_pools = {pool.id for number in podm_numbers for pool in _pools(view, number)}
     if wanted.pool is not None and wanted.pool not in known_pools:
@@ -142,7 +142,7 @@ def _use(table: BlockTable, block: int, users: Container[str]) -> nouns.BlockUse
 
 
 def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview:
-    """Return a block by its URI or the last part; UnknownName, UsageError if it is ambiguous."""
+    """Return a block by its URI or the last part of it; UnknownName, UsageError for several."""
     every = list(blocks(view, nouns.BlockFilter(podm=podm)))
     names = [one.uri.rstrip("/").rpartition("/")[2] for one in every]
     alike = [one for one, last in zip(every, names, strict=True) if last == name]

@@ -37,8 +37,8 @@ class Reads(Struct, frozen=True):
 
     If the field is ``optional``, the plug-in is active in every decision, and a policy without the
     plug-in may still accept the field. ``counts_by`` is for plug-ins that only count the nodes of a
-    group or of an owner: on the pod manager itself, or at its value of each domain of the group's
-    rules.
+    group or of an owner: ``podm`` counts them on the pod manager, ``domain`` at its value of each
+    domain in the rules of the group.
     """
 
     fields: tuple[str, ...]

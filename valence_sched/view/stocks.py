@@ -94,7 +94,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return counts
 
     def after_grants(self, amount: float, count: int) -> StockGrants:
-        """Return the grants that remain after ``count`` grants, the tightest stocks first.
+        """Return the stocks after ``count`` grants, which use the tightest stocks first.
 
         Rows that cannot make that many grants make as many as possible.
         """
@@ -138,7 +138,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
 
 
 def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
-    """Return the grants of rows, each a list of free amount, min, max and step of its stocks."""
+    """Return the stocks of rows; a row has (free amount, min, max, step) for each stock."""
     rows = [row or (NO_STOCK,) for row in values]
     start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     table = np.array([stock for row in rows for stock in row], dtype=np.float64).reshape(-1, 4)

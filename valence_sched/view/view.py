@@ -61,7 +61,7 @@ DERIVED: dict[str, Callable[[Origin, Any], Any]] = {
 
 
 def was_derived(view: object, name: str) -> bool:
-    """Return whether a field of taken rows was read."""
+    """Return whether a field of a View of taken rows was derived, that is, read before."""
     try:
         type(view).__dict__[name].__get__(view)
     except AttributeError:
@@ -400,7 +400,7 @@ def lot_of(podm: str, pool: str) -> int:
 
 
 class DomainIndex(Struct, frozen=True):
-    """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
+    """The values of one domain by row; ``numbers`` has shape ``(rows, most values of a row)``.
 
     Shorter rows are padded with the number after the last value.
     """

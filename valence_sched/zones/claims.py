@@ -45,7 +45,7 @@ MOST_LOSSES = 2  # number of lost parts of one zone after which other zones are 
 MOST_ID = 255  # characters of a zone's claim ID
 MOST_CONTENDED = 64  # the limit of attempts lost to claims of the same group
 LONGEST_PAUSE_S = 1.0
-OWN = "this zone"  # in messages: the pod managers of the zone itself
+OWN = "this zone"  # the name in messages of the zone's own pod managers
 
 #: Errors that a new decision may avoid: a lost part, or no answer from a zone.
 _AVOIDABLE = (errors.ClaimLost, errors.StaleOffer, errors.ServiceError, errors.ServiceBusy)

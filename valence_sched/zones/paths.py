@@ -14,7 +14,7 @@ from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
-LACK = "no pod manager "  # start of a line about a fact that all pod managers of a zone lack
+LACK = "no pod manager "  # begins a line about a fact that no pod manager of a zone has
 OnPodm = TypeVar("OnPodm", hardware.BlockOverview, hardware.PoolOverview, capacity.StrandedAmount)
 
 
@@ -162,12 +162,12 @@ def _renamed(by_domain: Mapping[str, V], rename: Callable[[V], V]) -> dict[str, 
 
 
 def line_below(zone: str, line: str) -> str:
-    """Return a line about a zone with its name."""
+    """Return a line about a zone, prefixed with the zone's name."""
     return f"zone {zone}: {line}" if zone else line
 
 
 def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines of zones, each with its zone; a line common to all zones appears once.
+    """Return the lines of zones, each prefixed with its zone; a line of all zones appears once.
 
     A line about a missing fact or capability is left out if another zone may have it.
     """

@@ -92,7 +92,7 @@ def _remarks(
     }
 
 
-MOST_CANDIDATES = 6  # per explanation: the chosen one and the best on other pod managers
+MOST_CANDIDATES = 6  # contenders of an explanation: the chosen one, and the best on others
 
 
 def with_reasons_below(

@@ -111,9 +111,9 @@ class ChildZone:
 class ZoneTree:
     """A zone: its own pod managers and its children, asked as one.
 
-    By its unique ``id`` a zone detects a query that comes back in a circle of zones. A zone without
-    ``own`` pod managers is a router. Pod managers of its children inherit its ``capabilities``.
-    ``members`` gives the generation of a group in its state at the time of an offer.
+    A zone detects by its unique ``id`` that a query has come back in a circle of zones. A zone
+    without ``own`` pod managers is a router. Pod managers of its children inherit its
+    ``capabilities``. ``members`` knows the members and generations of groups.
     """
 
     def __init__(
