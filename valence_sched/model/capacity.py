@@ -55,9 +55,9 @@ class Capacity(Noun, frozen=True, kw_only=True):
     """The number of nodes of one flavor, or of one mix, that still fit.
 
     ``podm_sums`` is an upper bound from the free amounts of each pod manager, ``site_sums`` from
-    the free amounts of the whole site. ``exhausted`` are the resources that run out first, the one
-    with the most nodes on its pod managers first. For a mix ``by_flavor`` counts its nodes, and
-    ``refused`` is the flavor of the first node that does not fit. ``silent`` zones are not counted.
+    those of the whole site. ``exhausted`` are the resources that run out first, the one with the
+    most nodes on its pod managers first. For a mix ``by_flavor`` counts its nodes, and ``refused``
+    is the flavor of the first node that does not fit. ``silent`` zones are not counted.
     """
 
     name: str
@@ -148,7 +148,7 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
     ``total`` is its price, or its number of blocks if no prices are known; ``bound`` is the least
     total of any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the
     policy. If no purchase is enough, ``placed`` nodes fit after ``tried`` blocks of each kind are
-    added, and ``shortages`` are the reasons why the next node does not fit.
+    added. ``shortages`` are why the next node does not fit.
     """
 
     flavor: str

@@ -104,8 +104,8 @@ class BlockFilter(Noun, frozen=True, kw_only=True):
 class BlockOverview(Struct, frozen=True, kw_only=True):
     """A block: place, devices, use, and the number of nodes that may still use it (``slots``).
 
-    ``nodes`` are the names of its nodes, ``topology`` its place by domain, ``condition`` its state
-    or health if that is not Enabled or OK. A block of a claim is in use.
+    ``nodes`` are the names of its nodes, and ``topology`` is its place by domain. ``condition`` is
+    its state or health if that is not Enabled or OK. A block of a claim is in use.
     """
 
     podm: str

@@ -47,7 +47,7 @@ class MapBlock(Struct, frozen=True, gc=False):
     """A block: the last part of its URI, its use, and its role in a decision or a move.
 
     ``takers`` are the positions, from 1, of its takers in ``HardwareMap.takers``. ``condition`` is
-    its state or health if that is not Enabled or OK, ``nodes`` are the names of its nodes, ``href``
+    its state or health if that is not Enabled or OK. ``nodes`` are the names of its nodes, ``href``
     is its page.
     """
 
@@ -146,7 +146,7 @@ class ChartGrid(Struct, frozen=True, kw_only=True):
 class Measure(Struct, frozen=True, kw_only=True):
     """A measure: one number for each compared item, such as a scenario; None is unknown.
 
-    ``better`` is the preferred direction, ``errors`` are the standard errors of means, and ``best``
+    ``better`` is the preferred direction, and ``errors`` are the standard errors of means. ``best``
     is the index of the value that is clearly the best.
     """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The addresses of pod managers: URL, identity, and the URL for their events.
 
-An identity is independent of name and port: ``uuid:…`` with the UUID of the service, or
-``address:…`` with the address of the URL if the service has no UUID. An identity by address is
+An identity is independent of name and port. It is ``uuid:…`` with the UUID of the service, or
+``address:…`` with the address of the URL for a service without a UUID. An identity by address is
 checked together with the blocks.
 """
 

@@ -19,7 +19,7 @@ UNITS = {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).
 UNITS |= {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
 UNITS |= {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
 for _unit in ("bps", "b/s", "bit/s", "bit"):
-    UNITS |= {f"{prefix}{_unit}": ("bits a second", size) for prefix, size in _DECIMAL.items()}
+    UNITS |= {f"{prefix}{_unit}": ("bits per second", size) for prefix, size in _DECIMAL.items()}
 
 #: The unit of a number by the suffix of its field name, in lower case.
 _SUFFIXES = {"bytes": "B", "mib": "MiB", "mb": "MiB", "gib": "GiB", "gb": "GiB", "mhz": "MHz"}
@@ -28,7 +28,7 @@ _SUFFIX = re.compile(rf"(?:.*_)?({'|'.join(_SUFFIXES)})", re.IGNORECASE)
 PATTERN = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z][A-Za-z/]{0,5})"
 _QUANTITY = re.compile(PATTERN)
 _PLURAL = re.compile(r"\b(core|socket|block)s\b")
-_EXAMPLES = {"bytes": "256GiB, 1.5TB", "bits a second": "10Gbps", "hertz": "2.8GHz"}
+_EXAMPLES = {"bytes": "256GiB, 1.5TB", "bits per second": "10Gbps", "hertz": "2.8GHz"}
 
 
 MIB_PER_UNIT = {"MiB": 1, "GiB": 1024}

@@ -25,7 +25,7 @@ Moment = Annotated[float, Meta(ge=0, le=10**15)] | Annotated[str, Meta(min_lengt
 
 TIMES = ("arrival", "departure", "duration")
 MOST_SECONDS = 1e15
-MOST_RATE = 1e9  # requests in a second
+MOST_RATE = 1e9  # requests per second
 
 _SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\.[0-9]+)?))?")
 
@@ -123,8 +123,8 @@ def parse_moment(value: float | str) -> float:
 class SyntheticSpec(Noun, frozen=True, kw_only=True):
     """The parameters of a synthetic workload.
 
-    ``rate_per_s`` requests arrive in a second on average until ``horizon_s``; ``mix`` has the
-    share of each flavor. Nodes live for ``lifetime_s`` on average, None: for ever.
+    On average ``rate_per_s`` requests arrive per second until ``horizon_s``; ``mix`` has the share
+    of each flavor. Nodes live for ``lifetime_s`` on average, None: for ever.
     """
 
     rate_per_s: Annotated[float, Meta(gt=0)]

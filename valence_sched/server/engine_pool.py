@@ -52,9 +52,9 @@ class EnginePool:
     """The engines of one process: a shared one, for one thread at a time, and others for changes.
 
     The shared engine decides and claims. For registered pod managers it follows the change log of
-    the state, and reads nothing else. A new shared engine is made after a change of its files and
-    after an internal error, but not after an invalid request or an unavailable state. With recorded
-    inventories it reads everything again after a change of a file or of ``state_mark``.
+    the state, and reads nothing else. A change of its files or an internal error causes a new
+    shared engine; an invalid request or an unavailable state does not. With recorded inventories it
+    reads everything again after a change of a file or of ``state_mark``.
 
     ``note_changes`` takes the number of changes that the engine has loaded, after each use.
     """

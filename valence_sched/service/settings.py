@@ -26,8 +26,8 @@ class Limits(base.Noun, frozen=True, kw_only=True):
 
     The request must arrive within ``read_s``. It is refused if it waits longer than ``queue_s`` for
     other decisions. ``tenant_requests`` is the largest number of concurrent requests of a tenant in
-    a process: by default one less than its threads, and unlimited without authentication. ``ttl_s``
-    is the longest time that a claim is held.
+    a process. It defaults to one less than its threads, and to no limit without authentication.
+    ``ttl_s`` is the longest time that a claim is held.
     """
 
     body_bytes: Positive = 4 << 20

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Availability: the rows with enough free capacity for each need, and the share that stays free.
 
-The free share of a need is ``free / total - amount / total``. The parts that do not depend on the
-amounts are tables of one row per need: a request costs one pass over a table for each sum.
+The free share of a need is ``free / total - amount / total``. Tables with one row per need hold the
+parts that do not depend on the amounts. So a request costs one pass over a table for each sum.
 """
 
 import functools
@@ -162,8 +162,7 @@ def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
 def weighted_sum(table: Floats, weights: Floats) -> Floats:
     """Return ``sum(weights[i] * table[i])`` per column, added in order.
 
-    Numbers are added in order, so that the sum of a column does not depend on the number of
-    columns, as it would with numpy's sum.
+    Unlike with numpy's sum, the sum of a column does not depend on the number of columns.
     """
     if table.shape[1] == 1:
         return weighted_sum(np.repeat(table, 2, axis=1), weights)[:1]

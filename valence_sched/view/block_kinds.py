@@ -254,9 +254,9 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 class BlockCounts(Struct, frozen=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
-    ``kind``, ``free`` and ``total`` have one element per entry: the kind of block, the number of
-    free blocks and of all blocks, whole numbers in float32 to halve the copying. ``start`` has
-    ``rows + 1`` elements.
+    ``kind``, ``free`` and ``total`` have one element per entry: the kind of block, and the numbers
+    of free blocks and of all blocks. These are whole numbers in float32, which halves the copying.
+    ``start`` has ``rows + 1`` elements.
     """
 
     start: Ints

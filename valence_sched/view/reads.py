@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads: declarations, next to a filter or weigher, of the fields that it reads.
 
-Fields of a request: a policy refuses a request that sets a field which no plug-in reads, and a
-plug-in is inactive if the request does not set its fields. Fields of a pod manager: those besides
-its pools, blocks and stocks, such as ``status``, ``facts.year`` for one fact, ``facts`` for all
-facts. A plug-in without a declaration is active in every decision and may read all fields.
+Fields of a request: a policy refuses a request that sets a field which no plug-in reads. A plug-in
+is inactive if the request sets none of its fields. Fields of a pod manager: those besides its
+pools, blocks and stocks, such as ``status``, ``facts.year`` for one fact, ``facts`` for all facts.
+A plug-in without a declaration is active in every decision and may read all fields.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Reads(Struct, frozen=True):
 
     If the field is ``optional``, the plug-in is active in every decision, and a policy without the
     plug-in may still accept the field. ``counts_by`` is for plug-ins that only count the nodes of a
-    group or of an owner: ``podm`` counts them on the pod manager, ``domain`` at its value of each
+    group or of an owner. ``podm`` counts them on the pod manager, ``domain`` at its value of each
     domain in the rules of the group.
     """
 

@@ -72,8 +72,8 @@ def zone_info(
 ) -> ZoneInfo:
     """Return the report of a zone to the zone above.
 
-    The ranges cover the free amounts of live ``podms``, the numbers by service in their ``reports``
-    of the last three intervals, and the ranges of the zones ``below``.
+    The ranges cover the free amounts of live ``podms`` and the ranges of the zones ``below``. They
+    also cover the numbers by service in ``reports`` of the last three intervals.
     """
     fresh_s = INTERVALS * settings.poll_interval_s
     found = list(podms)

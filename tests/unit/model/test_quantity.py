@@ -40,8 +40,8 @@ REFUSED = [
     ("1e3GiB", "MiB", ", expected a number with a unit"),
     ("-1GiB", "MiB", ", expected a number with a unit"),
     ("9999999999999999GiB", "MiB", ", expected a number with a unit"),
-    ("10Gbps", "GiB", "in bits a second, expected bytes, such as 256GiB, 1.5TB"),
-    ("1TB", "Mbps", "in bytes, expected bits a second, such as 10Gbps"),
+    ("10Gbps", "GiB", "in bits per second, expected bytes, such as 256GiB, 1.5TB"),
+    ("1TB", "Mbps", "in bytes, expected bits per second, such as 10Gbps"),
 ]
 NAMES = {
     "capacity_mib": "MiB",
