@@ -21,7 +21,7 @@ from valence_sched.model.decision import Candidate, Outcome, Placement, PoolRef
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
-MIN_ROWS = 64  # at least as many rows that pass all filters are faster in one shared search
+MIN_ROWS = 64  # with this many passing rows or more, one shared search is faster
 
 RowFit = Literal["fits", "none", "undecided"]
 
@@ -30,7 +30,7 @@ RowFit = Literal["fits", "none", "undecided"]
 class Decision:
     """The nodes chosen for a request, with all data for its explanation.
 
-    ``attempts`` has one attempt for each alternative tried, in order; reasons are about
+    ``attempts`` has one attempt for each alternative tried, in order; the reasons explain
     ``main_attempt``. A decision is not ``explainable`` if its evaluation was changed later.
     ``podms_of_others`` are the podms with nodes of requests decided together with this one.
     """

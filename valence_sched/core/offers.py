@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes that the pods of one zone offer for a request, and fits of earlier offers."""
+"""Offers: the nodes that the pods of one zone can make for a request; verifies earlier offers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def offers(
     view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
     context = replace(context, earlier=fits, turn=query.turn)
-    if query.closed:  # rows whose podms are at closed places
+    if query.closed:  # exclude the rows of podms at closed places
         is_open = []
         for podm in view.podms:
             places = (one.items() for one in query.closed)

@@ -88,7 +88,7 @@ def load(group: str) -> Plugins:
 
 
 class InstalledPlugins(Mapping[str, Callable[..., Any]]):
-    """The plugins of a group by name, which are loaded on first access."""
+    """The plug-ins of an entry point group by name, loaded on first access."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -104,7 +104,7 @@ class InstalledPlugins(Mapping[str, Callable[..., Any]]):
 
 
 def installed(group: str) -> InstalledPlugins:
-    """Return the plugins of an entry point group, to be loaded when they are needed."""
+    """Return the plug-ins of an entry point group, which are loaded on first access."""
     return InstalledPlugins(group)
 
 

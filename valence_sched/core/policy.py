@@ -205,9 +205,9 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     """Resolve a policy's names and check its options.
 
-    UnknownName: no such filter, weigher or scheduler; the message has the nearest. InputError: an
-    unknown option or one of the wrong type, a plug-in twice, or goals for a scheduler without
-    goals.
+    UnknownName: no such filter, weigher or scheduler; the message suggests the nearest name.
+    InputError: an unknown option or one of the wrong type, a plug-in twice, or goals for a
+    scheduler without goals.
     """
     where = f"{file}: policy {policy.name!r}"
     scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
@@ -360,7 +360,7 @@ def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
 
 
 def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where: str) -> None:
-    """Raise InputError if a plug-in declares an unknown field; the message has the nearest.
+    """Raise InputError with the nearest name if a plug-in declares an unknown field.
 
     A subclass of :class:`Request` may have more fields.
     """

@@ -17,7 +17,7 @@ class JointScheduler:
     plans_batches = True
 
     def schedule(self, context: EvaluationContext) -> Batch:
-        """Place the request's nodes as they are planned together."""
-        from valence_sched.planning.batches import plan_nodes  # loaded with every scheduler
+        """Plan all nodes of the request together, and place them."""
+        from valence_sched.planning.batches import plan_nodes  # only if this scheduler is used
 
         return plan_nodes(context)

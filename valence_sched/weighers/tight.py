@@ -26,7 +26,7 @@ Within = Literal["site", "podm"]
 NO_SCALES: Mapping[str, Scale] = MappingProxyType({})
 LEAST = 1e-300  # avoids 0 / 0: on a full pod manager all pools score the same
 _ORDER = operator.attrgetter("kind", "measure", "resource")
-COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # in accelerators
+COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # GPUs are accelerators
 
 
 @reads("mix", optional=True)

@@ -160,7 +160,7 @@ def bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
 
 
 def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
-    """Return the line about pools that may fit, but were not searched within the budget."""
+    """Return the line about pools that may fit, but whose search exceeded the budget."""
     names = ", ".join(f"{one.podm} ({one.pool})" for one in pools[:MOST_NAMES])
     more = f" and {len(pools) - MOST_NAMES:,} more" if len(pools) > MOST_NAMES else ""
     what = format_count(len(pools), "pool")

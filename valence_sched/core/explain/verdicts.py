@@ -109,7 +109,7 @@ class Verdicts:
 
     @functools.cached_property
     def _nearness(self) -> Floats:
-        """The nearness of each row: the filters that it passed, then the needs that it meets."""
+        """The nearness of each row: the number of filters passed, then the share of met needs."""
         met = np.zeros(len(self.view))
         needs = [need for need in self.request.needs if need.amount]
         for need in needs:

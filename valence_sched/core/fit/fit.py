@@ -83,7 +83,7 @@ class Fitter:
             self._topology = fitter if fitter.domains or is_wide else None
 
     def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
-        """Return the fit in pool ``row``, None if the node does not fit, else Undecided."""
+        """Return the fit in pool ``row``: None if no node fits, Undecided if the budget ended."""
         return self._fit(view, row, spending or Spending(self.budget))
 
     def quick_fit(self, view: View, row: int) -> Fit | None:

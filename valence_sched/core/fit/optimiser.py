@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimiser: a linear programme, with whole or real columns, that HiGHS maximises.
+"""Optimiser: a linear programme, with integer or real columns, that HiGHS maximises.
 
-The work is bounded by counts, not by a clock: equal programmes get equal answers.
+Work is limited by counts, not by a clock, so equal programmes get equal answers.
 
 HiGHS uses floating-point numbers, so ``optimum`` checks an integer solution in integer arithmetic.
 It trusts the answer *infeasible* only if the numbers of the programme are small enough for the
@@ -28,15 +28,15 @@ INFINITY = math.inf
 ROUNDING = 1e-4  # possible error of the solver's floating-point bound
 RELATIVE_ROUNDING = 1e-6
 
-#: The measured work of HiGHS, in units of about a microsecond, without the part that depends on the
-#: entries: per round of cuts at the root, per node of the branch and bound, per simplex iteration.
+#: The work of HiGHS, in units of about a microsecond: per round of cuts at the root, per node of the
+#: branch and bound, per simplex iteration. The part that depends on the entries is added to it.
 ROOT_WORK, NODE_WORK, ITERATION_WORK = 800, 300, 30
 #: Options of HiGHS that search outside the branch and bound, or restart it.
 _RUNS = ("feasibility_jump", "rins", "rens", "root_reduced_cost")
 HEURISTICS = ("mip_allow_restart", *(f"mip_heuristic_run_{name}" for name in _RUNS))
-WORK_PER_STATE = 5  # work of HiGHS in the time of a state of a set cover
+WORK_PER_STATE = 5  # a state of a set cover takes as long as this work of HiGHS
 LARGEST_TRUSTED = 1_000_000  # largest number with which "infeasible" is trusted
-PROPAGATED_PER_STATE = 4  # entries propagated in the time of a state of a set cover
+PROPAGATED_PER_STATE = 4  # a state of a set cover takes as long as propagating these entries
 LARGEST = 1 << 45  # largest number that is exact in the solver
 
 

@@ -332,7 +332,7 @@ def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
 
 
 def waste(kinds: BlockKinds, blocks: Iterable[tuple[int, int]], needs: Iterable[Need]) -> int:
-    """Return the price of ``(kind, number)`` blocks beyond that of the needs, in points."""
+    """Return the price of ``(kind, number)`` blocks minus that of the needs, at least 0 points."""
     price = sum([kinds.kinds[kind].price * number for kind, number in blocks])
     return max(0, price - price_of_needs(needs))
 

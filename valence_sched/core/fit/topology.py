@@ -64,7 +64,7 @@ class TopologyFitter:
     _device_coverage: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Merge groups with equal devices and name into one need; drop constraints on the pool."""
+        """Merge needs of one name for equal devices; drop constraints on ``zone``, the pool."""
         self.constraints = tuple(
             constraint for constraint in self.constraints if constraint.place != "zone"
         )
@@ -129,7 +129,7 @@ class TopologyFitter:
         numbers: Counter[int] = Counter()
         for group in groups:
             numbers[group.kind] += group.number
-        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # last: all needs
+        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has all needs
         demands = [one for one in self.demands if len(one.needs) in (1, sizes[one.needs[0].kind])]
         least = set_cover.least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
@@ -275,7 +275,7 @@ class TopologyProgramme:
         self._owners: dict[tuple[int, str], str] = {}
         self._relate()
         self._apart: Uses = {}
-        self._together: Uses = {}  # by the owner of names that are together
+        self._together: Uses = {}  # by the name that represents names with the same value
         self._sources: dict[Need, Terms] = {need: [] for need in fitter.needs}
         self._sources_at: defaultdict[tuple[int, Hashable, Need], Terms] = defaultdict(list)
         self._unreported: defaultdict[tuple[int, Need], Terms] = defaultdict(list)

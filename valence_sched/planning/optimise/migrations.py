@@ -43,8 +43,8 @@ class MovableNode(Struct, frozen=True):
     """A node that may move: its type by number, and its blocks and amounts.
 
     ``row`` is one of the rows of its podm. A ``planned`` node took its blocks from this View, so
-    its move frees all of them. The move of a composed node frees only the blocks that the pod manager
-    would free.
+    its move frees all of them. The move of a composed node frees only the blocks that the pod
+    manager would free.
     """
 
     name: str
