@@ -217,7 +217,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     for kind, uses in (("filter", policy.filters), ("weigher", policy.weighers)):
         names = [use.name for use in uses]
         if twice := [name for name in names if names.count(name) > 1]:
-            hint = "answers are identified by this name: remove one"
+            hint = "remove one of them"
             raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
     weighers = (*policy.weighers, *_unknown_penalties(policy))
     filters = filter_uses(policy)

@@ -55,7 +55,7 @@ class Checker:
         self._scenarios: dict[str, Site] = {}
 
     def result(self, check: model.Check) -> model.CheckResult:
-        """Return the result of one expectation; its errors have its place."""
+        """Return the result of one expectation; errors name its place."""
         try:
             met, found = self._found(check, self._site(check))
         except SchedulerError as error:

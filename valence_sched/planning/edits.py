@@ -126,7 +126,7 @@ def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm |
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The affected pools by id, blocks by number and stocks by URI; ``whole``: the pod manager."""
+    """The affected pools by id, blocks by number, stocks by URI; or a ``whole`` pod manager."""
 
     whole: bool
     pools: frozenset[str]

@@ -106,7 +106,7 @@ class Timeline:
             self._open()
 
     def change(self, changes: Sequence[tuple[int, float]], sign: float, moment: float) -> None:
-        """Add to levels, by their number, ``sign`` times an amount at a moment."""
+        """Add ``sign`` times the amounts at a moment; ``changes`` are ``(level, amount)``."""
         levels, integral, rest = self.levels, self._integral, self.end - moment
         for number, amount in changes:
             change = sign * amount
@@ -351,7 +351,7 @@ def last_step(decision: Decision) -> str:
 
 
 def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
-    """Return the reasons against pod managers, the most frequent first, with the nearest one."""
+    """Return the reasons against pod managers, most frequent first, with the nearest of each."""
     groups: dict[tuple[str, str, bool], list[PodmVerdict]] = defaultdict(list)
     for verdict in Verdicts(decision).podm_verdicts():
         if (reason := verdict.reason) is not None:
@@ -539,7 +539,7 @@ def replay_all(
     *,
     strict: bool = False,
 ) -> model.Replay:
-    """Replay a workload on every site under every policy, by default those of the requests."""
+    """Replay a workload on every site under every policy, by default that of each request."""
     check_runs(sites, policies)
     pairs = itertools.product(sites, dict.fromkeys(policies) or (None,))
     runs = (replay_one(site, policy, workload, progress, strict=strict) for site, policy in pairs)

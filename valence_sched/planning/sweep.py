@@ -139,7 +139,10 @@ Encode = Callable[[Sequence[SweepRun]], bytes]
 
 
 def encoder(file: str) -> Encode:
-    """Return the encoder for the suffix of a file; UsageError, SchedulerError without one."""
+    """Return the encoder for the suffix of a file.
+
+    UsageError: the suffix is unknown. SchedulerError: pyarrow is not installed.
+    """
     suffix = PurePath(file).suffix
     if suffix == ".jsonl":
         return lambda runs: b"".join(map(to_line, runs))

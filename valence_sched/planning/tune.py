@@ -96,7 +96,7 @@ def tune(
     *,
     strict: bool = False,
 ) -> Tuning:
-    """Replay and judge the candidates; ``record`` receives the planned runs after each run.
+    """Replay and judge the candidates; after each run ``record`` receives the planned number.
 
     Raises:
         UnknownName: the site lacks the policy.

@@ -163,8 +163,8 @@ NOT_IN_KEY = (*TIMES, "id")  # lines that differ only in these share a request
 class Line(NamedTuple):
     """One line: its number from 1, its times as written, and its request.
 
-    ``word`` is what errors call it: ``line``, or ``request`` in a document. Lines with equal
-    ``key`` have the same request; ``document`` returns its fields.
+    ``word`` is its noun in errors: ``line``, or ``request`` in a document. Lines with equal ``key``
+    have the same request; ``document`` returns the fields of the request.
     """
 
     number: int

@@ -198,7 +198,7 @@ class TestTwice(unittest.TestCase):
                 bind(Policy(name="mine", **words), "my.yaml")
             text = str(caught.exception)
             self.assertIn(f"my.yaml: policy 'mine': found {what} twice, expected it once", text)
-            self.assertIn("answers are identified by this name: remove one", text)
+            self.assertIn("expected it once (remove one of them)", text)
 
 
 class TestText(unittest.TestCase):

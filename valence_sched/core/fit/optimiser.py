@@ -28,8 +28,8 @@ INFINITY = math.inf
 ROUNDING = 1e-4  # possible error of the solver's floating-point bound
 RELATIVE_ROUNDING = 1e-6
 
-#: The work of HiGHS, in units of about a microsecond: per round of cuts at the root, per node of the
-#: branch and bound, per simplex iteration. The part that depends on the entries is added to it.
+#: The work of HiGHS, in units of about a microsecond: per round of cuts at the root, per node of
+#: the branch and bound, per simplex iteration. The work that depends on the entries is added.
 ROOT_WORK, NODE_WORK, ITERATION_WORK = 800, 300, 30
 #: Options of HiGHS that search outside the branch and bound, or restart it.
 _RUNS = ("feasibility_jump", "rins", "rens", "root_reduced_cost")

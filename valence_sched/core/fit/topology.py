@@ -129,7 +129,7 @@ class TopologyFitter:
         numbers: Counter[int] = Counter()
         for group in groups:
             numbers[group.kind] += group.number
-        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has all needs
+        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has them all
         demands = [one for one in self.demands if len(one.needs) in (1, sizes[one.needs[0].kind])]
         least = set_cover.least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]

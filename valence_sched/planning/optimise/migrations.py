@@ -126,7 +126,7 @@ class MigrationState:
         return found
 
     def fit(self, node_type: int, *, avoid: int = -1, only: int | None = None) -> Fit | None:
-        """Return the fit of the first pool, except podm ``avoid``, or on podm ``only``."""
+        """Return the first fit of a node, not on podm ``avoid``, or only on podm ``only``."""
         return next(iter(self.fits(node_type, avoid=avoid, only=only, first=True)), None)
 
     def fits(
@@ -184,7 +184,7 @@ class MigrationState:
         self._undo.append(self._overlay.allocate(fit.row, fit.blocks, fit.grants))
 
     def place(self, node_type: int, *, only: int | None = None) -> bool:
-        """Take the first fit of a node of a type; return whether there is one."""
+        """Take the first fit of a node of a type; return whether one was found."""
         fit = self.fit(node_type, only=only)
         if fit is not None:
             self.take(fit)
@@ -276,7 +276,7 @@ def search_migrations(
 def _reach(
     state: MigrationState, goal: MigrationGoal, left: int, tried: dict[Hashable, int]
 ) -> bool:
-    """Make at most ``left`` migrations to the goal; ``tried`` are failed states."""
+    """Make at most ``left`` migrations to the goal; ``tried`` has ``left`` by failed state."""
     state.fits_left -= 1
     bound = goal.lower_bound(state, left)
     if not bound:
