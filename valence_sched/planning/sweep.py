@@ -277,7 +277,7 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
     joblib = _required("joblib")
     if backend is None:
         with _local(joblib, jobs):
-            yield _parallel_runs(joblib, (BrokenProcessPool,), "fewer --jobs need less memory")
+            yield _parallel_runs(joblib, (BrokenProcessPool,), "lower --jobs to use less memory")
         return
     distributed, address = _required("distributed"), backend.removeprefix(DASK)
     failures = (distributed.KilledWorker, CancelledError, ImportError, OSError)
