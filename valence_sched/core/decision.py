@@ -150,7 +150,7 @@ class Decision:
         )
 
     def candidate(self, row: int) -> Candidate | None:
-        """Return the first node that pool ``row`` would make, None if it makes no node."""
+        """Return the first node as a candidate in pool ``row``, None if it does not fit."""
         cost = int(self.context.evaluation.cost[row])
         fit = self.context.fit(self.view, row) if cost != INFINITE_COST else None
         if not isinstance(fit, Fit):

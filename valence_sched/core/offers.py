@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes that the pods of one zone can make for a request; verifies earlier offers."""
+"""Offers: the nodes of a request that fit on the pods of one zone; verifies earlier offers."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _stale(podm: str, text: str) -> StaleOffer:
 
 
 def most_nodes_alone(view: View, request: Request, rows: Mask) -> int:
-    """Return an upper bound of the nodes that some rows make; it considers each need alone."""
+    """Return an upper bound of the nodes that fit in some rows; each need is considered alone."""
     most = 0.0
     for alternative in request.alternatives:
         amounts = [(need, need.total_amount()) for need in alternative.needs]

@@ -20,7 +20,7 @@ _MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049
 Lots = npt.NDArray[np.uint64]
 #: The order in which a scheduler tries the pools: (view, cost, request, turn) to rows, best first.
 RowOrder = Callable[[View, Ints, Request, int], Iterator[int]]
-#: Finds the blocks and amounts that make the node on a row: a fit, None, or undecided.
+#: Finds the fit of the node in a row; None if it does not fit, or Undecided.
 FitFinder = Callable[[int], Fit | Undecided | None]
 
 
@@ -97,10 +97,10 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the fit of the first row that makes the node, or of one of the first ``best_of``.
+    """Return the fit of the first row that the node fits, or of one of the first ``best_of``.
 
-    Rows that make no node are added to ``rows_without_fit`` and not tried again. Rows whose search
-    has no answer are added to ``undecided_rows``.
+    Rows without a fit are added to ``rows_without_fit`` and not tried again. Rows whose search has
+    no answer are added to ``undecided_rows``.
     """
     fits: list[Fit] = []
     for row in rows:

@@ -195,7 +195,7 @@ def _count_alone(
 
 
 class _CoverRounds:
-    """Places nodes that are covers of blocks alone, each on the best pool that makes it.
+    """Places nodes that are set covers of blocks alone, each in the best pool that it fits.
 
     A pool keeps its cover while these blocks are free (``pool_covers``). Block tables are not
     updated, so no plug-in may read them.

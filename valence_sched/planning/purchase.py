@@ -281,7 +281,7 @@ def _useful(
 
 
 class _PurchaseProgramme:
-    """Minimise the price of the blocks with which some groups make the wanted nodes."""
+    """Minimise the price of the blocks after which the wanted nodes fit in some pool groups."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from valence_sched.view.reads import reads_podm
 
 @reads_podm()
 class FilterScheduler:
-    """Filters, weighs, and takes the best pool that makes the node; the seed breaks ties."""
+    """Filters, weighs, and takes the best pool that the node fits; the seed breaks ties."""
 
     goes_by_cost = True
 

@@ -51,7 +51,7 @@ class Choice:
 class Choices(Protocol):
     """Chooses the first node of a decision, also with one weight or need changed.
 
-    ``attempt_index`` is the first alternative that makes the node.
+    ``attempt_index`` is the index of the first alternative that fits.
     """
 
     request: Request
@@ -162,7 +162,7 @@ def _schedule_one(context: EvaluationContext) -> Batch:
 
 
 def _has_ties(context: EvaluationContext, row: int) -> bool:
-    """Return whether another podm makes the node at equal cost: a tie, broken by lots."""
+    """Return whether the node fits on another podm at equal cost: a tie, broken by lots."""
     equal = context.evaluation.cost == context.evaluation.cost[row]
     others = np.flatnonzero(equal & (context.view.podm_of != context.view.podm_of[row]))[:MOST_TIES]
     return any(isinstance(context.fit(context.view, other), Fit) for other in others.tolist())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound: the most nodes that the pools can make, as a proven upper bound and placed nodes.
+"""Bound: the most nodes that fit in the pools, as a proven upper bound and as placed nodes.
 
 No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. The numbers differ
 if the solver did not finish (``Effort``), or if the model is not exact (``model``).
@@ -78,7 +78,7 @@ def most_nodes(
     budget: Budget = DEFAULT_BUDGET,
     goals: Sequence[Goal] = (),
 ) -> Optimum:
-    """Return the most nodes of some types that the pools of a View can make.
+    """Return the most nodes of some types that fit together in the pools of a View.
 
     ``shares`` are whole numbers by type for a mix; nodes beyond the mix do not count. ``budget``
     limits the fit. The bound of a type without needs is its ``most``, by default ``MAX_NODES``.

@@ -132,7 +132,7 @@ class MigrationState:
     def fits(
         self, node_type: int, *, avoid: int = -1, only: int | None = None, first: bool = False
     ) -> list[Fit]:
-        """Return the fits of all pools that make a node of a type, or only the ``first``."""
+        """Return the fit of a node of a type in each pool that it fits, or only the ``first``."""
         view, mask = self._overlay.view, self.node_types[node_type].rows
         found: dict[int, Fit] = {}
         for variant in self._variants[node_type]:

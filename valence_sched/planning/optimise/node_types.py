@@ -220,7 +220,7 @@ class PoolGroup(NamedTuple):
     offer: GroupOffer
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return each ``(row, variant)`` whose nodes the row may make."""
+        """Return each ``(row, variant)`` whose nodes may fit in the row."""
         pools = zip(self.rows, self.offer.pools, strict=True)
         return [(row, variant) for row, pool in pools for variant in pool.variants]
 
@@ -228,7 +228,7 @@ class PoolGroup(NamedTuple):
 def pool_groups(
     view: View, node_types: tuple[NodeType, ...], classes: BlockClasses
 ) -> list[PoolGroup]:
-    """Return the pool groups of a View that may make a node, in the order of their rows."""
+    """Return the pool groups of a View that may fit a node, in the order of their rows."""
     masks = (node_types[variant.node_type].rows for variant in classes.variants)
     open_rows = list(enumerate(None if mask is None else mask.tolist() for mask in masks))
     groups: list[PoolGroup] = []
