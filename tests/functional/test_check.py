@@ -90,10 +90,10 @@ class TestGolden(Checks):
         self.assertEqual(0, self.check(text).code)
         told = run("valence-sched", "scheduler", "explain", self.folder / "golden.json")
         self.assertEqual(0, told.code, told.err)
-        moved = text[:-1] + ", edits: [{drain: gpu-west}]}"
+        moved = text[:-1] + ", edits: [{drain: general-1}]}"
         done = self.check(moved, "-f", "json")
         self.assertEqual(10, done.code, done.err)
-        self.assertIn("node 1: gpu-west/pod-2 is now ", done.data[0]["Found"])
+        self.assertIn("node 1: general-1/rack-1 is now ", done.data[0]["Found"])
         self.assertIn("inventory: digest ", done.data[0]["Found"])
 
     def test_a_report_of_podm_schedule_is_one(self):

@@ -51,6 +51,15 @@ LISTS = {
     ),
     "scheduler whatif run": (*INVENTORY, "--workload", "examples/workload.csv"),
     "scheduler whatif sweep": (*INVENTORY, "--workload", "examples/workload.csv", "--jobs", "1"),
+    "scheduler policy tune": (
+        *INVENTORY,
+        "--workload",
+        "examples/workload.csv",
+        "--samples",
+        "2",
+        "--jobs",
+        "1",
+    ),
 }
 SHOWS = {
     "podm show": (*INVENTORY, "mem-1"),
@@ -195,7 +204,7 @@ class TestFormats(unittest.TestCase):
                 done = asked("valence-sched", "podm", "schedule", *LISTS["podm schedule"],
                              "-f", format_)  # fmt: skip
                 self.assertEqual(0, done.code, done.err)
-                for text in ("gpu-east", "Compute-06", "row-b", "0.31"):
+                for text in ("gpu-east", "Compute-02", "row-a", "0.75"):
                     self.assertIn(text, done.out)
 
     def test_every_formatter_prints_a_single_object(self):
@@ -245,8 +254,8 @@ class TestFormats(unittest.TestCase):
     def test_in_csv_a_structure_is_json_and_nothing_is_empty(self):
         out = asked("valence-sched", *words_of("podm schedule"), "-f", "csv").out
         (first,) = csv.DictReader(io.StringIO(out))
-        self.assertEqual(("1", "0.318998"), (first["Node"], first["Score"]))
-        self.assertEqual(4, len(json.loads(first["Blocks"])))
+        self.assertEqual(("1", "0.753187"), (first["Node"], first["Score"]))
+        self.assertEqual(3, len(json.loads(first["Blocks"])))
         self.assertEqual("[]", first["Amounts"])
 
     def test_a_single_value_can_be_taken_into_a_shell_variable(self):

@@ -22,7 +22,7 @@ class TestFiles(Case):
         for name, podm in (
             ("rsd-allocate", "general-1"),
             ("valence-node", "general-1"),
-            ("nova-flavor", "mem-1"),
+            ("nova-flavor", "gpu-east"),
         ):
             with self.subTest(name):
                 self.assertEqual([podm], self.chosen("--flavor", f"{EXAMPLES}/form-{name}.json"))
@@ -36,7 +36,7 @@ class TestFiles(Case):
     def test_a_body_finds_its_flavor_by_uuid_in_the_files_beside(self):
         body = str(EXAMPLES / "form-valence-via-flavor.json")
         beside = ("--flavor-file", str(EXAMPLES / "form-valence-list.json"))
-        self.assertEqual(["gpu-north"], self.chosen("--flavor", body, *beside))
+        self.assertEqual(["gpu-east"], self.chosen("--flavor", body, *beside))
         done = run("valence-sched", "podm", "flavor", "validate", body, *beside, "-f", "json")
         self.assertEqual((0, True), (done.code, done.data[0]["Valid"]))
         done = run("valence-sched", "podm", "flavor", "validate", body, "-f", "json")
@@ -46,7 +46,7 @@ class TestFiles(Case):
     def test_a_flavor_is_known_by_its_uuid_too(self):
         beside = ("--flavor-file", str(EXAMPLES / "form-valence-list.json"))
         word = "5d9a7f14-22c8-4e0b-a1f6-93c07d58be41"
-        self.assertEqual(["gpu-north"], self.chosen("--flavor", word, *beside))
+        self.assertEqual(["gpu-east"], self.chosen("--flavor", word, *beside))
 
     def test_all_forms_may_stand_in_one_file(self):
         names = ("rsd-allocate", "nova-flavor", "valence-node")
