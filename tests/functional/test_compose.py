@@ -172,9 +172,7 @@ class TestCompose(Case):
         with self.there() as here:
             done = here.asked("schedule", "--flavor", "small", "--dry-run=server")
             self.assertEqual(0, done.code, done.err)
-            self.assertRegex(
-                done.err, "node 1: .* cannot tell: the service has no Compose action"
-            )
+            self.assertRegex(done.err, "node 1: .* cannot tell: the service has no Compose action")
             self.assertEqual(([], []), (here.rows("claim", "list"), here.names()))
 
     def test_a_dry_run_without_a_value_only_decides(self):

@@ -29,7 +29,7 @@ from valence_sched.model import capacity as model
 from valence_sched.model.decision import Reason
 from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import Need
-from valence_sched.model.request import MAX_NODES, Request
+from valence_sched.model.request import MAX_NODES, FlavorShare, Mix, Request
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.optimise.bound import most_nodes
 from valence_sched.planning.optimise.node_types import NodeType, variants_of
@@ -294,6 +294,9 @@ class SiteCapacity:
     ) -> model.Capacity:
         """Return the number of nodes of a mix until a refusal, or until a podm has ``most``."""
         decider = self._decider
+        pairs = zip(requests, shares, strict=True)
+        mix = Mix(tuple(FlavorShare(one.needs, one.traits, share) for one, share in pairs))
+        requests = [msgspec.structs.replace(one, mix=mix) for one in requests]  # room for this mix
         placement, view = place_mix(decider, requests, shares, most), decider.snapshot()
         nodes = Counter(int(view.podm_of[row]) for _, row in placement.nodes)
         counts = Counter(number for number, _ in placement.nodes)

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 from valence_sched.model.need import NameRequirements, Need
 from valence_sched.model.request import Mix
 from valence_sched.view.block_kinds import BlockKinds, read_only
@@ -17,7 +19,10 @@ from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
+ONE_PER_NODE = frozenset(SINGLE_PER_NODE)
+NO_ROWS = np.empty(0, dtype=np.int64)
 MOST_NODES = 10**9  # nodes of a share that count on one row
+MANY_ROWS = 256  # from this number of rows on, one list of needs after another is faster
 EPSILON = 1e-9  # the rounding error of a number of nodes
 
 
@@ -31,6 +36,7 @@ class RoomBefore(Struct, frozen=True, eq=False):
     free: Leftover
     have: Floats
     nodes: Floats
+    has_room: Any  # mask by list of needs: whether any row can make a node
 
 
 class MixRoom:
@@ -67,15 +73,20 @@ class MixRoom:
             name: np.array([[amount] for _, amount in group])
             for name, group in itertools.groupby(stocks, key=lambda line: line[0])
         }
-        #: Entry n has the line, and the number of grants, of the n-th need of every list of needs.
+        #: By list of needs: the lines of its needs, and the number of grants from each.
+        self._lists = [
+            ([self._line(need) for need in own], [float(need.count) for need in own])
+            for own in needs
+        ]
+        #: Entry n has the line and the number of grants of the n-th need of every list of needs.
         #: Shorter lists repeat their last need.
         self._terms: list[tuple[Ints, Floats]] = []
         for number in range(max(map(len, needs), default=0)):
-            some = [own[min(number, len(own) - 1)] for own in needs]
-            lines = np.array([self._line(need) for need in some])
-            counts = np.array([[float(need.count)] for need in some])
+            at = [min(number, len(own) - 1) for own in needs]
+            lines = np.array([own[n] for (own, _), n in zip(self._lists, at, strict=True)])
+            counts = np.array([[own[n]] for (_, own), n in zip(self._lists, at, strict=True)])
             self._terms.append((lines, counts))
-        self._parts = np.empty((0, 0))
+        self._parts = self._pieces = np.empty((0, 0))
         self._table: tuple[Sequence[Any] | None, Sequence[float], Floats]
         self._table = None, (), self._parts
 
@@ -96,38 +107,84 @@ class MixRoom:
         if self._blocks:
             parts = self._block_parts(view.kinds)
             np.matmul(parts, free.blocks, out=have[: len(parts)])
+            if len(rows := self._rows_of_single_blocks(view)):
+                have[: len(parts), rows] -= self._pieces @ free.blocks[:, rows]
         self._count_stocks(free.stocks, have)
-        return RoomBefore(free, *map(read_only, (have, self._nodes(have))))
+        nodes = self._nodes(have)
+        return RoomBefore(free, read_only(have), read_only(nodes), (nodes > 0.0).any(axis=1))
 
-    def nodes_after(self, before: RoomBefore, needs: Sequence[Need], feasible: Mask) -> Floats:
-        """Return the nodes that each row can make after a node with ``needs`` is placed on it.
+    def lost(
+        self,
+        view: View,
+        before: RoomBefore,
+        needs: Sequence[Need],
+        feasible: Mask,
+        scarcity: Sequence[float],
+    ) -> Floats:
+        """Return by row the nodes that it can no longer make after a node with ``needs``.
 
-        The shape is ``(lists of needs, rows)``; rows that are not ``feasible`` are undefined.
+        The number is the mean over the shares, weighted by weight and scarcity; it is undefined for
+        rows that are not ``feasible``.
         """
         free, have = before.free, before.have.copy()
+        touched = np.zeros(len(have), dtype=bool)  # lines
         if self._blocks:
             parts = self._block_parts(free.kinds)
-            free.blocks_for(needs, feasible).subtract(parts, have[: len(parts)])
-        self._count_stocks(free.stocks_after(needs), have)
-        return self._nodes(have)
+            taken = free.blocks_for(needs, feasible)
+            taken.subtract(parts, have[: len(parts)])
+            if len(rows := self._rows_of_single_blocks(view)):
+                pieces = np.zeros((len(parts), len(view)))
+                taken.subtract(self._pieces, pieces)
+                have[: len(parts), rows] -= pieces[:, rows]
+            for part in taken.parts:
+                touched[: len(parts)] |= parts[:, part.among].any(axis=1)
+        stocks = free.stocks_after(needs)
+        self._count_stocks(stocks, have)
+        for name in stocks:
+            touched[self._stock_lines(name)] = True
+        table, codes = self._weight_table(view.traits, scarcity), view.traits.codes
+        # lists are added one after another, so that a row does not depend on other rows
+        total = np.zeros(len(view))
+        if len(view) < MANY_ROWS:
+            lost = before.nodes - self._nodes(have)
+            for numbers, by_value in zip(lost, table, strict=True):
+                total += by_value[codes] * numbers
+            return total
+        for number, (lines, _) in enumerate(self._lists):
+            if before.has_room[number] and touched[lines].any():
+                lost = before.nodes[number] - self._nodes_of(number, have)
+                total += lost * (table[number][codes] if table.shape[1] > 1 else table[number, 0])
+        return total
 
     def _count_stocks(self, stocks: Mapping[str, StockGrants], have: Floats) -> None:
         """Write the numbers of grants from stocks into ``have``, shape ``(lines, rows)``."""
         for name, grants in stocks.items():
-            amounts = self._stocks[name]
-            first = self._line_of[name, float(amounts[0, 0])]
-            have[first : first + len(amounts)] = grants.sums(grants.counts(amounts))
+            have[self._stock_lines(name)] = grants.sums(grants.counts(self._stocks[name]))
+
+    def _stock_lines(self, name: str) -> slice:
+        first = self._line_of[name, float(self._stocks[name][0, 0])]
+        return slice(first, first + len(self._stocks[name]))
 
     def _nodes(self, have: Floats) -> Floats:
-        nodes = np.full((len(self._terms[0][0]), have.shape[1]), np.inf)
+        """Return by list of needs and row the number of nodes."""
+        if have.shape[1] >= MANY_ROWS:
+            return np.array([self._nodes_of(number, have) for number in range(len(self._lists))])
+        nodes = np.full((len(self._lists), have.shape[1]), np.inf)
         for lines, counts in self._terms:
-            number = have[lines]
-            if counts.max() > 1.0:
-                number /= counts
-            np.minimum(nodes, number, out=nodes)
+            np.minimum(nodes, have[lines] / counts, out=nodes)
         nodes += EPSILON
-        np.floor(nodes, out=nodes)
-        return nodes
+        whole: Floats = np.floor(nodes, out=nodes)
+        return whole
+
+    def _nodes_of(self, number: int, have: Floats) -> Floats:
+        """Return by row the number of nodes with one list of needs."""
+        (first, *lines), (count, *counts) = self._lists[number]
+        nodes = have[first] / count
+        for line, divisor in zip(lines, counts, strict=True):
+            np.minimum(nodes, have[line] / divisor if divisor != 1.0 else have[line], out=nodes)
+        nodes += EPSILON
+        whole: Floats = np.floor(nodes, out=nodes)
+        return whole
 
     def totals(self, view: View) -> tuple[int, ...]:
         """Return per share the number of nodes that all rows can make.
@@ -142,20 +199,17 @@ class MixRoom:
                 totals[index] = int(nodes[number][mask].sum())
         return tuple(totals)
 
-    def weighted(self, nodes: Floats, traits: Labels, scarcity: Sequence[float]) -> Floats:
-        """Return by row the mean of ``nodes`` over the shares, weighted by weight and scarcity."""
+    def _weight_table(self, traits: Labels, scarcity: Sequence[float]) -> Floats:
+        """Return the weight of each list of needs by the traits of a row; the sum is 1."""
         values, known, table = self._table
         if values is not traits.values or known != scarcity:
             weights = self._weights * [scarcity[n] if scarcity else 1.0 for n in self._indices]
             weights /= weights.sum()
-            table = np.zeros((len(nodes), len(traits.values)))
+            table = np.zeros((len(self._lists), len(traits.values)))
             np.add.at(table, self._needs_of, weights[:, None] * self._accepts(traits))
             # selections of one View share the label values
             self._table = (traits.values, scarcity, table)
-        total = np.zeros(nodes.shape[1])
-        for numbers, by_value in zip(nodes, table, strict=True):
-            total += by_value[traits.codes] * numbers  # no matmul: a row must not affect others
-        return total
+        return table
 
     def _accepts(self, traits: Labels) -> Mask:
         table = [
@@ -164,11 +218,33 @@ class MixRoom:
         return np.array(table, dtype=bool).reshape(len(table), len(traits.values))
 
     def _block_parts(self, kinds: BlockKinds) -> Floats:
-        """Return the part 0..1 of each need that a block of each kind supplies: (needs, kinds)."""
+        """Return the part of each need that one block of each kind supplies, at most 1."""
         if self._parts.shape[1] != len(kinds):
             amounts = np.array([[need.amount] for need in self._blocks])
             self._parts = np.minimum(kinds.amount_matrix(self._blocks) / amounts, 1.0)
+            single = [not ONE_PER_NODE.isdisjoint(kind.types) for kind in kinds.kinds]
+            self._pieces = np.where((self._parts < 1.0) & single, self._parts, 0.0)
         return self._parts
+
+    def _rows_of_single_blocks(self, view: View) -> Ints:
+        """Return the rows whose nodes have one compute block, if one may be too small for a need.
+
+        There, a block that supplies a part of a need supplies nothing.
+        """
+        if not self._pieces.any():
+            return NO_ROWS
+        single = view.memoise_selected(
+            ("mix room", "single"), operator.getitem, lambda: _single(view)
+        )
+        rows: Ints = single.nonzero()[0]
+        return rows
+
+
+def _single(view: View) -> Mask:
+    def is_single(limits: Mapping[BlockType, Limit]) -> bool:
+        return any(limits[kind].max == 1 for kind in SINGLE_PER_NODE if kind in limits)
+
+    return np.array([is_single(pool.limits) for pool in view.pools], dtype=bool)
 
 
 def mix_room(view: View, mix: Mix) -> MixRoom:

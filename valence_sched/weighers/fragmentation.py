@@ -67,7 +67,7 @@ def fragmentation(view: View, request: Request, *, power: Power = 1.0) -> Floats
         return view.constant(1.0)
     before = room.before(view)
     feasible = feasible_rows(view, request.needs)
-    lost = before.nodes - room.nodes_after(before, request.needs, feasible)
-    score: Floats = 1.0 / (1.0 + room.weighted(lost, view.traits, mix.scarcity))
+    lost = room.lost(view, before, request.needs, feasible, mix.scarcity)
+    score: Floats = 1.0 / (1.0 + lost)
     score[~feasible] = 0.0
     return score

@@ -129,6 +129,14 @@ class TestBlocks(unittest.TestCase):
         found = self.score(SMALL, [(SMALL, 1.0), (LARGE, 1.0)], *podms)
         self.assertGreater(found[0], found[1])
 
+    def test_a_pool_of_one_compute_block_per_node_does_not_join_small_ones(self):
+        blocks = [cpu("a", 8, pools=["p"]), cpu("b", 8, pools=["p"])]
+        pools = {"id": "p"}, {"id": "p", "limits": {"Compute": {"max": 1}}}
+        podms = ({"id": f"{n}", "blocks": blocks, "pools": [pools[n]]} for n in range(2))
+        shares = [(SMALL, 1.0), ({"processor": {"total_cores": 16}}, 1.0)]
+        found = self.score(SMALL, shares, *podms, power=0.0)
+        self.assertEqual([1 / 2, 1 / 1.5], found)  # the other loses no room for 16 cores
+
     def test_cores_beside_accelerators_are_kept_for_the_nodes_that_need_both(self):
         podms = (
             {"id": "with", "blocks": [cpu("a", 8), gpu("g", 1, "A100")]},

@@ -265,9 +265,7 @@ class TestByAction(unittest.TestCase):
 
     def test_without_the_action_there_is_nothing_to_ask(self):
         podm = Service()
-        with self.assertRaisesRegex(
-            PodmError, "^the service has no Compose action for a preview$"
-        ):
+        with self.assertRaisesRegex(PodmError, "^the service has no Compose action for a preview$"):
             podm.composer.preview(PLAIN)
 
     def test_a_reservation_is_named_by_what_composes_and_undone_by_nothing(self):
