@@ -271,7 +271,7 @@ class TestTune(Case):
             (("--policy", "none-such"), 1, "no policy named 'none-such'"),
             (("--policy", "chance"), 2, "policy 'chance' has fewer than two weighers to compare"),
             (("--samples", "1"), 2, "argument --samples: must be 2 to 1,000, got '1'"),
-            (("--samples", "900"), 2, "requests are too few for 900 samples"),
+            (("--samples", "900"), 2, "too few for 900 samples"),
             (("--goal", "cost"), 2, "argument --goal: invalid choice: 'cost'"),
         ):
             with self.subTest(more):

@@ -87,7 +87,7 @@ class TestCommands(unittest.TestCase):
         # podm_claim_list = valence_sched_cli.commands.claim:ListClaim; podm_fit is in fit.
         nouns = {"catalog": "config filter flavor policy weigher", "hardware": "block device pool",
                  "inventory": "podm", "podm_registry": "podm stats", "scheduler": "audit",
-                 "whatif_relocation": "whatif", "whatif_run": "whatif"}  # fmt: skip
+                 "whatif_relocation": "whatif", "whatif_run": "policy whatif"}  # fmt: skip
         for name, value in declared()[COMMANDS].items():
             *_, noun, verb = name.split("_")
             module, _, class_ = value.removeprefix("valence_sched_cli.commands.").partition(":")

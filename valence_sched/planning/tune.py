@@ -183,10 +183,10 @@ def _gains_left_out(candidates: Sequence[Candidate]) -> Iterator[float]:
     base = candidates[0].shares
     for number in range(len(base)):
 
-        def elsewhere(one: Candidate, left: int = number) -> float:
+        def on_others(one: Candidate, left: int = number) -> float:
             return sum(share for at, share in enumerate(one.shares) if at != left)
 
-        yield max(candidates, key=elsewhere).shares[number] - base[number]
+        yield max(candidates, key=on_others).shares[number] - base[number]
 
 
 def _by_mean(candidate: Candidate) -> float:

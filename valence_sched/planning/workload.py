@@ -24,6 +24,7 @@ from valence_sched.errors import InputError, RequestError, UnknownName, UsageErr
 from valence_sched.model import workload as model
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import to_json
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.model.workload import WorkloadEntry
@@ -228,9 +229,8 @@ class CompiledWorkload:
         """
         arrivals, departures, *_ = self._times
         if len(arrivals) < count:
-            raise UsageError(
-                f"{self.name}: {len(arrivals):,} requests are too few for {count:,} samples"
-            )
+            found = format_count(len(arrivals), "request")
+            raise UsageError(f"{self.name}: {found}, too few for {count:,} samples")
         edges = np.linspace(0, len(arrivals), count + 1).astype(int).tolist()
         for low, high in itertools.pairwise(edges):
             start = arrivals[low]

@@ -137,7 +137,7 @@ class TestSamples(unittest.TestCase):
         self.assertEqual([(4.0, 5.0, 2), (4.0, None, 3), (4.0, 5.0, 4), (6.0, 15.0, 5)], times)
 
     def test_too_few_requests_are_refused(self):
-        with self.assertRaisesRegex(UsageError, "1 requests are too few for 2 samples"):
+        with self.assertRaisesRegex(UsageError, "1 request, too few for 2 samples"):
             list(compile_workload(file_workload("flavor\ncores\n"), FLAVORS).parts(2))
 
 
