@@ -39,7 +39,7 @@ Goal = Literal["nodes", "use"]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PolicyTrial:
     """A policy with other weights, and its share of the goal on each sample, from 0 to 1."""
 
     policy: Policy
@@ -63,13 +63,13 @@ class Tuning:
     ``best`` has the largest mean over all samples. Gains are shares from 0 to 1.
     """
 
-    candidates: tuple[Candidate, ...]
-    best: Candidate
+    candidates: tuple[PolicyTrial, ...]
+    best: PolicyTrial
     gain: float
     error: float
 
     @classmethod
-    def of(cls, candidates: Sequence[Candidate]) -> Tuning:
+    def of(cls, candidates: Sequence[PolicyTrial]) -> Tuning:
         """Judge candidates that replayed the same samples, the policy itself first."""
         gain, error = _mean_and_error(list(_gains_left_out(candidates)))
         return cls(tuple(candidates), max(candidates, key=_by_mean), gain, error)
@@ -79,7 +79,7 @@ class Tuning:
         """Return whether the gain is above 0 by more than ``CLEAR`` standard errors."""
         return self.gain > max(CLEAR * self.error, 0.0) and self.best is not self.candidates[0]
 
-    def gain_of(self, candidate: Candidate) -> tuple[float, float]:
+    def gain_of(self, candidate: PolicyTrial) -> tuple[float, float]:
         """Return the mean gain of a candidate over the policy, and its standard error."""
         pairs = zip(candidate.shares, self.candidates[0].shares, strict=True)
         return _mean_and_error([own - base for own, base in pairs])
@@ -109,7 +109,7 @@ def tune(
     if len(varied) < 2:
         raise UsageError(f"policy {policy!r} has fewer than two weighers to compare")
     parts = workload_samples(workload, site, samples)
-    known: dict[bytes, Candidate] = {}  # by the JSON of the weighers
+    known: dict[bytes, PolicyTrial] = {}  # by the JSON of the weighers
     resource: list[str] = []
 
     def share(run: SweepRun) -> float:
@@ -132,7 +132,7 @@ def tune(
             resource.append(_scarcest(runs["0", 0]))
         for name, one in new.items():
             shares = tuple(share(runs[name, number]) for number in range(samples))
-            known[to_json(one.weighers)] = Candidate(one, shares)
+            known[to_json(one.weighers)] = PolicyTrial(one, shares)
 
     others = [structs.replace(base, weighers=one.weighers) for one in site.policies.values()
               if one.scheduler == base.scheduler == "filter" and one.weighers]  # fmt: skip
@@ -178,18 +178,18 @@ def _scarcest(run: SweepRun) -> str:
     return max(used, key=used.__getitem__)
 
 
-def _gains_left_out(candidates: Sequence[Candidate]) -> Iterator[float]:
+def _gains_left_out(candidates: Sequence[PolicyTrial]) -> Iterator[float]:
     """Yield for each sample the gain of the candidate that is best on the other samples."""
     base = candidates[0].shares
     for number in range(len(base)):
 
-        def on_others(one: Candidate, left: int = number) -> float:
+        def on_others(one: PolicyTrial, left: int = number) -> float:
             return sum(share for at, share in enumerate(one.shares) if at != left)
 
         yield max(candidates, key=on_others).shares[number] - base[number]
 
 
-def _by_mean(candidate: Candidate) -> float:
+def _by_mean(candidate: PolicyTrial) -> float:
     return candidate.mean
 
 

@@ -11,7 +11,7 @@ from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.workload import SyntheticSpec
 from valence_sched.planning.tune import (
-    Candidate,
+    PolicyTrial,
     Tuning,
     policy_file,
     tune,
@@ -86,7 +86,7 @@ class TestGain(unittest.TestCase):
     def tuning(self, *shares):
         policies = [Policy(name=f"{number}") for number in range(len(shares))]
         pairs = zip(policies, shares, strict=True)
-        return Tuning.of([Candidate(policy, tuple(each)) for policy, each in pairs])
+        return Tuning.of([PolicyTrial(policy, tuple(each)) for policy, each in pairs])
 
     def test_luck_on_one_sample_is_no_gain(self):
         lucky = [[0.5 + (row == column) * 0.4 for column in range(5)] for row in range(5)]
@@ -145,7 +145,7 @@ class TestFile(unittest.TestCase):
     def test_the_file_has_the_policy_under_its_new_name(self):
         base = site().policies["default"]
         found = Tuning.of(
-            [Candidate(base, (0.5,)), Candidate(next(variants(base, [1], 2.0)), (0.6,))]
+            [PolicyTrial(base, (0.5,)), PolicyTrial(next(variants(base, [1], 2.0)), (0.6,))]
         )
         (policy,) = parse_policies(policy_file(found, "mine"), "mine.yaml")
         self.assertEqual("mine", policy.name)
