@@ -93,7 +93,7 @@ class TestGolden(Checks):
         moved = text[:-1] + ", edits: [{drain: general-1}]}"
         done = self.check(moved, "-f", "json")
         self.assertEqual(10, done.code, done.err)
-        self.assertIn("node 1: general-1/rack-1 is now ", done.data[0]["Found"])
+        self.assertIn("node 1: general-1/rack-2 is now ", done.data[0]["Found"])
         self.assertIn("inventory: digest ", done.data[0]["Found"])
 
     def test_a_report_of_podm_schedule_is_one(self):

@@ -163,10 +163,10 @@ class TestCompose(Case):
             self.assertEqual([], here.rows("claim", "list"))
 
     def test_the_next_best_pod_manager_composes_what_the_first_refuses(self):
-        with self.there(f"status:500:{POST}@gpu-west", only=("gpu-east", "gpu-west")) as here:
+        with self.there(f"status:500:{POST}@gpu-east", only=("gpu-east", "gpu-west")) as here:
             done = here.compose()
-            self.assertEqual((0, "gpu-east"), (done.code, done.data[0]["Podm"]))
-            self.assertRegex(done.err, "warning: gpu-west: HTTP 500.*: tried gpu-east inst")
+            self.assertEqual((0, "gpu-west"), (done.code, done.data[0]["Podm"]))
+            self.assertRegex(done.err, "warning: gpu-east: HTTP 500.*: tried gpu-west inst")
 
     def test_a_pod_manager_is_asked_beforehand_and_nothing_is_held(self):
         with self.there() as here:

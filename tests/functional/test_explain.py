@@ -90,8 +90,9 @@ class TestScreen(Explain):
                  "mem-1      drawer-1: 128 of 256 GiB memory",
                  "Filters:       16 pools, 15 after alive, 7 after capacity, 4 after devices",
                  "Nearest miss:  mem-1 lacks 128 GiB memory; removing node graph-2 frees it",
-                 "Sensitivity:   pool row-b of gpu-east instead of row-a, with 1 GPU A100",
-                 "fragmentation is 2.964 instead of 12"]  # fmt: skip
+                 "Sensitivity:   pool row-c of gpu-east instead of row-a, with 16 cores instead",
+                 "row-b of gpu-east instead of row-a, with 1 GPU A100",
+                 "fragmentation is 1.477 instead of 12"]  # fmt: skip
         places = [done.out.find(part) for part in parts]
         self.assertNotIn(-1, places, done.out)
         self.assertEqual(sorted(places), places)

@@ -152,7 +152,7 @@ class TestNovaFlavor(Case):
         done = self.ask("--nova-flavor", "metal", "--flavor-file", file, "-f", "json")
         self.assertEqual(0, done.code, done.err)
         self.assertIn("read as flavor 'baremetal-site-gpu'", done.err)
-        self.assertIn("Card", str(done.data[0]["Blocks"]))
+        self.assertIn("GPU", str(done.data[0]["Blocks"]))
         done = self.ask("--nova-flavor", "metal")
         self.assertEqual((1, ""), (done.code, done.out))
         self.assertIn("found no flavor of that name", done.err)

@@ -270,7 +270,7 @@ GOALS = {"nodes": "Placed", "use": "In Use"}
 
 
 class TunePolicy(base.Lister):
-    """Find weights of a policy that serve more of a workload.
+    """Find weights that serve more of a workload.
 
     Replays the workload with other weights, on all cores. Rows are the weights, best first. The
     gain is judged by cross-validation: the weights for each sample are chosen on the other samples.
