@@ -204,7 +204,7 @@ class TestFormats(unittest.TestCase):
                 done = asked("valence-sched", "podm", "schedule", *LISTS["podm schedule"],
                              "-f", format_)  # fmt: skip
                 self.assertEqual(0, done.code, done.err)
-                for text in ("gpu-east", "Compute-02", "row-a", "0.75"):
+                for text in ("gpu-east", "Compute-02", "row-a", "0.747"):
                     self.assertIn(text, done.out)
 
     def test_every_formatter_prints_a_single_object(self):
@@ -254,7 +254,7 @@ class TestFormats(unittest.TestCase):
     def test_in_csv_a_structure_is_json_and_nothing_is_empty(self):
         out = asked("valence-sched", *words_of("podm schedule"), "-f", "csv").out
         (first,) = csv.DictReader(io.StringIO(out))
-        self.assertEqual(("1", "0.753187"), (first["Node"], first["Score"]))
+        self.assertEqual(("1", "0.746584"), (first["Node"], first["Score"]))
         self.assertEqual(3, len(json.loads(first["Blocks"])))
         self.assertEqual("[]", first["Amounts"])
 
