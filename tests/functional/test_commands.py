@@ -204,7 +204,7 @@ class TestFormats(unittest.TestCase):
                 done = asked("valence-sched", "podm", "schedule", *LISTS["podm schedule"],
                              "-f", format_)  # fmt: skip
                 self.assertEqual(0, done.code, done.err)
-                for text in ("gpu-east", "Compute-02", "row-a", "0.747"):
+                for text in ("gpu-east", "Compute-02", "row-a", "0.74"):
                     self.assertIn(text, done.out)
 
     def test_every_formatter_prints_a_single_object(self):
