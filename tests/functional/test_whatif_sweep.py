@@ -171,7 +171,7 @@ class TestCompare(Sweeps):
 
     def test_a_difference_that_seeds_may_have_made_has_no_best(self):
         words = (*DRAWN, *POLICIES, "--seeds", "1..3", "--jobs", "1", "--compare")
-        self.assertRegex(self.sweep(0, *words).out, r"\| placed .*\| no clear difference \|")
+        self.assertRegex(self.sweep(0, *words).out, r"\| fragmentation .*\| no clear difference \|")
 
     def test_an_unknown_column_is_refused_before_anything_is_written(self):
         file = self.folder / "unwritten.csv"
