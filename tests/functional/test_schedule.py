@@ -224,7 +224,7 @@ class TestOptions(Case):
     def test_the_seed_decides_between_equals_and_nothing_else(self):
         words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--seed")
         found = [chosen(*words, str(seed))[0] for seed in range(8)]
-        self.assertEqual({("general-1", "rack-1")}, {(row["Podm"], row["Pool"]) for row in found})
+        self.assertEqual({("general-1", "rack-2")}, {(row["Podm"], row["Pool"]) for row in found})
         equal = [chosen(*words, str(seed), "--policy", "chance")[0] for seed in range(8)]
         self.assertEqual(1, len({row["Score"] for row in equal}))
         self.assertLess(1, len({row["Pool"] for row in equal}))
@@ -297,7 +297,7 @@ class TestOptions(Case):
         (found,) = rows(*GPU, "--long")
         self.assertEqual([*COLUMNS, "Choice", "Scores", "Cost", "Waste"], list(found))
         self.assertEqual(
-            {"fragmentation": 0.807104, "room": 0.451033, "tight": 0.408333}, found["Scores"]
+            {"fragmentation": 0.799401, "room": 0.451033, "tight": 0.408333}, found["Scores"]
         )
         self.assertEqual((1, 33686), (found["Choice"], found["Waste"]))
 
