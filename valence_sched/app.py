@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from valence_sched.model.zone_registry import RecordedZone
     from valence_sched.planning.site import Site as Site
     from valence_sched.planning.sweep import Sweep as Sweep
+    from valence_sched.planning.tune import Tuning as Tuning
     from valence_sched.planning.whatif import WhatIf
     from valence_sched.planning.workload import Workload as Workload
     from valence_sched.remote.scheduler import RemoteScheduler

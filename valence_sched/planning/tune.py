@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from msgspec import structs, to_builtins
+from msgspec import json, structs
 
 from valence_sched.core.policy import bind, idle_readers
 from valence_sched.errors import UnknownName, UsageError
@@ -200,11 +200,6 @@ def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def policy_file(tuning: Tuning, name: str) -> bytes:
-    """Return a policy file with the best weights, under another name, as YAML."""
-    import yaml
-
+    """Return a policy file with the best weights, under another name, as JSON, which is YAML."""
     best = structs.replace(tuning.best.policy, name=name, description=DESCRIPTION)
-    text: bytes = yaml.safe_dump(
-        {"policies": [to_builtins(best)]}, sort_keys=False, allow_unicode=True, encoding="utf-8"
-    )
-    return text
+    return json.format(json.encode({"policies": [best]}), indent=2) + b"\n"

@@ -15,7 +15,7 @@ from valence_sched.words.phrases import ReasonPhrases
 from valence_sched_cli.output.cells import Amount, PairLines, Shown, fields, painted, warning_lines
 
 if TYPE_CHECKING:
-    from valence_sched.planning.tune import Tuning
+    from valence_sched.app import Tuning
 
 COLUMNS = ("Site", "Policy", "Placed", "Refused", "Podms Needed", "Fragmentation")
 LONG_COLUMNS = (
