@@ -240,7 +240,7 @@ class BatchPlan:
         best = self.trial(next(orders))
         # the optimiser takes about as long as one fit per pool and type
         is_small = exact or len(view) * len(self.types) <= self._fits_left
-        if goals or (is_small and not self._is_enough(best)):
+        if goals or (is_small and not self._is_proven(best)):
             fixed = [] if exact else [node for node in self.nodes_of(best) if self._grouped(node)]
             best = min(best, self._optimised(goals, fixed), key=value)
         for order in orders:
@@ -327,8 +327,11 @@ class BatchPlan:
                     yield WitnessNode(number, variant, node.chosen)
 
     def _is_enough(self, trial: Trial) -> bool:
-        is_best = not trial.is_short and trial.score[1] == self._requested - self.bound
-        return is_best or self._fits_left <= 0
+        return self._is_proven(trial) or self._fits_left <= 0
+
+    def _is_proven(self, trial: Trial) -> bool:
+        """Return whether no placement has more nodes than a trial."""
+        return not trial.is_short and trial.score[1] == self._requested - self.bound
 
     def _orders(self) -> Iterator[batch_orders.Order]:
         alone = [self._most_alone[number] for number in self.type_of]

@@ -128,7 +128,7 @@ def tune(
         for run in workers(sweep_run, tasks):
             runs[run.policy, run.seed] = run
             record(total)
-        if not resource:
+        if goal == "use" and not resource:
             resource.append(_scarcest(runs["0", 0]))
         for name, one in new.items():
             shares = tuple(share(runs[name, number]) for number in range(samples))
