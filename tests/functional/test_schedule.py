@@ -65,7 +65,7 @@ class TestBothPrograms(Case):
                 "Rank": 1,
                 "Podm": "gpu-east",
                 "Pool": "row-a",
-                "Score": 0.753187,
+                "Score": 0.746584,
                 "Blocks": [BLOCKS + name for name in ("Compute-02", "GPU-03", "NVMe-02")],
                 "Amounts": [],
             },

@@ -60,6 +60,7 @@ RECORDED = (
     "podm schedule --flavor gpu-large --report {folder}/report.json",
     "podm inventory convert --output {folder}/a.json",
     "podm inventory edit --fail GPU-02@gpu-east --clone mem-1x2 --output {folder}/b.json",
+    "scheduler policy tune --workload examples/workload.csv --samples 2",
     "scheduler check examples/check.yaml", f"scheduler check {DOC}/check-not-met.yaml",
     "scheduler whatif drain gpu-west", "scheduler whatif fail gpu-east",
     "scheduler whatif fail --survive 1",

@@ -184,9 +184,9 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         self.addCleanup(stack.close)
         self.services = ZoneServices(stack)
         podms = list(stack.enter_context(served(EXAMPLE)).values())
-        east = self.services.start("east", served=podms[1::2])
+        east = self.services.start("east", served=podms[::2])
         scheduler(east).podms()  # the first reading causes a second one
-        self.url = self.services.start("top", served=podms[::2], children={"east": east})
+        self.url = self.services.start("top", served=podms[1::2], children={"east": east})
         super().setUp()
 
     def new_scheduler(self) -> RemoteScheduler:

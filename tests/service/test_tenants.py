@@ -181,7 +181,7 @@ class TestQuotas(LivePodmsCase):
 
     def test_what_is_beyond_a_quota_is_refused_with_what_is_in_use(self):
         self.assertEqual(200, self.put("/v1/quotas", {"claims": 5}).status_code)
-        small = {"request": {**SMALL["request"], "podms": ["general-1"]}}
+        small = {"request": {**SMALL["request"], "podms": ["gpu-east"]}}
         claimed = self.call("POST", "/v1/claims", small, user="eve").json["claim"]
         cores = claimed["parts"][0]["shares"][0]["charges"]["cores"]
         self.assertGreater(cores, 8)  # of a whole block
@@ -190,7 +190,7 @@ class TestQuotas(LivePodmsCase):
         self.assertEqual({"claims": 5, "cores": cores, "nodes": 9}, shown["limits"])
         self.assertEqual(201, self.call("POST", "/v1/claims", small, user="mo").status_code)
         result = self.call("POST", "/v1/claims", small, user="mo")
-        words = f"quota of 'mo': cores: {cores:g} in use and {cores:g} more needed, {cores:g} allo"
+        words = f"quota of 'mo': cores: {cores:g} in use and 32 more needed, {cores:g} allo"
         self.check_problem(result, 403, "quota_exceeded", words)
         self.assertEqual(1, len(self.call("GET", "/v1/claims", user="mo").json))
         self.assertEqual(201, self.call("POST", "/v1/claims", small, user="eve").status_code)

@@ -164,7 +164,7 @@ class TestRecords(LivePodmsCase):
     def test_a_block_says_who_holds_it_and_to_others_nothing(self):
         claim, path = self.hold()
         text = self.page(path)
-        self.assertIn("32 cores", text)
+        self.assertIn("16 cores", text)
         self.assertIn(f">{claim}</a>", text)
         self.assertIn(claim, self.page(path, "mo"))
         self.assertNotIn(claim, self.page(path, "eve"))

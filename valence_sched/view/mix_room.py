@@ -244,7 +244,7 @@ def _single(view: View) -> Mask:
     def is_single(limits: Mapping[BlockType, Limit]) -> bool:
         return any(limits[kind].max == 1 for kind in SINGLE_PER_NODE if kind in limits)
 
-    return np.array([is_single(pool.limits) for pool in view.pools], dtype=bool)
+    return np.array([pool.limits and is_single(pool.limits) for pool in view.pools], dtype=bool)
 
 
 def mix_room(view: View, mix: Mix) -> MixRoom:

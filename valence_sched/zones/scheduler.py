@@ -28,6 +28,7 @@ from valence_sched.zones import paths
 from valence_sched.zones.below import ZoneAnswers, zone_claim_id
 from valence_sched.zones.claims import OWN
 from valence_sched.zones.decider import ZoneDecider
+from valence_sched.zones.mixes import as_asked_below
 from valence_sched.zones.nodes import ZoneNodes, provision_below
 from valence_sched.zones.result import (
     added_capacities,
@@ -221,6 +222,8 @@ class ZoneScheduler(Scheduler):
             text = f"a plan covers one zone, but these nodes are in several zones ({names})"
             raise RequestError(f"{text}: ask for fewer nodes, or claim them here")
         zone = zones[0]
+        if selected.request is not None:  # the supplies of all zones, not of this one alone
+            request = replace(request, mix=as_asked_below(selected.request).mix)
         found = self._below.part(zone).plan(self._below.requests(request)(zone))
         if not zone:
             return found

@@ -336,10 +336,11 @@ def _weights_text(weights: Mapping[str, float]) -> str:
 def tuning_lines(tuning: Tuning, goal: str) -> Iterator[str]:
     """Yield whether other weights gain, and how much."""
     base, samples = tuning.candidates[0], len(tuning.best.shares)
-    what = "of the requested nodes" if goal == "nodes" else "of the scarcest resource in use"
-    gain = f"{100 * tuning.gain:+.1f} ± {100 * tuning.error:.1f} points {what}"
-    judged = f"cross-validated over {samples:,} samples"
+    what = "nodes" if goal == "nodes" else "the scarcest resource"
+    name = base.policy.name
     if tuning.is_clear:
-        yield f"{_weights_text(tuning.best.weights)} gains {gain}, {judged}"
+        yield f"better than policy {name}: {_weights_text(tuning.best.weights)}"
     else:
-        yield f"no weights gain clearly over policy {base.policy.name}: {gain}, {judged}"
+        yield f"no weights gain clearly over policy {name}"
+    gain = f"{100 * tuning.gain:+.1f} ± {100 * tuning.error:.1f} points of {what}"
+    yield f"gain: {gain}, cross-validated over {samples:,} samples"
