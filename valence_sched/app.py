@@ -303,7 +303,7 @@ class App:
         login: Callable[[], CloudLogin | None] = lambda: None,
         settings: Callable[[], IronicSettings] | None = None,
     ) -> None:
-        """Ask Ironic before each change of hardware whether it uses the hardware.
+        """Query Ironic before each change of hardware for its use of the hardware.
 
         The Ironic is that of ``settings``, by default the user's, else that of the cloud of
         ``login``.
@@ -587,7 +587,7 @@ def _refuse_reading(selection: Selection) -> None:
 def _refuse_options(**options: object) -> None:
     for name, given in options.items():
         if given:
-            hint = "leave it out, or name an inventory or a state to decide here"
+            hint = "omit it, or name an inventory or a state to decide here"
             option = f"--{name.replace('_', '-')}"
             raise errors.UsageError(f"{option}: the service decides by its own settings: {hint}")
 

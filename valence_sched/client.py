@@ -46,7 +46,7 @@ def connect(
 
     The default of ``url`` is ``VALENCE_SCHED_URL``, unless inventories or a state are given.
     ``near_maps`` locate external resources for a scheduler in this process; a service has its own.
-    Errors as for a connection. Several threads may connect at once.
+    Errors as for a connection. Several threads may connect at the same time.
     """
     variables = os.environ if environ is None else environ
     if not (inventories or state):
@@ -83,10 +83,10 @@ class SchedulerClient:
         ``pool``, the URIs of the ``blocks``, the ``score`` (0..1), and the names of its
         ``alternates``.
 
-        ``request_spec`` has the nodes and ``filter_properties`` their places; together they are a
-        request as in a request file. ``request_spec`` may be a generic resource request with both
-        parts. ``context`` may have a ``project_id``, which owns the nodes of a request without an
-        owner. Ties are broken at random, except for a request with a seed or an id.
+        ``request_spec`` states the nodes, ``filter_properties`` their allowed places. Together they
+        have the form of a request file. ``request_spec`` may be a generic resource request with
+        both parts. ``context`` may have a ``project_id``, which owns the nodes of a request without
+        an owner. Ties are broken at random, except for a request with a seed or an id.
 
         Raises:
             NothingFits: no pod manager makes the nodes; the message has the nearest reasons.

@@ -131,7 +131,7 @@ class NewerSchema(InputError):
 
 
 class DuplicateId(InputError):
-    """Two pod managers under one id: their blocks would be indistinguishable."""
+    """Two pod managers with the same id, whose blocks could not be distinguished."""
 
     code = "id_duplicate"
 
@@ -265,7 +265,7 @@ class QuotaExceeded(SchedulerError):
 
 
 class RateLimited(SchedulerError):
-    """Too many requests of a user or project; ``retry_after_s`` is how long to wait."""
+    """Too many requests of a user or project; ``retry_after_s`` is the time to wait."""
 
     code, http_status = "rate_limited", 429
     retry_after_s = 1.0
@@ -296,7 +296,7 @@ class NameTaken(SchedulerError):
 
 
 class IdentityConflict(SchedulerError):
-    """A name now belongs to another service, or a service already has another name."""
+    """Another service answers under a name, or a service is registered under another name."""
 
     code, http_status = "identity_conflict", 409
 
@@ -314,7 +314,7 @@ class StaleOffer(SchedulerError):
 
 
 class HardwareInUse(SchedulerError):
-    """Hardware that is not changed because another system uses it; the message says which."""
+    """Hardware that is not changed because another system uses it; the message names the system."""
 
     code, exit_code, http_status = "hardware_in_use", 6, 409
 
@@ -326,7 +326,7 @@ class ClaimState(SchedulerError):
 
 
 class ClaimLost(SchedulerError):
-    """Another claim holds the chosen hardware, or the pod manager changed; the message says which.
+    """Another claim holds the chosen hardware, or the pod manager changed; the message names it.
 
     ``claim`` is the other claim if it is known. ``group`` is the group of the request if another
     claim of it is in progress: try again after that.
@@ -384,7 +384,7 @@ class InventoryStale(InventoryIncomplete):
 
 
 class DecisionUndecided(SchedulerError):
-    """The budget of the policy ended before the search of a pool that might be chosen."""
+    """The search reached the budget of the policy before a pool that might be chosen."""
 
     code, exit_code, http_status = "undecided", 5, 503
 

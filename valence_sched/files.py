@@ -161,10 +161,10 @@ def json_text(document: object, file: str = "-") -> bytes:
 
 
 def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
-    """Write podms as one inventory file and return how many podms and blocks it holds.
+    """Write podms as one inventory file and return its numbers of podms and blocks.
 
-    ``.jsonl`` has a header and a podm a line, ``.json`` is one document; ``.gz`` and ``.zst``
-    compress. InputError, and no file, for another extension or a failed write.
+    ``.jsonl`` has a header and a line for each podm, ``.json`` is one document; ``.gz`` and
+    ``.zst`` compress. InputError, and no file, for another extension or a failed write.
     """
     plain = file.removesuffix(".gz").removesuffix(".zst")
     if not plain.endswith((".json", ".jsonl")):

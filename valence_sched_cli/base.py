@@ -344,7 +344,7 @@ class PodmCommand:
         here = [name for name in _SOURCES if getattr(self.args, name, None)]
         if endpoint and (here or not (asks_service or self.reads_files_only)):
             option = f"--{here[0].replace('_', '-')}" if here else "this command"
-            hint = "is for a local scheduler, not for a service: leave one of them out"
+            hint = "is for a local scheduler, not for a service: omit one of them"
             raise UsageError(f"--os-scheduler-endpoint: {option} {hint}")
         if here or not asks_service:
             return
@@ -452,7 +452,7 @@ class Command(PodmCommand, command.Command):
 class Lister(PodmCommand, lister.Lister):
     """A command that prints rows.
 
-    For an empty list it prints which ``filters`` to leave out, else the next step.
+    For an empty list it names the ``filters`` to omit, else the next step.
     """
 
     nouns = next_step = ""
@@ -480,13 +480,13 @@ class Lister(PodmCommand, lister.Lister):
         rows = list(data)
         if not rows and self.nouns and not self._lacks_zones:
             given = [f"--{name}" for name in self.filters if getattr(args, name)]
-            hint = f"leave out {', '.join(given)}" if given else self.next_step
+            hint = f"omit {', '.join(given)}" if given else self.next_step
             self.closing.append(f"no {self.nouns}{' match' if given else ''}: {hint}")
         return super().produce_output(args, column_names, rows)
 
 
 class PagedLister(Lister):
-    """A command that prints rows, sorted and in pages as its options say."""
+    """A command that prints rows; options sort them and divide them into pages."""
 
     marker_columns: tuple[str, ...] = ("Podm",)  # the columns that together identify a row
 

@@ -43,7 +43,7 @@ class Commands(CommandManager):
     """The commands of the entry point group, listed without importing any of them."""
 
     def load_commands(self, namespace: str) -> None:
-        """Remember the entry points of a group; a command is imported when it runs."""
+        """Store the entry points of a group; a command is imported when it runs."""
         self.group_list.append(namespace)
         # as stevedore finds plug-ins: the environment is searched once for all groups, or cached
         manager: Any = stevedore.ExtensionManager.make_test_instance([], namespace)
@@ -110,7 +110,7 @@ class Shell(app.App):
         raise SystemExit(0)  # cliff would exit 1
 
     def print_help_if_requested(self) -> None:
-        """Print help if an option asks for it; OutputError where it cannot be printed."""
+        """Print help if an option requests it; OutputError where it cannot be printed."""
         if self.options.deferred_help:
             self._print_help()
             raise SystemExit(0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public traces with real arrivals and lives, decided by the whole pipeline and by plain rules.
+"""Public traces with real arrivals and lifetimes, decided by the whole pipeline and plain rules.
 
 The traces are not part of this project: their files are read from the folder that
 ``VALENCE_SCHED_TRACES`` names. Each request arrives and leaves at its recorded times; a request
-without a place is refused and does not come back. Every policy and rule sees the same requests.
+that does not fit is refused and not repeated. Every policy and rule sees the same requests.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Hosts:
         return [int(slot) for slot in order[: asked.gpus]]
 
     def take(self, asked: Asked, row: int, cards: Sequence[int], sign: int = 1) -> None:
-        """Take a request's amounts from a host, or give them back."""
+        """Take the amounts of a request from a host, or release them."""
         self.cpu_free[row] -= sign * asked.cpu
         self.mem_free[row] -= sign * asked.mem
         for slot in cards:
@@ -186,7 +186,7 @@ class Served(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What was served, and the percentage of the requests that was refused, by reason."""
+    """The served percentages, and the percentage of refused requests by reason."""
 
     served: Served
     refused: dict[str, float]
@@ -223,7 +223,7 @@ def live(hosts: Sequence[Host], lives: Sequence[Life], choose: Any, seed: int) -
 
 
 def ceiling(hosts: Sequence[Host], lives: Sequence[Life]) -> Served:
-    """Return an upper bound of what is served: a linear programme over parts of requests.
+    """Return an upper bound of the served part: a linear programme over parts of requests.
 
     All hosts are one host. The requests that are served at each of ``MOMENTS`` moments need at most
     its amounts.
@@ -309,7 +309,7 @@ def dlrm(seed: int) -> Site:
 
 
 def azure(seed: int, hosts: list[Host]) -> Site:
-    """Virtual machines of Azure V1; a life is drawn from its recorded interval."""
+    """Virtual machines of Azure V1; a lifetime is drawn from its recorded interval."""
     rng = np.random.default_rng(seed)
     interval, flavors, lives = defaultdict[int, list[int]](list), {}, []
     for line in (FOLDER / "v1.interval_map.txt").read_text().splitlines():
@@ -341,7 +341,7 @@ def _load(hosts: Sequence[Host], lives: Sequence[Life]) -> float:
 
 
 def _thinned(hosts: Sequence[Host], lives: list[Life], seed: int) -> list[Life]:
-    """Return a random part of the requests, which offers about ``LOAD``, by arrival.
+    """Return random requests with a load of about ``LOAD``, by arrival.
 
     Requests that arrive together are in random order.
     """
@@ -352,7 +352,7 @@ def _thinned(hosts: Sequence[Host], lives: list[Life], seed: int) -> list[Life]:
 
 
 def _faster(hosts: Sequence[Host], lives: list[Life]) -> list[Life]:
-    """Return the same lives with arrivals so much faster that they offer about ``LOAD``."""
+    """Return the same requests with faster arrivals, for a load of about ``LOAD``."""
     lives.sort()
     first, found, low, high = lives[0].start, lives, 1e-3, 1.0
     for _ in range(12):

@@ -83,7 +83,7 @@ def installed() -> Installed:
     """Return the packages of the project, and an environment with only its wheel.
 
     Builds the source archive from a copy without git, the wheel from the archive, and installs the
-    wheel. A test must remove what it adds to the environment.
+    wheel. A test must remove its additions to the environment.
     """
     folder = tempfile.TemporaryDirectory(prefix="packages-")
     atexit.register(folder.cleanup)

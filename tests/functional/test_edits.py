@@ -88,8 +88,9 @@ class TestEdit(Case):
     def test_what_is_refused_is_one_line_and_nothing_is_written(self):
         file = self.folder / "none.json"
         for words, code, message in (
-            ((), 2, "no edit: name --fail, --drain, --remove, --clone, --add, --set or --scenario, "
-                    "or use podm inventory convert"),
+            ((), 2,
+             "no edit given: use --fail, --drain, --remove, --clone, --add, --set or --scenario, "
+             "or use podm inventory convert"),
             (("--fail", "gpu-eats"), 1,
              "fail gpu-eats: no pod manager named 'gpu-eats' (did you mean 'gpu-east'?)"),
             (("--scenario", SCENARIOS), 2,

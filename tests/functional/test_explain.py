@@ -220,7 +220,7 @@ class TestStructure(Explain):
 
 
 class TestBadReports(Explain):
-    """A bad report causes one line: what is wrong, where, and what to do."""
+    """A bad report causes one line: the error, its place, and the remedy."""
 
     def refused(self, text):
         file = self.write("bad.json", text if isinstance(text, (str, bytes)) else json.dumps(text))

@@ -275,7 +275,7 @@ class TestEmpty(Live):
         for words, hint in (
             (("claim", "list"), "no claims: podm schedule --claim makes one\n"),
             (("node", "list"), "no nodes: podm schedule --compose makes one\n"),
-            (("claim", "list", "--podm", "x"), "no claims match: leave out --podm\n"),
+            (("claim", "list", "--podm", "x"), "no claims match: omit --podm\n"),
         ):
             done = self.podm(*words, "-f", "json")
             self.assertEqual((0, [], hint), (done.code, done.data, done.err))
@@ -283,7 +283,7 @@ class TestEmpty(Live):
     def test_nothing_matches(self):
         words = ("podm", "block", "list", "--inventory", SITE, "--model", "H200", "--free")
         done = run(PROGRAMS[0], *words)
-        self.assertIn("no blocks match: leave out --model, --free\n", done.err)
+        self.assertIn("no blocks match: omit --model, --free\n", done.err)
 
 
 class TestAgain(Live):

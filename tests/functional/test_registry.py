@@ -43,7 +43,7 @@ class Registry(Case):
 
 
 class TestCommands(Registry):
-    """The commands show what was registered."""
+    """The commands show the registration."""
 
     def test_everything_can_be_said_when_it_is_created(self):
         ca = self.write("ca.pem", "-----BEGIN CERTIFICATE-----\n")

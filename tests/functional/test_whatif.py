@@ -175,7 +175,7 @@ class TestCompare(Replays):
     def test_scenarios_and_edits_are_compared_with_the_inventory_as_it_is(self):
         words = ("--workload", WORKLOAD, "--compare", "-f", "json")
         done = self.replay(0, *words, "--fail", "gpu-east")
-        self.assertIn("edited: 4 nodes are lost, and not placed again\n", done.err)
+        self.assertIn("edited: 4 nodes are lost, and not re-placed\n", done.err)
         rows = done.data
         self.assertEqual(["Measure", "base", "edited"], list(rows[0]))
         placed = next(row for row in rows if row["Measure"] == "placed")
@@ -256,7 +256,7 @@ class TestWhatifRelocation(Case):
                 self.assertEqual(4, done.code)
                 self.assertIn("notebook-7", done.out)
                 self.assertIn(
-                    "Nodes without a place: 3\n  train-3, train-2 of gpu-east\n", done.err
+                    "Nodes that cannot be re-placed: 3\n  train-3, train-2 of gpu-east\n", done.err
                 )
                 self.assertIn("1 of 4 nodes of gpu-east can be re-placed, 3 cannot\n", done.err)
                 self.assertLessEqual(max(map(len, [*done.out.splitlines(),

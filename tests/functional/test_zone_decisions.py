@@ -55,7 +55,7 @@ class TestZoneFile(Case):
     def test_a_zone_that_capabilities_rule_out_is_named(self):
         done = run(OURS, *GPU, "--zone-file", ZONES, "--capability", "cooling=air")
         self.assertEqual(3, done.code)
-        self.assertIn("not asked: 1 zone: west/hall-2 (capability cooling: needs "
+        self.assertIn("not queried: 1 zone: west/hall-2 (capability cooling: needs "
                       "air, has liquid)", done.err)  # fmt: skip
 
     def test_a_capability_of_a_zone_holds_for_its_pod_managers(self):

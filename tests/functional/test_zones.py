@@ -38,7 +38,7 @@ class Zones(Case):
 
 
 class TestCommands(Zones):
-    """The commands show what was stored."""
+    """The commands show the stored zones."""
 
     def test_zones_are_added_listed_and_deleted_by_name_or_id(self):
         """S52, S53: no connection is made; ID, name, active flag, capabilities and URL."""

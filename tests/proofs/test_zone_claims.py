@@ -145,7 +145,7 @@ class TestHeld(TreeCase):
         self.assertEqual(below, self.top.hold_offers(body, key="j"))
 
     def test_a_call_that_goes_in_a_circle_or_too_deep_ends(self):
-        with self.assertRaisesRegex(SchedulerError, "circle"):
+        with self.assertRaisesRegex(SchedulerError, "cycle"):
             self.top.hold_offers(self.body(route=("top",)))
         with self.assertRaisesRegex(SchedulerError, "too deep"):
             self.top.hold_offers(self.body(hops=0))
@@ -217,7 +217,7 @@ class TestAllOrNothing(TreeCase):
             self.west.dead = True
             return selected
 
-        with self.assertRaisesRegex(ClaimLost, "lost 3 times in a row, the last time: zone west"):
+        with self.assertRaisesRegex(ClaimLost, "lost 3 consecutive races, the last one: zone west"):
             claims = dataclasses.replace(self.top.claims_here, most_attempts=3)
             claims.claim(self.apart(), select_and_die)
         self.assertEqual({}, self.held())

@@ -284,7 +284,7 @@ class TestOverHttp(LiveTreeCase):
 
     def test_no_plan_is_of_several_zones(self):
         with self.assertRaisesRegex(
-            RequestError, r"in several zones \(east, west\): ask for fewer"
+            RequestError, r"in several zones \(east, west\): request fewer"
         ):
             self.top.plan(request(count=3, group=APART["group"]))
         self.assertIsNone(self.top.plan(request(count=30)).plan)

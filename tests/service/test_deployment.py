@@ -241,7 +241,7 @@ class TestContainer(unittest.TestCase):
 
 
 class TestContainerfile(unittest.TestCase):
-    """The copied files and the installed and started programs exist; it runs as its own user."""
+    """The files and programs of the image exist; the service runs as a separate user."""
 
     def setUp(self):
         lines = re.sub(r"\\\n", "", text("Containerfile")).splitlines()

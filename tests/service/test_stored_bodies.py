@@ -195,7 +195,7 @@ class TestDamage(StoredCase):
 def places(method, path, body):
     """Return the places in a body, also those that are only in the API document.
 
-    For a plan, only the places of what is claimed: nothing else is stored.
+    For a plan, only the places of the claimed parts: nothing else is stored.
     """
     described = json.loads(document())
     operation = described["paths"][path][method.lower()]

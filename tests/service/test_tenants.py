@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants: what they see and may change, their quotas, and the audit."""
+"""Tenants: their visible objects and permissions, their quotas, and the audit."""
 
 import json
 import logging

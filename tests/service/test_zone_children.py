@@ -268,7 +268,7 @@ class TestCircles(ChildrenCase):
         self.assertEqual({"one", "two"}, set(chosen(report)))
         (circle,) = report.zones.silent
         self.assertEqual("down/up", circle.zone)
-        self.assertIn("the zones form a circle", circle.reason)
+        self.assertIn("the zones form a cycle", circle.reason)
 
     def test_zones_beyond_the_limit_of_levels_are_named(self):
         middle = self.zones.start("middle", [podm("m")], {"deep": self.good})

@@ -170,7 +170,7 @@ class TestRegistry(ZonesCase):
             self.top.change_zone("east", ZoneChange(username="u"))
 
     def test_deleting_one_touches_nothing_of_its_own(self):
-        """S55: only the entry of the parent is deleted; a running child is not asked."""
+        """S55: only the entry of the parent is deleted; a running child is not called."""
         _, url = self.child("rack")
         Store(self.state("rack")).remember(podm("p"))
         heard = []
@@ -279,7 +279,7 @@ class TestTree(ZonesCase):
         self.scheduler(two).add_zone(ZoneRegistration(name="one", url=one))
         (lower,) = self.scheduler(one).zone_tree().children
         (again,) = lower.children
-        self.assertRegex(again.silent, "the zones form a circle")
+        self.assertRegex(again.silent, "the zones form a cycle")
 
     def test_without_routing_nothing_below_is_asked_nor_polled(self):
         """S56: routing must be enabled."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structure: rooms import in one direction, without circles, and class names are unique."""
+"""The structure: rooms import in one direction, without cycles, and class names are unique."""
 
 import ast
 import functools

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes of other schedulers that this one must not make (semantics.md, "Traps").
+"""Known mistakes of other schedulers, by number, that this one must not make.
 
-Other traps are tested elsewhere: 3 in ``core.test_batch``, 5 in ``lifecycle.test_plan``, 7 in
+Other modules test further mistakes: 3 in ``core.test_batch``, 5 in ``lifecycle.test_plan``, 7 in
 ``lifecycle.test_compose``, 9 in ``drivers.rsd.test_composer``, 10 in ``store.test_claims``, 12 also
 in ``core.test_evaluation`` and 13 in ``core.test_policy``.
 """

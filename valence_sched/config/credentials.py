@@ -73,7 +73,7 @@ class SecureFile:
 def make_secret(path: Path) -> None:
     """Make a file with a random secret, readable only by its owner, unless it exists.
 
-    If several processes call this at once, only one makes the file, whole or not at all.
+    If several processes call this at the same time, only one makes the file, whole or not at all.
     """
     if path.exists():
         return

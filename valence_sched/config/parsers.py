@@ -73,7 +73,7 @@ def check_flavors(flavors: list[tuple[str, Flavor]], file: str) -> list[Flavor]:
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
     """Parse a flavor or a compose body: our own, Valence's, Nova's, or an RSD Allocate body.
 
-    Our own flavors are a superset of Valence's, so all other documents are parsed as such.
+    A document of no other format is parsed as one of our flavors, a superset of Valence's.
     """
     from valence_sched.config.foreign import nova, rsd  # built-in flavors are in our own format
 

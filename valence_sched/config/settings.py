@@ -41,7 +41,7 @@ def compile_spec(
     flavor: Flavor | None,
     resolve: Callable[[Iterable[nouns.ExternalResource]], tuple[need.Proximity, ...]],
 ) -> Request:
-    """Return one request compiled; ``resolve`` locates the external resources near it."""
+    """Return the compiled request; ``resolve`` locates its external resources."""
     required = nouns.external_resources(spec.near)
     preferred = nouns.external_resources(spec.prefer_near, soft=True)
     return nouns.compile_request(
@@ -50,7 +50,7 @@ def compile_spec(
 
 
 def split_plugin_name(source: str) -> tuple[str, str]:
-    """Return the plug-in name before the colon, empty without one, and the rest."""
+    """Return the plug-in name before the colon, empty without a colon, and the rest."""
     name, colon, path = source.partition(":")
     if not colon or not name.isidentifier() or os.path.exists(source):
         return "", source
@@ -106,7 +106,7 @@ class Configuration:
     ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
     key of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
     Nova's extra specs that are skipped. ``default_owner`` returns the owner for a request without
-    an owner. ``baremetals`` returns each Ironic that is asked before hardware changes.
+    an owner. ``baremetals`` returns each Ironic that is queried before hardware changes.
     ``service_flavors`` and ``service_policies`` return those of a service, which replace the
     built-in ones and the user's.
     """
@@ -128,7 +128,7 @@ class Configuration:
         self.service_policies: Callable[[], Iterable[Policy]] | None = None
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
-        """Return policies by name: built in, then the user's, then ``paths``; the last wins."""
+        """Return policies by name: built in, then the user's, then ``paths``; the last applies."""
         policies = {one.name: one for one in (self.service_policies or tuple)()}
         for file, data in self._layered_files("policies.yaml", paths, self.service_policies):
             policies |= {policy.name: policy for policy in parsers.parse_policies(data, file)}
@@ -138,7 +138,7 @@ class Configuration:
         return parsers.parse_policies(self.read(path), path)
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
-        """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
+        """Return flavors by name: built in, then the user's, then ``paths``; the last applies."""
         flavors = {one.name: one for one in (self.service_flavors or tuple)()}
         for file, data in self._layered_files("flavors.yaml", paths, self.service_flavors):
             parsed = self._parse_flavors(data, file, flavors.copy)
@@ -185,7 +185,7 @@ class Configuration:
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
     def resources(self, paths: Sequence[str] = ()) -> list[custom_resource.CustomResource]:
-        """Return declared resources: the user's, then those of ``paths``; the last wins."""
+        """Return declared resources: the user's, then those of ``paths``; later ones override."""
         layers = self._layered_files("resources.yaml", paths)
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
         return custom_resource.unique_by_name(itertools.chain.from_iterable(parsed))
@@ -291,7 +291,7 @@ class Configuration:
         """Return the locations of external resources.
 
         The maps and resolvers that ``sources`` name are searched first, then the user's own map.
-        The cloud is asked last, and only for a resource that no other resolver knows.
+        The cloud is queried last, and only for a resource that no other resolver knows.
 
         Raises:
             UnknownName, RequestError: no resolver knows a resource, or its location.

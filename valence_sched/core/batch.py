@@ -292,8 +292,8 @@ class Lookahead:
     """The overlay and the evaluation of a batch; ``take`` updates both by one node.
 
     Evaluating one pod again costs almost as much as evaluating sixty. So the overlay takes the next
-    node of several pods at once, these pods are evaluated together, and each result is stored until
-    the pod is chosen. The outcome is exactly that of evaluation without Lookahead.
+    node of several pods, these pods are evaluated together, and each result is stored until the pod
+    is chosen. The outcome is exactly that of evaluation without Lookahead.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:

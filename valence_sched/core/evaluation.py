@@ -39,7 +39,7 @@ def _tracked(name: str) -> Any:
 
 
 def _tracked_call(name: str) -> Any:
-    """Return a method that records such a read, even of a memoised value."""
+    """Return a method that records reads of data that placed nodes change, memoised or not."""
     method = getattr(View, name)
 
     def call(view: TrackedView, *arguments: Any, **options: Any) -> Any:
@@ -296,7 +296,7 @@ def reevaluate(
 def reevaluate_group_state(
     view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> Mask:
-    """Call the readers of the group state again; return changed rows, without new costs."""
+    """Call the readers of the group state again; return the changed rows, not their costs."""
     changed = np.zeros(len(view), dtype=bool)
     readers = evaluation.group_state_readers
     _call_again(view, request, bound, evaluation, readers, strict, changed)

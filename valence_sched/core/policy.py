@@ -167,7 +167,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def mix_completions(self) -> dict[str, MixCompletion]:
-        """Return the functions that complete the mix of a request, by the name of the weigher."""
+        """Return the functions that complete the mix of a request, by the name of their weigher."""
         found = ((weigher.name, weigher.mix_completion) for weigher in self.weighers)
         return {name: completion for name, completion in found if completion is not None}
 

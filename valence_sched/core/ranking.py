@@ -79,7 +79,7 @@ def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[i
 
 
 def random_order(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-    """Yield the rows in random order, podm by podm, so that numbers of pools do not count."""
+    """Yield the rows podm by podm in random order: the number of pools of a podm has no effect."""
     podm_lots = draw_lots(view.podm_lots, request, turn)[view.podm_of]
     row_lots = draw_lots(view.lot, request, turn)
     for row in np.lexsort((row_lots, podm_lots)).tolist():

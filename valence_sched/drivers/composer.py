@@ -53,13 +53,13 @@ class ComposerReads(Protocol):
     """The read-only verbs of one pod manager."""
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return why the pod manager can never compose this request, None if it can."""
+        """Return the reason why the pod manager can never compose this request, else None."""
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         """Return a line with the present state for each block that is no longer free."""
 
     def preview(self, request: CompositionRequest) -> str | None:
-        """Return why the node cannot be composed now, None if it can; PodmError if unknown."""
+        """Return the reason why no node can be composed now, else None; PodmError if unknown."""
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read a node back by its URI or, without a URI, by its name and blocks."""

@@ -52,7 +52,7 @@ class Dialect(NamedTuple):
         return any(link for way in services for link in way.of(root))
 
     def refusal(self, resources: Iterable[str]) -> str | None:
-        """Return why a node with amounts of these resources cannot be composed, None if it can."""
+        """Return the reason why no node with amounts of these resources can be composed."""
         if self.composer is None:
             return f"driver {self.name!r} only reads pod managers and cannot compose"
         lacking = sorted(set(resources) - self.amounts)

@@ -146,7 +146,7 @@ class Field(Generic[T]):
 
 
 class Identity(Field[T]):
-    """A property that identifies a device, and says nothing about its capabilities."""
+    """A property that identifies a device, and does not describe its capabilities."""
 
 
 class Link(Field[tuple[str, ...]]):

@@ -169,9 +169,9 @@ class BackgroundReader:
     """Reads pod managers repeatedly, as one of the processes that share a store.
 
     ``read`` returns the reading of one pod manager, and never raises; at most ``threads`` of them
-    run at once, each in a thread that ``start`` starts. ``holder`` names this process, and its
-    lease ends ``lease_s`` after its death. ``log`` takes a line for each change: of the reading
-    process, and of whether a pod manager can be read. ``changed`` takes the names of changed pod
+    run at the same time, each in a thread that ``start`` starts. ``holder`` names this process, and
+    its lease ends ``lease_s`` after its death. ``log`` takes a line when another process reads, and
+    when a pod manager becomes readable or unreadable. ``changed`` takes the names of changed pod
     managers.
     """
 

@@ -41,7 +41,7 @@ class Hints:
 
 
 class NoStreams:
-    """The events of pod managers without a listener."""
+    """A source without events, for a reader that only polls."""
 
     def follow(self, members: Mapping[str, Registration]) -> None: ...
     def close(self) -> None: ...
@@ -80,7 +80,7 @@ class StreamEnd(NamedTuple):
 
 
 class _Follower:
-    """One stream, opened again and again; ``ended`` is set to end its thread."""
+    """One stream, which is opened repeatedly; ``ended`` is set to end its thread."""
 
     def __init__(self, registration: Registration, run: Callable[[_Follower], None]) -> None:
         self.registration = registration
@@ -213,7 +213,7 @@ class EventReceiver:
         return self._address.podm_of(token)
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
-        """Store a hint that a pod manager may have changed, if its event says so."""
+        """Store a hint that a pod manager may have changed, if its event indicates this."""
         if hint_of_records(records) is not None:
             self._store().records.add_word(RECORD, podm.encode())
 

@@ -291,7 +291,7 @@ def stored_podm(
     limit_s: float | None,
     now: datetime.datetime,
 ) -> tuple[P, str | None]:
-    """Return a registered podm as stored in the state, and a line why its reading is not current.
+    """Return a registered podm as stored in the state, and the reason if its reading is old.
 
     It has no blocks if it was never read, if the failure makes the reading invalid, or if the
     reading is older than ``limit_s``. Its own report takes precedence.

@@ -61,7 +61,7 @@ class ReadingAges:
         return set(self._old)
 
     def read_at(self, podm: str) -> str | None:
-        """Return when a pod manager was read last, if known."""
+        """Return the time of the last reading of a pod manager, if known."""
         return self._read_at.get(podm)
 
 

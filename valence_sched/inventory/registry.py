@@ -280,7 +280,8 @@ class Registry:
 
         Raises:
             NameTaken: another pod manager has the name.
-            InputError, UnknownName: its URL, name or certificates are invalid; unknown driver.
+            InputError, UnknownName: the URL, name or certificates are invalid; the driver is
+            unknown.
         """
         validate_registration(registration)
         _check_certificates(registration)

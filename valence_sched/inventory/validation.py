@@ -105,7 +105,7 @@ class RecordValidator:
 
 
 class Services:
-    """The services of an inventory: with a second name its blocks would count twice."""
+    """The services of an inventory; the blocks of a service with two names would count twice."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

@@ -62,8 +62,8 @@ class CachedView(NamedTuple):
 class ViewCache:
     """The cached views of one user in a folder.
 
-    ``problem`` gets a line if a cached view could not be used or written. ``now_ns`` is the time
-    since 1970. Files of less than ``min_bytes`` are not cached.
+    ``problem`` gets a line if a cached view could not be used or written. ``now_ns`` returns the
+    nanoseconds since 1970. Files of less than ``min_bytes`` are not cached.
     """
 
     def __init__(

@@ -71,9 +71,8 @@ class Claimer:
     ``declared`` adds resources. ``among`` are the pod managers to decide on, by default all.
     ``statuses`` are the statuses of unread pod managers. Pod managers in ``known`` were just
     stored, and are not read back. After a lost race, ``salt`` shuffles the order of equal blocks:
-    with the same order, claimers would lose to each other again and again. With a shared
-    ``follower`` of the store, these arguments are not used. ``unclaimable`` pod managers are not
-    claimed for now.
+    with the same order, claimers would conflict repeatedly. With a shared ``follower`` of the
+    store, these arguments are not used. ``unclaimable`` pod managers are not claimed for now.
     """
 
     def __init__(
@@ -185,8 +184,8 @@ class Claimer:
                 if error.group:
                     longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
                     self._pause(longest_s * random.random())  # noqa: S311 - lets others claim first
-        times = format_count(self._most_attempts, "time")
-        text = f"lost the race {times} in a row, the last time: {lost}"
+        races = format_count(self._most_attempts, "consecutive race")
+        text = f"lost {races}, the last one: {lost}"
         raise ClaimLost(text, lost.podm, lost.claim)
 
     def claim_candidates(

@@ -66,12 +66,11 @@ class NodeComposer:
         Raises:
             ClaimState: the claim is no longer held.
             StoreError: the intent could not be stored; composing did not begin.
-            ClaimLost: another system now uses a block; the claim is given up.
-            HardwareInUse, BaremetalUnavailable: the blocks may not be changed; the claim is given
-                up.
-            ComposeFailed: the pod manager refuses, and nothing is left; the claim is given up.
-            StillComposing: the pod manager is still composing after all waits.
-            Unverified: the node could not be read back, removed, or stored.
+            ClaimLost: another system now uses a block; the claim fails.
+            HardwareInUse, BaremetalUnavailable: the blocks may not be changed; the claim fails.
+            ComposeFailed: the pod manager refuses, and nothing is left; the claim fails.
+            StillComposing: the pod manager is still composing after all waits. Unverified: the node
+            could not be read back, removed, or stored.
         """
         part, allocation = next(node_allocations(claim))
         known = self.store.load_podms([part.podm]).get(part.podm)
@@ -111,7 +110,7 @@ class NodeComposer:
         return node
 
     def remove(self, node: ComposedNode) -> None:
-        """Decompose a node and give up its claim.
+        """Decompose a node and end its claim.
 
         Raises:
             PodmError: the pod manager cannot be reached; decomposing did not begin.
@@ -156,7 +155,7 @@ class NodeComposer:
     def _connect_and_check(
         self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: CompositionRequest
     ) -> GuardedComposer:
-        """Return the composer of a pod manager; give up the claim unless every block is free."""
+        """Return the composer of a pod manager; end the claim unless every block is free."""
         try:
             composer = stack.enter_context(self.connect(podm))
             refusal = composer.refusal(wanted)
@@ -231,7 +230,7 @@ class NodeComposer:
         return errors.ComposeFailed(f"{podm}: {why}", podm)
 
     def _fail(self, claim: Claim, podm: str, why: str, *, refused: bool = False) -> None:
-        """Give up a claim without a node; count a refusal of the pod manager.
+        """End a claim without a node; count a refusal of the pod manager.
 
         Unverified if the end of the claim could not be stored.
         """

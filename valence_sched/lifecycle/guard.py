@@ -82,7 +82,7 @@ class GuardedComposer:
 
 
 class HardwareGuard:
-    """Asks each Ironic from ``baremetals`` about its use of hardware; thread-safe."""
+    """Queries each Ironic of ``baremetals`` for its use of hardware; thread-safe."""
 
     def __init__(
         self, baremetals: Baremetals = tuple, clock: Callable[[], float] = time.monotonic

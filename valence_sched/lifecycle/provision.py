@@ -40,7 +40,7 @@ _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
 
 @dataclass
 class _Progress:
-    """The nodes and problems of the claims of one request until now."""
+    """The nodes and problems so far of the claims of one request."""
 
     nodes: list[ComposedNode] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -133,7 +133,7 @@ class Provisioner:
         return progress.result(replace(result, report=report))
 
     def compose_claim(self, claim_id: str) -> ProvisionResult:
-        """Compose all nodes of a claim or none, without a second choice.
+        """Compose all nodes of a claim or none, only on the claimed hardware.
 
         Raises:
             ClaimState: the claim is not held, or one of its pod managers was disabled. In the

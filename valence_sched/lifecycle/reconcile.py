@@ -190,7 +190,7 @@ class Reconciler:
         return _node_action(node.id, node.podm, (errors.one_line(done, 200), 0))
 
     def _remove_orphan(self, podm: str, node: Node, names: Mapping[str, Claim]) -> Action | None:
-        """Decompose a node that was composed after its claim was given up.
+        """Decompose a node that was composed after its claim had failed.
 
         A node without a known claim belongs to another system that uses the same names.
         """

@@ -103,8 +103,8 @@ _BUILDING = threading.Lock()
 def prepare_nouns() -> int:
     """Have msgspec build its type information of every imported noun; return their number.
 
-    msgspec builds it when a noun is first decoded, which is not safe in two threads at once: the
-    process may crash. Repeated calls take a fraction of a millisecond.
+    msgspec builds it when a noun is first decoded, which is not safe in two threads at the same
+    time: the process may crash. Repeated calls take a fraction of a millisecond.
     """
     with _BUILDING:
         nouns = [kind for kind in _subclasses(msgspec.Struct) if kind.__module__.startswith(ROOM)]

@@ -13,14 +13,14 @@ from valence_sched.model.base import Noun
 from valence_sched.model.decision import Reason, ReasonGroup, SilentZone
 
 MOST_PARTS = 10_000  # the largest sum of the shares of a mix
-NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded
+NOT_REQUESTED = "no flavor requests it"  # why an amount is stranded
 
 
 class PodmCapacity(Noun, frozen=True, kw_only=True):
-    """How many nodes fit on a pod manager, one after another, and why one more does not fit.
+    """The number of nodes that fit on a pod manager, and the reasons against one more.
 
     ``sums`` is an upper bound from the sums of its free amounts, ``bound`` a proven upper bound,
-    None if unknown. ``reasons`` are why the nearest pool rejects one more, the scarcest amount
+    None if unknown. ``reasons`` are those of the nearest pool against one more, the scarcest amount
     first. They are empty if the count stopped at its limit.
     """
 
@@ -148,7 +148,7 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
     ``total`` is its price, or its number of blocks if no prices are known; ``bound`` is the least
     total of any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the
     policy. If no purchase is enough, ``placed`` nodes fit after ``tried`` blocks of each kind are
-    added. ``shortages`` are why the next node does not fit.
+    added. ``shortages`` are the reasons against the next node.
     """
 
     flavor: str

@@ -116,13 +116,13 @@ class DoesNotFit(_Expectation, frozen=True, kw_only=True):
 
 
 class Survives(_Expectation, frozen=True, kw_only=True):
-    """Every node can be placed again after any failure of this number of pod managers."""
+    """Every node can be re-placed after any failure of this number of pod managers."""
 
     survives: Positive
 
 
 class Fails(_Expectation, frozen=True, kw_only=True):
-    """If a target fails, at most ``stuck_at_most`` of its nodes cannot be placed again."""
+    """If a target fails, at most ``stuck_at_most`` of its nodes cannot be re-placed."""
 
     fails: Target | str
     stuck_at_most: Count = 0

@@ -284,7 +284,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
     """The state of a node on its pod manager after a write, as it was read back.
 
     ``node`` is the URI of the node, ``blocks`` are its actual blocks, ``amounts`` its memory chunks
-    and volumes. ``reason`` is the refusal, the part that is left, or why the state is unknown.
+    and volumes. ``reason`` is the refusal, the remaining part, or the reason for an unknown state.
     ``works`` is true while the pod manager composes the node. ``freed`` are the blocks that its
     removal freed.
     """

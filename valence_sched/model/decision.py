@@ -123,14 +123,14 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 class SilentZone(Struct, frozen=True, kw_only=True):
-    """A zone that did not answer, and why; it may have had the best candidate."""
+    """A zone that did not answer, and the reason; it may have had the best candidate."""
 
     zone: str
     reason: str
 
 
 class PlacementZone(Struct, frozen=True, kw_only=True):
-    """The zone paths of a node and of its alternates; empty for the zone that was asked."""
+    """The zone paths of a node and of its alternates; empty for the queried zone."""
 
     node: int
     zone: str
@@ -140,9 +140,9 @@ class PlacementZone(Struct, frozen=True, kw_only=True):
 class DecisionZones(Struct, frozen=True, kw_only=True):
     """The zones of a decision.
 
-    ``answered`` counts the zones that answered and the asked zone. ``rounds`` is the number of
+    ``answered`` counts the zones that answered and the queried zone. ``rounds`` is the number of
     queries for offers to the child zones. ``silent`` zones did not answer; ``excluded`` ones were
-    not asked, because their capabilities do not match the request.
+    not queried, because their capabilities do not match the request.
     """
 
     answered: int
@@ -266,13 +266,13 @@ class PoolReasons(Struct, frozen=True, kw_only=True):
 
 
 class PodmVerdict(Struct, frozen=True, kw_only=True):
-    """The verdict on one pod manager: its best pool, or why all its pools are rejected.
+    """The verdict on one pod manager: its best pool, or the reasons against its pools.
 
-    ``behind`` is the score of the chosen pool minus its score. ``pools_passed`` is how many of its
-    ``pools`` passed every filter. ``fitting`` is how many nodes of the request fit on it one after
-    another; they are placed if enough fit in total. The ``reason`` of a chosen pod manager explains
-    why it takes no more nodes. On a small site ``pool_reasons`` has all reasons against rejected
-    pools, the nearest first.
+    ``behind`` is the score of the chosen pool minus its score. ``pools_passed`` is the number of
+    its ``pools`` that passed every filter. ``fitting`` is the number of nodes of the request that
+    fit on it one after another; they are placed if enough fit in total. The ``reason`` of a chosen
+    pod manager explains why it takes no more nodes. On a small site ``pool_reasons`` has all
+    reasons against rejected pools, the nearest first.
     """
 
     podm: str
@@ -336,7 +336,7 @@ class Report(Struct, frozen=True, kw_only=True):
     more. ``undecided`` are pools that might be chosen, but whose search exceeded the budget of the
     policy. Only a dispatched decision on recorded pod managers has a ``recording``. Only a decision
     over a tree of zones has ``zones``; it may lack verdicts, and has only the inventory of the
-    asked zone.
+    queried zone.
     """
 
     schema: str = SCHEMA

@@ -58,7 +58,7 @@ def held_state(claim_id: str) -> str:
 
 
 def unsure_state(state: str, claim_id: str) -> str:
-    """Return an unverified state of a claim, and how to check it."""
+    """Return an unverified state of a claim, and the command that checks it."""
     return f"may be {state}: check it with podm claim show {claim_id}"
 
 

@@ -152,7 +152,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
     ``first_of`` are alternatives in the order in which they are tried, each with ``properties``
     added. All names of a plain list of ``aggregates`` are required. ``uuid`` is its id in another
     project. ``share`` is its frequency in requests relative to other flavors; the weigher
-    ``fragmentation`` leaves room for this mix of flavors.
+    ``fragmentation`` keeps room for this mix of flavors.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]

@@ -67,7 +67,7 @@ class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The state unless Enabled, else the health unless OK; Critical health has precedence."""
+        """The state if it is not Enabled, else the health if it is not OK; Critical comes first."""
         return condition_word(self.state, self.health)
 
 
@@ -150,7 +150,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The state unless Enabled, else the health unless OK; Critical health has precedence."""
+        """The state if it is not Enabled, else the health if it is not OK; Critical comes first."""
         if self.state in BROKEN_STATES:
             return self.state
         state = self.resource_state or "Disabled" if self.enabled is False else None
@@ -367,7 +367,7 @@ def free_amount(stock: Stock) -> float:
 
 
 def to_a_billionth(amount: float) -> float:
-    """Return an amount without rounding errors; for speed, functions here repeat its expression."""
+    """Return an amount without rounding errors; other functions inline the expression for speed."""
     return amount if amount % 1 == 0 else round(amount, 9)
 
 

@@ -234,7 +234,7 @@ _TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
 
 
 def has_words(text: str, words: str) -> bool:
-    """Return whether the text contains the words whole, in order and side by side.
+    """Return whether the text contains the words whole, in order and adjacent.
 
     Case and the marks (R), (TM) and (C) are ignored::
 

@@ -83,9 +83,10 @@ class ReadPace(Struct, frozen=True, kw_only=True):
     """The pace at which pod managers are read.
 
     Each is read after ``interval_s``, varied by the share ``jitter``; after a failure the interval
-    doubles, up to ``backoff_s``. After ``open_after`` failures in a row its circuit breaker opens;
-    open pod managers are probed one at a time. With ``events`` an event causes a reading, at least
-    ``event_pause_s`` after the start of the last reading; that pause doubles with each failure.
+    doubles, up to ``backoff_s``. After ``open_after`` consecutive failures its circuit breaker
+    opens; open pod managers are probed one at a time. With ``events`` an event causes a reading, at
+    least ``event_pause_s`` after the start of the last reading; that pause doubles with each
+    failure.
     """
 
     interval_s: float = 60.0

@@ -16,7 +16,7 @@ NEVER = 1 << 30  # stands for: no number of moves is enough
 
 
 class MovedNode(Noun, frozen=True, kw_only=True):
-    """A node that has to be placed again, with its devices.
+    """A node that has to be re-placed, with its devices.
 
     ``asks_for`` is the source of its requirements: its request, its flavor, or all of its hardware.
     """
@@ -39,7 +39,7 @@ class NodeMove(MovedNode, frozen=True, kw_only=True):
 
 
 class StuckNode(MovedNode, frozen=True, kw_only=True):
-    """A node that cannot be placed again, with the reasons, the most frequent first.
+    """A node that cannot be re-placed, with the reasons, the most frequent first.
 
     If ``reasons`` is empty, the hardware of the node is unknown.
     """
@@ -64,7 +64,7 @@ class Relocation(Noun, frozen=True, kw_only=True):
 
 
 class Survival(Noun, frozen=True, kw_only=True):
-    """The test that every node can be placed again after any ``failures`` pod managers fail.
+    """The test that every node can be re-placed after any ``failures`` pod managers fail.
 
     ``tried`` of all ``sets`` of pod managers were tried; ``bad_sets`` leave nodes unplaced.
     ``worst`` is the set that leaves the most nodes unplaced; ``stuck`` are these nodes.

@@ -39,7 +39,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class FirstRefusal(Struct, frozen=True, kw_only=True):
-    """The first refused request of a flavor, ``time_s`` after the first arrival, and why."""
+    """The first refused request of a flavor, ``time_s`` after the first arrival, with reasons."""
 
     flavor: str | None
     line: int
@@ -110,9 +110,9 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
     ``policy`` is the policy of all requests, None if each request has its own. Numbers of nodes are
     over all requests: ``placed + refused + undecided = requested``. All means are over the time
     from the first arrival to the last, which is ``duration_s``; nodes that depart later are in use
-    until then. ``podms_needed`` is the largest number of pod managers that had nodes at once.
-    ``cost`` is the sum of ``price × hours with nodes`` over the pod managers, where the fact
-    ``price`` is per hour; None if no pod manager has a price.
+    until the last arrival. ``podms_needed`` is the largest number of pod managers that had nodes at
+    the same time. ``cost`` is the sum of ``price × hours with nodes`` over the pod managers, where
+    the fact ``price`` is per hour; None if no pod manager has a price.
     """
 
     site: str

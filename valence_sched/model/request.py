@@ -148,7 +148,7 @@ SCARCITY_PART = 10  # the scarcity of a mix is renewed after changes to 1/10 of 
 
 
 class Mix(Noun, frozen=True, dict=True):
-    """The workload over time, as shares of flavors: a decision should leave room for it.
+    """The workload over time, as shares of flavors: a decision should keep room for it.
 
     ``scarcity`` has a factor for each share: the fewer of its nodes the pools can supply, the
     larger the factor. It is computed from all pools, because a plug-in scores each row by itself.

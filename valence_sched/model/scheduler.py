@@ -54,7 +54,7 @@ class Verbs(Protocol):
 
 
 class DecidingVerbs(Verbs, Protocol):
-    """The part of a scheduler that decides where nodes are made."""
+    """The part of a scheduler that decides on the places of nodes."""
 
     def compile_request(self, spec: RequestSpec) -> Request:
         """Return a request compiled with its flavor and the places of its external resources.
@@ -112,7 +112,7 @@ class DecidingVerbs(Verbs, Protocol):
         )
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        """Return the free amounts that no node of these requests can use, and why."""
+        """Return the free amounts that no node of these requests can use, with reasons."""
         return self._call(DecidingVerbs.stranded, requests)
 
     def decision(self, decision_id: str) -> Report | Reports:
@@ -400,16 +400,16 @@ class ZoneVerbs(Verbs, Protocol):
         return self._call(ZoneVerbs.change_zone, name, change)
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        """Unregister zones directly below, without asking them; yield the error of each failure."""
+        """Unregister zones directly below without calling them; yield the error of each failure."""
         return self._call(ZoneVerbs.delete_zones, names)
 
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> zone_registry.ZoneNode:
-        """Return this zone and those below it, which are asked in parallel.
+        """Return this zone and those below it, which are queried in parallel.
 
-        At most ``hops`` levels are asked; a zone without an answer within ``deadline_s`` is silent.
-        ``route`` are the ids of the zones above; they prevent loops.
+        At most ``hops`` levels are queried; a zone without an answer within ``deadline_s`` is
+        silent. ``route`` are the ids of the zones above; they prevent loops.
         """
         return self._call(ZoneVerbs.zone_tree, hops=hops, deadline_s=deadline_s, route=route)
 

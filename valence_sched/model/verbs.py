@@ -141,7 +141,7 @@ class NodesBody(RequestBody, frozen=True, kw_only=True):
 
 
 class RenewBody(Noun, frozen=True, kw_only=True):
-    """How long a claim is held from now on."""
+    """The time from now for which a claim is held."""
 
     ttl_s: TtlSeconds = TTL_S
 
@@ -273,8 +273,8 @@ VERBS = {route.verb: route for route in (
     Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Reconcile claims and nodes with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=lifecycle.ReconcileResult),
     Route("quotas", "quotas_quotas", "GET", "/v1/quotas", "List the quotas; the quota without an owner is the default.", None, tuple[Quota, ...], "quotas:list", "admin"),
     Route("quota", "quotas_quota", "GET", "/v1/quotas/{name}", "Show the effective limits and the usage of an owner.", None, Quota, "quotas:get"),
-    Route("set_quota", "quotas_set_quota", "PUT", "/v1/quotas/{name}", "Replace the limits of an owner; an empty map: the default limits apply.", QuotaLimits, Quota, "quotas:update", "admin"),
-    Route("change_quota", "quotas_change_quota", "PATCH", "/v1/quotas/{name}", "Change limits of an owner; null: the default limit applies.", QuotaChange, Quota, "quotas:update", "admin"),
+    Route("set_quota", "quotas_set_quota", "PUT", "/v1/quotas/{name}", "Replace the limits of an owner; an empty map restores the default limits.", QuotaLimits, Quota, "quotas:update", "admin"),
+    Route("change_quota", "quotas_change_quota", "PATCH", "/v1/quotas/{name}", "Change limits of an owner; null restores the default limit.", QuotaChange, Quota, "quotas:update", "admin"),
     Route("audit", "catalogue_audit", "GET", "/v1/audit", "List the newest changes, also refused ones, by user and object.", None, tuple[AuditLine, ...], "audit:list", "admin", query=AuditQuery),
     Route("policies", "catalogue_policies", "GET", "/v1/policies", "List the policies that a request may name.", None, tuple[Policy, ...], "policies:list", reading=True),
     Route("podm_reads", "catalogue_podm_reads", "GET", "/v1/policies/{name}/podm_reads", "List the fields of pod managers that decisions of a policy read.", None, PodmReads, "policies:list", query=("flavor",), reading=True),

@@ -87,10 +87,10 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     generations of these counts. The first node avoids the ``closed`` places. No candidate costs
     more than ``most_cost``.
 
-    ``left_out`` are the zones below that did not answer an earlier query: they are not asked again.
-    If ``rival`` is set, a zone also reports the pools that overtake it at another weight. ``route``
-    has the ids of the zones above, to detect loops. The query may go down ``hops`` more levels and
-    must be answered within ``deadline_s``.
+    ``left_out`` are the zones below that did not answer an earlier query; they are not queried
+    again. If ``rival`` is set, a zone also reports the pools that overtake it at another weight.
+    ``route`` has the ids of the zones above, to detect loops. The query may go down ``hops`` more
+    levels and must be answered within ``deadline_s``.
     """
 
     request: Request
@@ -141,7 +141,7 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     ``worst_cost`` is the cost of a candidate that scores 0. ``coupled`` is true if a node in
     another zone may change these offers. ``unknown_podms`` are pod managers that the request names
     and that these zones do not have. ``silent`` zones did not answer. ``excluded`` zones cannot
-    fulfil the request and were not asked. ``answered`` is the number of zones that answered.
+    fulfil the request and were not queried. ``answered`` is the number of zones that answered.
     ``supplies`` are set if every zone reports its supplies to the mix of the request.
     ``overtakings`` are unset if weights differ by pool or zone. If the query has a rival,
     ``most_free`` is the largest free amount of each need in one pool.
@@ -241,7 +241,7 @@ def check_zone_settings(settings: ZoneSettings, file: str, path: str = "$") -> N
         one.check_source(file, f"{path}.secrets[{number}]")
 
 
-#: PREPARED: the zones are asked. RELEASING: a zone did not answer the release. The last three
+#: PREPARED: the zones are queried. RELEASING: a zone did not answer the release. The last three
 #: states are final.
 ZoneClaimState = Literal[
     "PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING", "RELEASED", "EXPIRED", "FAILED"

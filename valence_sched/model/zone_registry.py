@@ -52,7 +52,7 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
     ``key`` are the files of the client certificate. The login is HTTP basic. With ``auth_url`` it
     is a token from that Keystone, for a ``project``. The parent replaces each score of the zone by
     ``weight_offset + weight_scale × score``. A zone that is not ``enabled`` is neither polled nor
-    asked.
+    queried.
     """
 
     name: ZoneName

@@ -82,7 +82,7 @@ class FocusValue(NamedTuple):
 
 
 def inline_svg(root: Any, label: str, name: str, readings: Iterable[FocusValue] = ()) -> Markup:
-    """Return a tree of SVG as markup; ``label`` says what it shows, ``name`` is its class."""
+    """Return a tree of SVG as markup; ``label`` describes it, ``name`` is its class."""
     view_box = _attribute("viewBox", root.get("viewBox", ""))
     head = Markup('<svg role="group" class="{}" aria-label="{}"').format(name, shown_text(label))
     parts = [head, view_box, Markup(">")]

@@ -89,7 +89,7 @@ def _zone_facts(report: Report) -> Facts:
         (f"Zone of node {one.node}", one.zone or "queried zone") for one in report.zones.placements
     ]
     silent = [(f"Zone {one.zone}", f"no answer: {one.reason}") for one in report.zones.silent]
-    excluded = [(f"Zone {one.zone}", f"not asked: {one.reason}") for one in report.zones.excluded]
+    excluded = [(f"Zone {one.zone}", f"not queried: {one.reason}") for one in report.zones.excluded]
     return (*chosen, *silent, *excluded)
 
 

@@ -327,7 +327,7 @@ def usable_blocks(podms: Sequence[PodmOverview]) -> int:
 
 
 def size_facts(podms: Sequence[PodmOverview]) -> Facts:
-    """Return how many pod managers, pools, blocks and nodes there are."""
+    """Return the numbers of pod managers, pools, blocks and nodes."""
     nodes = [node.uri for one in podms for node in one.podm.nodes]
     numbers = {
         "Pod managers": len(podms),

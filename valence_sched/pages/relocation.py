@@ -56,7 +56,7 @@ def survival_page(result: Survival, hardware: inventory.HardwareListing, facts: 
     if result.worst:
         nodes = format_count(result.worst_nodes, "node")
         stuck = f"{len(result.stuck):,} of {nodes}"
-        worst = (("Worst set", ", ".join(result.worst)), ("Nodes without a place", stuck))
+        worst = (("Worst set", ", ".join(result.worst)), ("Nodes that cannot be re-placed", stuck))
     drawn = relocation_map(hardware, result.stuck, (), result.worst)
     return Page(
         title=f"Failure of any {format_count(result.failures, 'pod manager')}",
@@ -200,7 +200,7 @@ def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
     ]
     if rows:
         columns = ("Node", "Podm", "Owner", "Hardware", "Reason")
-        yield table("Nodes without a place", columns, rows, most=MOST_ROWS, noun="nodes")
+        yield table("Nodes that cannot be re-placed", columns, rows, most=MOST_ROWS, noun="nodes")
 
 
 def _why(one: StuckNode) -> str:

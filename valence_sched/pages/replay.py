@@ -161,7 +161,7 @@ Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
 
 
 def replay_page(replay: model.Replay, edits: Edits, facts: tables.Facts = ()) -> pages.Page:
-    """Return the page of a replay; ``facts`` describe the workload, ``edits`` are by site."""
+    """Return the page of a replay; ``facts`` describe the workload, ``edits`` change the sites."""
     runs = replay.runs
     alone = len(runs) == 1
     sections: list[pages.Section] = []
@@ -211,7 +211,7 @@ def _shared_facts(runs: Sequence[model.ReplayResult]) -> Iterator[tuple[str, str
 def _run_facts(run: model.ReplayResult) -> Iterator[tuple[str, str]]:
     yield "Policy", run.policy or "of each request"
     yield "Pod managers with nodes, at most", f"{run.podms_needed:,}"
-    yield "Nodes at once, at most", f"{run.peak_nodes:,}"
+    yield "Nodes at one time, at most", f"{run.peak_nodes:,}"
     if run.fragmentation is not None:
         share = f"{share_percent(run.fragmentation.mean)} % of {run.fragmentation.resource}"
         yield "Mean fragmentation", share
@@ -332,7 +332,7 @@ Variations = dict[str, list[model.SweepRun]]  # by the name of a scenario and a 
 def sweep_page(
     runs: Sequence[model.SweepRun], edits: Edits, facts: tables.Facts = ()
 ) -> pages.Page:
-    """Return the page of a sweep; ``edits`` are by scenario, ``facts`` describe the workload."""
+    """Return the page of a sweep; ``facts`` describe the workload, ``edits`` each scenario."""
     variations: Variations = {}
     for run in runs:
         variations.setdefault(run.variation, []).append(run)

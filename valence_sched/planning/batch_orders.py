@@ -3,7 +3,7 @@
 
 The first order is *scarcest first*: requests of which the fewest nodes fit in the pools come first.
 The number of nodes is an upper bound that considers each need alone: a pool with 40 free cores and
-1 free card has room for at most 1 node of 8 cores and a card.
+1 free card fits at most 1 node of 8 cores and a card.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
 
 
 def _lines(needs: Iterable[Need]) -> Lines:
-    """Return the amounts of one node; of several totals of the same devices the largest counts."""
+    """Return the amounts of one node; of several totals of the same devices, only the largest."""
     lines: Lines = {}
     for need in needs:
         line = need.subject if need.unknown == "reject" else msgspec.structs.replace(need, name="")

@@ -69,7 +69,7 @@ def drained(status: Status) -> Status:
 
 
 def fresh(status: Status) -> Status:
-    """Return the status of a new, free block that works and may be shared alike."""
+    """Return the status of a new, free block that works, with the same limits of sharing."""
     return Status(shareable=status.shareable, max_compositions=status.max_compositions)
 
 
@@ -459,7 +459,7 @@ class _Scenarios:
                 text = " extends ".join(one.name if alone else str(one) for one in cycle)
                 raise InputError(place, "", f"a cycle: {text}", "scenarios without a cycle")
             if len(chain) == MAX_EXTENDED:
-                raise InputError(place, "", f"more than {MAX_EXTENDED} scenarios in a row", "fewer")
+                raise InputError(place, "", f"a chain of over {MAX_EXTENDED} scenarios", "fewer")
             chain.append(extended)
             extended = self._extended(extended)
         site = self._base if extended is None else self._sites[extended]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relocation: new places for the nodes of hardware that fails or is drained.
 
-Nodes that lost their hardware are placed again, the hardest first. The order is improved as in
+Nodes that lost their hardware are re-placed, the hardest first. The order is improved as in
 squeaky wheel optimisation (Joslin and Clements, 1999): unplaced nodes move to the front, and all
-nodes are placed again, as long as fewer remain unplaced. Drained nodes move one by one, each to its
+nodes are placed anew, as long as fewer remain unplaced. Drained nodes move one by one, each to its
 new place before it leaves the old one.
 """
 
@@ -122,7 +122,7 @@ def _relocation(
 def survive(
     site: Site, failures: int, progress: Progress = lambda tried, sets: None
 ) -> model.Survival:
-    """Return whether all nodes can be placed again after any ``failures`` pod managers fail.
+    """Return whether all nodes can be re-placed after any ``failures`` pod managers fail.
 
     At most ``MOST_SETS`` sets of failed pod managers are tried; sets with the most expensive nodes
     come first. ``progress`` receives the number of tried sets, and of all. Disabled and offline pod
@@ -169,7 +169,7 @@ def survive(
 def _failed(
     succession: Succession, podms: Sequence[int], nodes: Sequence[Sequence[Resident]]
 ) -> Iterator[Placing]:
-    """Place the nodes of failed podms again, yield the result, and undo it afterwards."""
+    """Re-place the nodes of failed podms, yield the result, and undo it afterwards."""
     reopen = [succession.close(podm) for podm in podms]
     placing = place_again(succession, [one for podm in podms for one in nodes[podm]])
     yield placing

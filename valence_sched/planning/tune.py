@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tune: finds the weights of a policy that serve most of a workload, judged by cross-validation.
+"""Tune: finds the weights of a policy that serve a workload best, with a cross-validated gain.
 
 The candidates are the weights of the policy, those of the other policies of the site, and variants
 with one weight multiplied or divided by 4. A second round changes one weight of the best candidate
@@ -40,7 +40,7 @@ Goal = Literal["nodes", "use"]
 
 @dataclass(frozen=True)
 class PolicyTrial:
-    """A policy with other weights, and its share of the goal on each sample, from 0 to 1."""
+    """A policy with other weights, and the value of the goal on each sample, from 0 to 1."""
 
     policy: Policy
     shares: tuple[float, ...]
@@ -51,7 +51,7 @@ class PolicyTrial:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Return the weights of the weighers that take part, by name."""
+        """Return the weights of the compared weighers, by name."""
         uses = (self.policy.weighers[number] for number in weighers_that_take_part(self.policy))
         return {use.name: use.weight for use in uses}
 
@@ -70,7 +70,7 @@ class Tuning:
 
     @classmethod
     def of(cls, candidates: Sequence[PolicyTrial]) -> Tuning:
-        """Judge candidates that replayed the same samples, the policy itself first."""
+        """Compare candidates that replayed the same samples, the policy itself first."""
         gain, error = _mean_and_error(list(_gains_left_out(candidates)))
         return cls(tuple(candidates), max(candidates, key=_by_mean), gain, error)
 
@@ -96,11 +96,12 @@ def tune(
     *,
     strict: bool = False,
 ) -> Tuning:
-    """Replay and judge the candidates; after each run ``record`` receives the planned number.
+    """Replay and compare the candidates; after each run ``record`` receives the number of runs.
 
     Raises:
         UnknownName: the site lacks the policy.
-        UsageError: the policy has no two weighers to compare, or the workload has too few requests.
+        UsageError: the policy has fewer than two weighers to compare, or the workload has too few
+        requests.
     """
     if policy not in site.policies:
         raise UnknownName("policy", policy, site.policies)
@@ -200,6 +201,6 @@ def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def policy_file(tuning: Tuning, name: str) -> bytes:
-    """Return a policy file with the best weights, under another name, as JSON, which is YAML."""
+    """Return a policy file with the best weights, under another name, as JSON."""
     best = structs.replace(tuning.best.policy, name=name, description=DESCRIPTION)
     return json.format(json.encode({"policies": [best]}), indent=2) + b"\n"

@@ -160,7 +160,7 @@ class WhatIf:
         policy: str | None = None,
         flavor_files: Sequence[str] = (),
     ) -> Request:
-        """Return the request for a flavor, by default with its policy, else that of the site."""
+        """Return the request for a flavor; its policy is the site's unless the flavor has one."""
         known = site.flavors.get(flavor) or self._config.flavor(flavor, flavor_files)
         policy = policy or (None if known.policy else site.policy)
         spec = RequestSpec(flavor=known.name, count=count, policy=policy)
@@ -369,7 +369,7 @@ def _fewest(
 
 
 class Goal(migrations.MigrationGoal, Protocol):
-    """A goal that tells without a search whether it is reached."""
+    """A goal that can be tested without a search."""
 
     def is_reached(self) -> bool: ...
 

@@ -14,5 +14,5 @@ class FilterScheduler:
     goes_by_cost = True
 
     def schedule(self, context: EvaluationContext) -> Batch:
-        """Place the request's nodes one after another, each on the best pool left."""
+        """Place the request's nodes one after another, each on the best remaining pool."""
         return place(context, rank_rows)

@@ -41,8 +41,8 @@ QUERIES = 4  # concurrent queries to each child per process; further queries wai
 class EngineForEach(OwnScheduler):
     """The engines of a process as one scheduler: each verb holds an engine while it runs.
 
-    An iterator that a verb returns is exhausted at once, so that no engine is held during queries
-    to other zones.
+    An iterator that a verb returns is exhausted immediately, so that no engine is held during
+    queries to other zones.
     """
 
     def __init__(self, engines: EnginePool, tenant: str) -> None:
@@ -100,7 +100,7 @@ class ProcessZone:
     def scheduler(self, tenant: str) -> ZoneScheduler | None:
         """Return the scheduler over all zones, None without children.
 
-        SchedulerError: the zones form a circle.
+        SchedulerError: the zones form a cycle.
         """
         children = self._child_zones()
         if not children:
@@ -134,10 +134,10 @@ class ProcessZone:
         return ZoneNodes(claims.ZoneClaims(id_, tokens, below, self._store().zone_claims))
 
     def _route(self) -> tuple[str, ...]:
-        """Return the zones that a query has passed, this zone last; SchedulerError for a circle."""
+        """Return the zones that a query has passed, this zone last; SchedulerError for a cycle."""
         route, (id_, _) = http_headers.ROUTE.get(), self._identity()
         if id_ in route:
-            raise SchedulerError("the zones form a circle: a zone is below itself")
+            raise SchedulerError("the zones form a cycle: a zone is below itself")
         return (*route, id_)
 
     def _password(self, child: zone_registry.ZoneRegistration) -> str | None:
@@ -217,7 +217,7 @@ class _Link:
     ) -> None:
         self.child = child
         self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {child.name}")
-        #: The zone, or why it cannot be asked.
+        #: The zone, or the reason why it cannot be queried.
         self.zone: ZoneChild | str = f"it is disabled: scheduler zone set {child.name} --enable"
         if child.enabled:
             try:

@@ -86,7 +86,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
 
 
 def limit_ttl(body: Any, most_s: float) -> Any:
-    """Return a body that holds a claim for at most ``most_s``; RequestError if it asks for more."""
+    """Return a body that holds a claim for at most ``most_s``; RequestError for a longer time."""
     asked_s = getattr(body, "ttl_s", None)
     if asked_s is None or asked_s <= most_s:
         return body

@@ -69,7 +69,7 @@ class EventSink(Protocol):
         """Return the pod manager of a token, None for an unknown token."""
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
-        """Store a hint that a pod manager may have changed, if its event says so."""
+        """Store a hint that a pod manager may have changed, if its event indicates this."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -121,7 +121,7 @@ class RateLimiter:
         try:
             storage = limits.storage.storage_from_string(settings.redis_url or MEMORY, **options)
         except limits.errors.ConfigurationError as error:
-            text = "pip install 'valence-sched[redis]', or leave it out"
+            text = "pip install 'valence-sched[redis]', or omit it"
             raise InputError("rate_limits: redis_url", "", one_line(str(error)), text) from None
         self._storage = storage
         self._window = limits.strategies.MovingWindowRateLimiter(storage)

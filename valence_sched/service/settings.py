@@ -98,8 +98,8 @@ class ReaderSettings(base.Noun, frozen=True, kw_only=True):
     """How one process reads the registered pod managers.
 
     Each is read every ``interval_s``, varied by up to the fraction ``jitter``. A failure doubles
-    the interval, up to ``max_interval_s``. Pod managers with ``open_after`` failures in a row are
-    tried one at a time. At most ``readers`` are read at the same time, and each may take
+    the interval, up to ``max_interval_s``. Pod managers with ``open_after`` consecutive failures
+    are tried one at a time. At most ``readers`` are read at the same time, and each may take
     ``request_timeout_s`` to answer. If the reading process dies, another process takes over after
     ``lease_s``.
 
@@ -172,7 +172,7 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
 
     @property
     def reader_settings(self) -> ReaderSettings | None:
-        """Return how the service reads pod managers, None if another program reads them."""
+        """Return the settings of the reader, None if another program reads the pod managers."""
         return (ReaderSettings() if self.reader is True else self.reader) or None
 
     @property

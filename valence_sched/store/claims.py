@@ -367,7 +367,7 @@ class Claims:
         if not dry_run:
             expiry.expire_claims(self._database)
         freed = [ReapResult(claim, "expired: freed its holds") for claim in expired]
-        stuck = "was being composed: ask its pod manager"
+        stuck = "was being composed: check its pod manager"
         return [*freed, *(ReapResult(claim, stuck) for claim in self.list_stuck())]
 
     def list(

@@ -116,7 +116,7 @@ class StoreSnapshot:
     """The changes since a position, and the position after them.
 
     ``expired_claims`` counts the expired claims whose holds are still in ``changes``.
-    ``registry_changed`` tells whether registrations changed.
+    ``registry_changed`` is true if registrations changed.
     """
 
     changes: tuple[PodmChange, ...]

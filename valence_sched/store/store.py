@@ -176,9 +176,9 @@ class Store:
         """Store readings; return the stored pod managers by id.
 
         One transaction finds the unchanged readings of each ``CHUNK``; the others are stored as by
-        :meth:`remember`, ``BATCH_SIZE`` per transaction. Of two readings of one pod manager, the
-        last counts. Pass the result to :meth:`snapshot` as ``known``: these documents are not read
-        again.
+        :meth:`remember`, ``BATCH_SIZE`` per transaction. If a pod manager has two readings, the
+        last one is stored. Pass the result to :meth:`snapshot` as ``known``: these documents are
+        not read again.
 
         Raises:
             StoreError, IdentityConflict: a reading cannot be stored; all others are stored.

@@ -61,7 +61,7 @@ class ZoneClaimRows:
         self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,
         key: str | None, content: str, ttl_s: float, generation: int | None = None,
     ) -> tuple[ZoneClaim, bool]:  # fmt: skip
-        """Store the zones to ask; return the claim, and whether it is new.
+        """Store the zones to query; return the claim, and whether it is new.
 
         The same ``key`` of the same owner returns the same claim until it ends. During its
         preparation, other claims of its ``group`` cannot begin or be held here. Under hard rules
@@ -116,7 +116,7 @@ class ZoneClaimRows:
 
         An expired held or prepared claim can only be released or ended. In its new state the claim
         expires after ``ttl_s``, or never if that is None. A released or ended claim frees its key.
-        When a prepared claim is held or given up, the generation of its group advances. The report
+        When a prepared claim is held or ends, the generation of its group advances. The report
         of a ``dispatched`` decision is queued for the controller.
         """
         ends = after in ENDED_STATES or after == "RELEASING"

@@ -47,7 +47,7 @@ def check_filter(function: Callable[..., Any], **options: Any) -> None:
     same answer again, and changes nothing.
 
     Raises:
-        AssertionError: the filter breaks the contract; the message says how.
+        AssertionError: the filter breaks the contract; the message names the violation.
     """
     contract.check_signature(function)
     contract.check_answers(function, options, _scenes(), contract.check_mask)

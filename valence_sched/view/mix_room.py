@@ -29,8 +29,8 @@ EPSILON = 1e-9  # the rounding error of a number of nodes
 class RoomBefore(Struct, frozen=True, eq=False):
     """The free hardware of every row, and the numbers of nodes of the mix that it can make.
 
-    ``have``, shape ``(lines, rows)``, is how many times each row supplies each line; ``nodes`` has
-    shape ``(lists of needs, rows)``.
+    ``have``, shape ``(lines, rows)``, is the number of times that each row supplies each line.
+    ``nodes`` has shape ``(lists of needs, rows)``.
     """
 
     free: Leftover
@@ -97,7 +97,7 @@ class MixRoom:
         return self._line_of[(need.resource, need.amount) if need.kind == "stock" else need]
 
     def before(self, view: View) -> RoomBefore:
-        """Return the room of every row; the View remembers the latest mix."""
+        """Return the room of every row; the View memoises it for the latest mix."""
         key = self._digest, len(view.kinds)  # another site may add block kinds
         return view.memoise_free("mix room", key, lambda: self._before(view))  # type: ignore[no-any-return]
 
@@ -121,10 +121,10 @@ class MixRoom:
         feasible: Mask,
         scarcity: Sequence[float],
     ) -> Floats:
-        """Return by row the nodes that it can no longer make after a node with ``needs``.
+        """Return by row the number of nodes that are lost if it makes a node with ``needs``.
 
-        The number is the mean over the shares, weighted by weight and scarcity; it is undefined for
-        rows that are not ``feasible``.
+        The number is the mean over the shares of the mix, by their weight and scarcity. It is
+        undefined for rows that are not ``feasible``.
         """
         free, have = before.free, before.have.copy()
         touched = np.zeros(len(have), dtype=bool)  # lines
@@ -229,7 +229,7 @@ class MixRoom:
     def _rows_of_single_blocks(self, view: View) -> Ints:
         """Return the rows whose nodes have one compute block, if one may be too small for a need.
 
-        There, a block that supplies a part of a need supplies nothing.
+        On these rows, a block that supplies only a part of a need is not counted.
         """
         if not self._pieces.any():
             return NO_ROWS
@@ -248,7 +248,7 @@ def _single(view: View) -> Mask:
 
 
 def mix_room(view: View, mix: Mix) -> MixRoom:
-    """Return a compiled mix; the View's block kinds remember it."""
+    """Return a compiled mix, which the block kinds of the View memoise."""
     key = ("mix room", mix.digest)
     compiled: MixRoom | None = view.kinds.derived.get(key)
     if compiled is None:

@@ -220,7 +220,7 @@ def matches(view: View, rule: FactRule) -> Mask:
 def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, float]]) -> Floats:
     """Return per row the sum of the values of the rules that match, read-only.
 
-    Placing nodes does not change it: the View remembers the latest sum of each ``name``.
+    Placing nodes does not change it: the View memoises the latest sum of each ``name``.
     """
 
     def compute() -> Floats:

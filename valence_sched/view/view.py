@@ -190,7 +190,7 @@ class View:
         return value  # type: ignore[no-any-return]
 
     def precompute_free(self, needs: tuple[Need, ...]) -> None:
-        """Compute and remember the free amounts of all these needs in one pass."""
+        """Compute and memoise the free amounts of all these needs in one pass."""
         blocks = tuple(need for need in needs if need.kind != "stock")
         if blocks:
             amounts = self.kinds.amount_matrix(blocks)
@@ -273,13 +273,13 @@ class View:
         return self._memoise(key, lambda: any(fact in podm.facts for podm in self.podms))  # type: ignore[no-any-return]
 
     def memoise(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """Return the remembered value of ``make``, which must not depend on free amounts."""
+        """Return the memoised value of ``make``, which must not depend on free amounts."""
         return self._memoise(key, make)
 
     def memoise_selected(
         self, key: tuple[Any, ...], select: Callable[[Any, Any], Any], make: Callable[[], Any]
     ) -> Any:
-        """Return a remembered value that placing nodes does not change.
+        """Return a memoised value that placing nodes does not change.
 
         A View of taken rows selects it by ``select(whole, rows)`` from the value of the View of
         origin; other Views compute it by ``make``.
@@ -293,7 +293,7 @@ class View:
         return self._memoise(key, select, known, self.origin.rows)
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return the value of ``make``; per name only the value of the latest key is remembered."""
+        """Return the value of ``make``; per name only the value of the latest key is memoised."""
         latest = self._memo.get(name)
         if latest is None or latest[0] != key:
             latest = self._memo[name] = (key, make())
@@ -426,7 +426,7 @@ class DomainIndex(Struct, frozen=True):
 
 
 def domain_index(view: View, domain: str) -> DomainIndex:
-    """Return the values of a domain by row, which the View remembers; RequestError if unknown."""
+    """Return the values of a domain by row, memoised by the View; RequestError if unknown."""
     return view.memoise(("domain index", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
 
 
@@ -466,7 +466,7 @@ def inventory_digest(view: View) -> str:
 
 
 def set_inventory_digest(view: View, digest: str) -> None:
-    """Let a View remember the digest that another View of the same inventory had."""
+    """Give a View the digest of another View of the same inventory."""
     view.memoise_free(NAME, None, lambda: digest)
 
 

@@ -11,12 +11,12 @@ from valence_sched.view.view import By, Floats, View
 
 @reads_podm()
 def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
-    """Prefers pod managers (or pools) with equal utilisation of all resources afterwards.
+    """Prefers pod managers (or pools) with equal utilisation of all resources with the node.
 
-    ``1 - std``, at least 0, where ``std`` is the standard deviation of ``(used + asked) / total``
-    over the needs. With a single need, every pool that has enough scores 1. A pool with too little
-    for one of the needs scores 0. Source: BalancedAllocation of kube-scheduler, here over the
-    requested needs.
+    ``1 - std``, at least 0, where ``std`` is the standard deviation of ``(used + requested) /
+    total`` over the needs. With a single need, every pool that has enough scores 1. A pool with too
+    little for one of the needs scores 0. Source: BalancedAllocation of kube-scheduler, here over
+    the requested needs.
     """
     # free shares have the same deviation
     share = free_share(view, request.needs, by)

@@ -49,12 +49,12 @@ def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0) -> Mix
 def fragmentation(view: View, request: Request, *, power: Power = 1.0) -> Floats:
     """Prefers pools that lose the least room for nodes of the mix of flavors.
 
-    ``1 / (1 + x)``, where ``x`` is the mean number of nodes of the mix for which the pool loses
-    room. Flavors count by their weight in the mix and by their scarcity. The scarcity of a flavor
-    is ``((most + 1) / (own + 1)) ** power``: ``own`` is the number of its nodes that all pools can
-    make, ``most`` that of the most plentiful flavor. So any resource counts as scarce if it limits
-    nodes of the mix: cores, memory, drives, devices, or stocks. With ``power`` 0 only the weights
-    count. A request without a mix is its own mix.
+    ``1 / (1 + x)``, where ``x`` is the number of nodes that the pool can no longer make, as a mean
+    over the flavors of the mix. The mean is weighted by the weight of a flavor in the mix and by
+    its scarcity. The scarcity of a flavor is ``((most + 1) / (own + 1)) ** power``: ``own`` is the
+    number of its nodes that all pools can make, ``most`` that of the most plentiful flavor. So any
+    resource counts as scarce if it limits nodes of the mix: cores, memory, drives, devices, or
+    stocks. With ``power`` 0 only the weights count. A request without a mix is its own mix.
 
     The need that runs out first limits the number of nodes of a flavor; a block serves one node.
     The blocks of the requested node are an estimate, exact if one kind of block serves each need.

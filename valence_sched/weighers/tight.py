@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tight weigher: fills the pools with the least resources left."""
+"""Tight weigher: fills the pools with the smallest remaining amounts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tight(
     blocks, each stock, and each custom class. The amount is the free amount of a requested
     resource, and the total of any other resource, so a request without accelerators prefers pools
     without accelerators. The scale is the mean amount in a node of the mix of flavors, else the
-    requested amount. A resource without a scale counts 1 if the pool has any of it. ``of`` sets
+    requested amount. A resource without a scale counts as 1 if the pool has any of it. ``of`` sets
     scales by measure or by stock resource. With ``within: podm``, ``x`` is divided by its mean over
     the pools of the pod manager, so only pools of one pod manager are compared; a single pool
     scores 0.5. Source: best fit.
@@ -83,7 +83,7 @@ class _Terms(NamedTuple):
     """The terms of a pool's leftover: free amounts of ``needed``, total amounts of ``others``.
 
     ``key`` identifies the terms. If ``unscaled``, needed resources of inverse scale 0 get their
-    scale from the request. Other resources of scale None count 1 if the pool has any of them.
+    scale from the request. Other resources of scale None count as 1 if the pool has any of them.
     """
 
     key: tuple[object, ...]

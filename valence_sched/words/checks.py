@@ -102,7 +102,7 @@ def differences(recorded: Report, now: Report, *, placements_only: bool = False)
     if replace(recorded.request, mix=Mix()) != replace(now.request, mix=Mix()):
         yield "request: differs from the recorded one"
     elif recorded.request != now.request:
-        yield "request: the mix of flavors to leave room for differs"
+        yield "request: its mix of flavors differs"
     for name, old_digest, digest in (
         ("policy", recorded.policy_digest, now.policy_digest),
         ("inventory", recorded.inventory.digest, now.inventory.digest),

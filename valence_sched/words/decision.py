@@ -27,7 +27,7 @@ def not_chosen(report: Report) -> list[decision.PodmVerdict]:
 def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[str, str]]:
     """Return the number of nodes that the pod manager takes, and why its pools take no more.
 
-    The reasons are by pool. Without them, the best pool has the reason of the pod manager.
+    Each pool has its reasons. Without them, the best pool has the reason of the pod manager.
     """
     after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
@@ -71,7 +71,7 @@ def lead(report: Report) -> str:
     podms = Counter(placement.chosen.podm for placement in report.placements)
     if not podms:
         if report.outcome == "undecided":
-            return "Undecided: the budget of the policy ended before the search did"
+            return "Undecided: the search reached the budget of the policy"
         if report.fitting:
             return f"Nothing is placed: {would_fit(report)}"
         return f"Nothing fits: no node on any of {report.inventory.podms:,} pod managers"

@@ -49,7 +49,7 @@ def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
 
 
 def devices_by_condition(devices: Devices) -> dict[str | None, Devices]:
-    """Return the devices by their Redfish condition, None if they are well."""
+    """Return the devices by their Redfish condition, None for a good condition."""
     groups = {name: getattr(devices, name) for name in Devices.__struct_fields__}
     words = dict.fromkeys(one.condition for group in groups.values() for one in group)
     if words.keys() <= {None}:
@@ -311,11 +311,11 @@ MOST_SHOWN = 3  # zones of a line that are named
 
 
 def zone_lines(zones: DecisionZones) -> Iterator[str]:
-    """Yield a line for the zones without an answer, and one for the zones that were not asked."""
+    """Yield a line for the zones without an answer, and one for the zones not queried."""
     if zones.silent:
         yield f"no answer from {_listed(zones.silent)}: a better candidate may be missing"
     if zones.excluded:
-        yield f"not asked: {_listed(zones.excluded)}"
+        yield f"not queried: {_listed(zones.excluded)}"
 
 
 def missing_line(silent: Sequence[SilentZone], noun: str) -> str:

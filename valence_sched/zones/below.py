@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones below: the pod managers of a zone and its children, found by name and asked in parallel."""
+"""Zones below: pod managers of a zone and its children, found by name, queried in parallel."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class ZoneAnswers(NamedTuple):
 class ZonesBelow:
     """The parts directly below a zone: its ``own`` pod managers (``""``), and children by name.
 
-    ``children`` has the reason for a child that cannot be asked. ``disabled`` children are asked
-    only for claims and nodes. ``stated`` are the capabilities of the zone, which also apply to its
-    children. ``note_silence`` is called with each zone whose claims or nodes are missing from a
-    list.
+    ``children`` has the reason for a child that cannot be queried. ``disabled`` children are
+    queried only for claims and nodes. ``stated`` are the capabilities of the zone, which also apply
+    to its children. ``note_silence`` is called with each zone whose claims or nodes are missing
+    from a list.
     """
 
     own: OwnScheduler
@@ -62,7 +62,7 @@ class ZonesBelow:
         return self._child(zone).verbs if zone else self.own
 
     def child(self, zone: str) -> RemoteZone:
-        """Return a child; ServiceError if it cannot be asked, or is no longer a child."""
+        """Return a child; ServiceError if it cannot be queried, or is no longer a child."""
         return self._child(zone).zone
 
     def _child(self, zone: str) -> ZoneChild:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls: several zones asked in parallel, each until the deadline."""
+"""Calls: several zones called in parallel, each until the deadline."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def call_below(
 ) -> dict[str, T | SchedulerError]:
     """Call zones below as ``call_all`` does, within the remaining time of this zone.
 
-    Zones below get eight tenths of it, so that a zone with a hanging child still answers in time.
+    Zones below get 80 % of it, so that a zone with a hanging child still answers in time.
     """
     left_s = time_left(deadline_s)
     token = DEADLINE.set(left_s * DEADLINE_SHARE)

@@ -154,17 +154,17 @@ class ZoneRegistry:
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> tuple[nouns.ZoneNode, ...]:
-        """Ask the enabled child zones in parallel; return the tree of each, or why it is silent.
+        """Query the enabled child zones in parallel; return the tree of each, or the error.
 
-        ``hops`` is the number of levels to ask below this zone; ``route`` has the ids of the zones
-        above it. RequestError: the zones form a circle.
+        ``hops`` is the number of levels to query below this zone; ``route`` has the ids of the
+        zones above it. RequestError: the zones form a cycle.
         """
         zones = [one for one in self.zones() if one.registration.enabled]
         if not self._settings.enable_zone_routing or not zones or hops < 1:
             return ()
         own = self.own_id()
         if own in route:
-            raise errors.RequestError("the zones form a circle: one of them is below itself")
+            raise errors.RequestError("the zones form a cycle: a zone is below itself")
 
         def tree_of(child: nouns.ZoneRegistration) -> nouns.ZoneNode:
             lower_s = deadline_s * DEADLINE_SHARE
@@ -191,7 +191,7 @@ class ZoneRegistry:
             raise errors.AccessDenied(f"child zones are not enabled: {hint}")
 
 
-FAILURES = 3  # failures in a row until a child is inactive
+FAILURES = 3  # consecutive failures until a child is inactive
 LEASE, LEASE_S = "zone poller", 30.0
 RENEWALS = 3  # renewals of the lease before it would expire
 LIST_S = 1.0  # a process reads its children again after this time
@@ -301,7 +301,7 @@ class ZonePoller:
         return LOOK_S
 
     def poll(self, zones: Sequence[nouns.ZoneOverview]) -> None:
-        """Ask these children in parallel, and store the report or the error of each."""
+        """Query these children in parallel, and store the report or the error of each."""
         by_name = {one.registration.name: one for one in zones}
         if not by_name:
             return
@@ -333,8 +333,8 @@ class ZonePoller:
 def _failed(report: nouns.ZoneReport, error: errors.SchedulerError) -> nouns.ZoneReport:
     """Return the report of a child that did not answer, with its earlier info.
 
-    The child becomes inactive after ``FAILURES`` failures in a row, or at once if it refuses the
-    credentials.
+    The child becomes inactive after ``FAILURES`` consecutive failures, or immediately if it refuses
+    the credentials.
     """
     failures = report.failures + 1
     refused = isinstance(

@@ -143,7 +143,7 @@ class ZoneClaims:
             if key and (earlier := self.rows.find_by_key(request.owner, key, content)):
                 return ZoneClaimOutcome(self.merged(earlier), None, retries)
             losing = [
-                SilentZone(zone=zone, reason=f"it lost its part {number} times")
+                SilentZone(zone=zone, reason=f"it lost the race for its part {number} times")
                 for zone, number in losses.items()
                 if number >= MOST_LOSSES
             ]
@@ -179,7 +179,7 @@ class ZoneClaims:
             longest_s = min(LONGEST_PAUSE_S, 0.01 * 2**retries)
             self.pause(longest_s * random.random())  # noqa: S311 - the pause needs no secret
         raise errors.ClaimLost(
-            f"lost {lost_parts + contended} times in a row, the last time: {lost}"
+            f"lost {lost_parts + contended} consecutive races, the last one: {lost}"
         )
 
     def hold_offers(self, body: nouns.ZoneClaimBody, *, key: str | None = None) -> Claim:
@@ -189,10 +189,10 @@ class ZoneClaims:
             ClaimLost: an offer is taken, or its zone does not answer.
             StaleOffer: a token is too old or not of this zone.
             NameTaken: the key belongs to another request.
-            SchedulerError: the zones form a circle or are too deep; or an error of a zone.
+            SchedulerError: the zones form a cycle or are too deep; or an error of a zone.
         """
         if self.id in body.route:
-            raise errors.SchedulerError("the zones form a circle: one of them is below itself")
+            raise errors.SchedulerError("the zones form a cycle: a zone is below itself")
         if not self.below.children:
             return self._hold_own(body, self._shares(body), key, body.ttl_s)
         try:
@@ -205,7 +205,7 @@ class ZoneClaims:
     ) -> Claim:
         shares, request = self._shares(body), body.request
         if not body.hops and set(shares) != {""}:
-            raise errors.SchedulerError("the zones below are nested too deeply to be asked")
+            raise errors.SchedulerError("the zones below are nested too deeply to be queried")
         parts = [
             nouns.ZoneClaimPart(zone=zone, nodes=tuple(one.numbers), places=tuple(one.places))
             for zone, one in shares.items()
@@ -476,7 +476,7 @@ class ZoneClaims:
                     place = {domain: some for domain, some in content.place.items() if some}
                     share.places.append({**place, "podm": (f"{zone}/",)})
             else:
-                raise errors.StaleOffer(f"zone {zone!r} is no longer a child: ask again")
+                raise errors.StaleOffer(f"zone {zone!r} is no longer a child zone: try again")
         return shares
 
 

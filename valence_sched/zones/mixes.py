@@ -82,8 +82,8 @@ class CompletedRequest:
 class ZoneMixes:
     """Completes the mixes of the requests of one decision; ``podms`` seals each request.
 
-    Like a single zone, it asks for all supplies again when the decision has placed nodes on one
-    tenth of all pools. ``sums`` has the sums of earlier decisions.
+    Like a single zone, it requests all supplies again when the decision has placed nodes on 10 % of
+    all pools. ``sums`` has the sums of earlier decisions.
     """
 
     def __init__(self, podms: OwnPodms, sums: SupplySums) -> None:

@@ -39,7 +39,7 @@ def rolled_up(
 def why_ruled_out(
     capabilities: Mapping[str, Collection[str]], required: Mapping[str, Collection[str]]
 ) -> str | None:
-    """Return why no pod manager of a zone has the required capabilities, None if one may.
+    """Return the reason why no pod manager of a zone has the required capabilities, else None.
 
     One of the required values of a key suffices. A key that the zone lacks is not checked.
     """

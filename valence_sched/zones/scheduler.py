@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ZoneScheduler: the verbs of a scheduler over the pod managers of a zone and its children.
 
-A *merged* verb asks all zones in parallel, names rows of zones below by their path, and lists the
-missing zones. A *routed* verb asks the zone with the named object. The zone's *own* scheduler
+A *merged* verb queries all zones in parallel, names rows of zones below by their path, and lists
+the
+missing zones. A *routed* verb calls the zone with the named object. The zone's *own* scheduler
 handles every other verb.
 """
 
@@ -220,7 +221,7 @@ class ZoneScheduler(Scheduler):
         if len(zones) > 1:
             names = ", ".join(zone or OWN for zone in zones)
             text = f"a plan covers one zone, but these nodes are in several zones ({names})"
-            raise RequestError(f"{text}: ask for fewer nodes, or claim them here")
+            raise RequestError(f"{text}: request fewer nodes, or claim them here")
         zone = zones[0]
         if selected.request is not None:  # the supplies of all zones, not of this one alone
             request = replace(request, mix=as_asked_below(selected.request).mix)

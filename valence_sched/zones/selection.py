@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ZoneSelection: the nodes of a request over a tree of zones, chosen as in a flat zone.
 
-If nodes of one zone do not change costs in another zone, each zone is asked once for all nodes. If
+If nodes of one zone do not change costs in another zone, each zone is queried once for all nodes.
+If
 they do (a group that spreads over zones), or if nodes are drawn at random, each node needs a round
 of queries.
 """
@@ -92,10 +93,10 @@ class _OtherSupplies(Exception):
 class ZoneSelection:
     """Selects the nodes of one sealed request from a zone and the zones below it.
 
-    ``deadline_s`` limits all queries together. A zone that does not answer is not asked again. If a
-    node was chosen there, the decision is repeated without the zone. Candidates cost at most
+    ``deadline_s`` limits all queries together. A zone that does not answer is not queried again. If
+    a node was chosen there, the decision is repeated without the zone. Candidates cost at most
     ``most_cost``. ``others`` are offers that earlier requests took. Zones to ``avoid`` are not
-    asked and count as silent. ``complete`` returns the request with its mix completed. If it used
+    queried and count as silent. ``complete`` returns the request with its mix completed. If it used
     the supplies of an earlier decision, the first offers must confirm them; otherwise the decision
     is repeated with the present supplies.
     """
@@ -206,7 +207,7 @@ class ZoneSelection:
     def _complete_mix(
         self, *, anew: bool = False, supplies: nouns.ZoneSupplies | UnsetType = UNSET
     ) -> None:
-        """Complete the mix of the request from known ``supplies``, or ask zones for them."""
+        """Complete the mix of the request from known ``supplies``, or query zones for them."""
         if self._complete is None:
             return
 
@@ -348,7 +349,7 @@ class ZoneSelection:
         self._note(answer.excluded, self._noted.excluded)
         self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
         for name in answer.unknown_podms if not self._noted.silent else ():
-            # a plain name may be in a zone that is not asked; a path names its zone
+            # a plain name may be in a zone that is not queried; a path names its zone
             starts = (f"{one.zone}/" if "/" in name else "" for one in answer.excluded)
             if not f"{name}/".startswith(tuple(starts)):
                 raise UnknownName("pod manager", name, ())

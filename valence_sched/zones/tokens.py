@@ -71,9 +71,9 @@ class Tokens:
         try:
             return self._serializer.loads(token, max_age=self._age_s)  # type: ignore[no-any-return]
         except SignatureExpired:
-            raise StaleOffer("an offer has expired: ask for new offers") from None
+            raise StaleOffer("an offer has expired: request new offers") from None
         except (BadData, msgspec.DecodeError, msgspec.ValidationError):
-            raise StaleOffer("an offer was made by another zone: ask for new offers") from None
+            raise StaleOffer("an offer was made by another zone: request new offers") from None
 
 
 class PlanSignatures:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tree: asks the child zones for offers and merges them as if all were one flat zone.
+"""Tree: requests offers from the child zones and merges them as if all were one flat zone.
 
-A tree knows only the zones directly below it. All children are asked in parallel; each offer of a
+A tree knows only the zones directly below it. All children are queried in parallel; each offer of a
 child has a token that only the child reads.
 """
 
@@ -50,7 +50,7 @@ def recorded_tree(
 ) -> ZoneTree:
     """Return the tree of a zone; ``podms`` returns the pod managers of a zone that has inventories.
 
-    Zones are asked one after another in the caller's thread.
+    Zones are queried one after another in the caller's thread.
     """
     children = [
         ChildZone(
@@ -79,10 +79,10 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
 class ChildZone:
     """A zone directly below, with the ``name`` that its parent gave it.
 
-    It is not asked if its ``capabilities`` rule out a request, or if it is not ``enabled``.
-    ``inactive`` is the reason why it cannot be asked; it may then have no ``zone``. Queries run on
-    its own ``threads``, so that a hanging child does not delay others; without ``threads`` they run
-    on the caller's thread.
+    It is not queried if its ``capabilities`` rule out a request, or if it is not ``enabled``.
+    ``inactive`` is the reason why it cannot be queried; it may then have no ``zone``. Queries run
+    on its own ``threads``, so that a hanging child does not delay others; without ``threads`` they
+    run on the caller's thread.
     """
 
     name: str
@@ -96,8 +96,8 @@ class ChildZone:
     def begin(
         self, ask: Callable[[nouns.OfferingZone, nouns.OfferQuery], A], query: nouns.OfferQuery
     ) -> Future[A]:
-        """Start to ask the zone; the future has the answer, or the error."""
-        assert self.zone is not None, "it is asked only while it is active"
+        """Start to query the zone; the future has the answer, or the error."""
+        assert self.zone is not None, "it is queried only while it is active"
         if self.threads is not None:
             return self.threads.submit(ask, self.zone, query)
         done: Future[A] = Future()
@@ -109,9 +109,9 @@ class ChildZone:
 
 
 class ZoneTree:
-    """A zone: its own pod managers and its children, asked as one.
+    """A zone: its own pod managers and its children, queried as one.
 
-    A zone detects by its unique ``id`` that a query has come back in a circle of zones. A zone
+    A zone detects by its unique ``id`` that a query has returned through a cycle of zones. A zone
     without ``own`` pod managers is a router. Pod managers of its children inherit its
     ``capabilities``. ``members`` knows the members and generations of groups.
     """
@@ -137,7 +137,7 @@ class ZoneTree:
         """Return the merged offers of this zone and the zones below it.
 
         Raises:
-            SchedulerError: the zones form a circle.
+            SchedulerError: the zones form a cycle.
             StaleOffer: a token is of another zone.
         """
         taken, below = self._taken(query)
@@ -265,15 +265,16 @@ class ZoneTree:
         """Return the content of a token; StaleOffer also if its zone is no longer a child."""
         content = self._tokens.read(token)
         if isinstance(content, ChildToken) and content.child not in self._names:
-            raise StaleOffer(f"zone {content.child!r} is no longer a child: ask again")
+            raise StaleOffer(f"zone {content.child!r} is no longer a child zone: try again")
         return content
 
 
 class _Children:
-    """The children of a zone, asked once in parallel for one query.
+    """The children of a zone, queried once in parallel.
 
     ``silent`` children do not answer; ``excluded`` ones are disabled, or ruled out by capabilities.
-    ``for_group`` also asks children that capabilities rule out, since they may have group members.
+    ``for_group`` also queries children that capabilities rule out, since they may have group
+    members.
     """
 
     def __init__(
@@ -286,7 +287,7 @@ class _Children:
         clock: Callable[[], float],
     ) -> None:
         if zone in query.route:
-            raise SchedulerError("the zones form a circle: one of them is below itself")
+            raise SchedulerError("the zones form a cycle: a zone is below itself")
         self._children, self._query, self._taken, self._others = children, query, taken, others
         self._clock, self._until = clock, clock() + query.deadline_s
         self._lower = replace(
@@ -308,7 +309,7 @@ class _Children:
             if not child.enabled:
                 self.excluded.append(SilentZone(zone=child.name, reason="disabled"))
                 continue
-            reason = child.inactive if self._query.hops else "it is nested too deeply to be asked"
+            reason = child.inactive if self._query.hops else "it is nested too deeply to be queried"
             excluded = why_ruled_out(child.capabilities, self._query.request.capabilities)
             if excluded is not None:
                 self.excluded.append(SilentZone(zone=child.name, reason=excluded))

@@ -252,13 +252,13 @@ class ReapClaim(base.Lister):
     """Reconcile claims and nodes with the pod managers.
 
     Expired claims are released. An interrupted claim becomes COMPOSED if its node exists, else it
-    is released. Nodes that are gone and claims that ended long ago are forgotten. Exit codes: 5 if
-    it is unknown whether Ironic uses the hardware, 6 if it does.
+    is released. Records of nodes that are gone and of claims that ended long ago are deleted. Exit
+    codes: 5 if it is unknown whether Ironic uses the hardware, 6 if it does.
     """
 
     arguments = """
         then --dry-run: print what would be done, and change nothing
-        then --keep <age>=30d: forget ended claims and decisions older than this (default: 30d)
+        then --keep <age>=30d: delete ended claims and decisions older than this (default: 30d)
         """
     option_groups = (claim_options.IRONIC, inventory.LIVE)
     known_columns = ("Kind", "ID", "Podm", "Done")

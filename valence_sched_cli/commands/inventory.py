@@ -120,7 +120,7 @@ class EditInventory(base.Lister):
     def take_action(self, args: base.Args) -> base.Table:
         if not args.edits and not args.scenario:
             options = "--fail, --drain, --remove, --clone, --add, --set or --scenario"
-            raise UsageError(f"no edit: name {options}, or use podm inventory convert")
+            raise UsageError(f"no edit given: use {options}, or use podm inventory convert")
         site = self._site = edited_site(self, args)
         if self.scheduler_app.whatif.decides_otherwise(site):
             what = "policies, weights and flavors of a scenario"

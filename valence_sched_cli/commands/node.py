@@ -142,7 +142,7 @@ def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycl
 
 
 def _since(status: model.lifecycle.NodeStatus, now: float) -> Any:
-    """Return when a node was created: its age for people, as in ``12m``, else the time."""
+    """Return the creation of a node: its age for people, as in ``12m``, else the time."""
     at = status.node.created_at
     age = model.quantity.format_age(max(0.0, now - at)) if at else ""
     return Amount(format_time(at), lambda _: age) if at else None

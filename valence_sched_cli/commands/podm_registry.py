@@ -30,13 +30,13 @@ class UnsetPodm(base.Command):
         what --driver: detect the driver again
         what --identity: accept the next service that answers at the URL
         what --username: log in without a user name and password
-        what --password: forget the password reference, and a stored password
+        what --password: remove the password reference, and a stored password
         what --auth: choose the authentication automatically
         what --cacert: trust the system's certificates
         what --cert: present no certificate and no key
         what --insecure: verify the certificate of the pod manager again
         where --zone: remove the pod manager from its availability zone
-        where --location: forget the location
+        where --location: remove the location
         where --aggregate <aggregate>...: aggregate to remove (repeat for several)
         decide --max-blocks: use only the reported limit of blocks in a node
         decide --parallel-composes: compose two nodes of a request at a time, the default

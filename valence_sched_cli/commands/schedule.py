@@ -38,7 +38,7 @@ class SchedulePodm(base.Lister):
     """Choose the pod manager, pool and blocks of a node.
 
     Only --claim and --compose hold or compose blocks. --plan writes a plan for podm apply.
-    --dispatch hands the decision to another system. Exit codes: 0 placed; 1 error; 2 usage; 3
+    --dispatch sends the decision to another system. Exit codes: 0 placed; 1 error; 2 usage; 3
     nothing fits; 4 placed in part; 5 undecided within the budget of the policy, or --max-age or
     --strict not met; 6 lost a race; 7 the composed node could not be verified, or the output
     failed.
@@ -116,7 +116,7 @@ class SchedulePodm(base.Lister):
 
     def _check_strict(self, report: model.decision.Report) -> None:
         if self.args.strict and self.scheduler_app.service is not None and not report.zones:
-            hint = "leave it out, or name an inventory or a state for a local decision"
+            hint = "omit it, or name an inventory or a state for a local decision"
             raise UsageError(f"--strict: the service uses its own setting: {hint}")
         if self.args.strict and report.zones and report.zones.silent:
             raise InventoryIncomplete(next(words.phrases.zone_lines(report.zones)))

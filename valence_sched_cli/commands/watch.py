@@ -31,7 +31,7 @@ class WatchPodm(base.Command):
         what --interval <seconds>=60: time between readings of a pod manager (default: 60)
         what --max-interval <seconds>=900: longest interval after failures; the interval doubles
             with each failure (default: 900)
-        what --open-after <failures>=5: after this many failures in a row, try the failing pod
+        what --open-after <failures>=5: after this many consecutive failures, try the failing pod
             managers one at a time (default: 5)
         what --event-pause <seconds>=5: shortest time between readings that events cause (default:
             5)

@@ -19,7 +19,7 @@ from valence_sched_cli.output.cells import warning_lines
 TARGET_HELP = (
     "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
 )
-PAGE_HELP = "the destination of each node, the nodes without a place, and a map of the site"
+PAGE_HELP = "the destination of each node, nodes that cannot be re-placed, and a map of the site"
 NONE_PLACED, PLACED_IN_PART, UNDECIDED = 3, 4, 5
 MOST_MOVES = 3
 MOST_MOVES_TO_DEFRAGMENT = 20
@@ -37,7 +37,7 @@ class _MoveLister(base.Lister):
         decide --policy <policy>: policy that places the nodes (default: that of the scenario, else
             default)
         output --long: list more columns
-        output --all-reasons: list the reason for every node without a place
+        output --all-reasons: list the reason for every node that cannot be re-placed
         """,
     )
 
@@ -115,9 +115,9 @@ class FailWhatif(_MoveLister):
 
 
 class DrainWhatif(_MoveLister):
-    """Plan the moves that take all nodes off hardware.
+    """Plan the moves of all nodes off hardware.
 
-    A node gets its new place before it leaves the old one. Exits 0 if every node moves away, 4 if
+    A node gets its new blocks before it leaves the old ones. Exits 0 if every node moves away, 4 if
     some do, 3 if all stay.
     """
 
@@ -137,7 +137,7 @@ class DrainWhatif(_MoveLister):
 class RebalanceWhatif(_MoveLister):
     """Plan the fewest moves that reach a goal.
 
-    A node gets its new place before it leaves the old one. The command moves nothing itself. Room
+    A node gets its new blocks before it leaves the old ones. The command moves nothing itself. Room
     is the number of further nodes of the flavor that fit after a move. Fragmentation is the share
     of the free accelerators that the mix of flavors cannot use. Imbalance is the standard deviation
     over pod managers of the utilization of their most used resource. Exits 0 if the moves reach the

@@ -152,7 +152,7 @@ def _rate(requests: int, started: float) -> float:
 
 
 class SweepWhatif(base.Lister):
-    """Replay a workload in many variations at once.
+    """Replay a workload in many variations.
 
     Each scenario is replayed under each policy with each seed, on all cores. Each seed draws a
     synthetic workload; for a workload file, the seed breaks ties of its decisions. Rows are runs,

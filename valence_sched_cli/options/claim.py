@@ -60,12 +60,12 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 def ttl_s(args: argparse.Namespace) -> float:
-    """Return how many seconds a claim is held."""
+    """Return the time for which a claim is held, in seconds."""
     return model.claim.TTL_S if args.ttl is None else float(args.ttl)
 
 
 def wait_s(args: argparse.Namespace) -> float:
-    """Return how many seconds to wait for a pod manager; UsageError if the options contradict."""
+    """Return the seconds to wait for a pod manager; UsageError for contradictory options."""
     if getattr(args, "no_wait", False):
         if args.timeout is not None:
             raise UsageError("--timeout: not with --no-wait")
@@ -89,7 +89,7 @@ def check_options(args: argparse.Namespace) -> None:
     """Refuse options that contradict each other."""
     acts = args.claim or args.compose or args.dispatch is not None
     if args.plan is not None and acts:
-        hint = "leave --claim, --compose and --dispatch out"
+        hint = "omit --claim, --compose and --dispatch"
         raise UsageError(f"--plan: podm apply carries the plan out later: {hint}")
     if args.dispatch_key_env is not None and args.dispatch is None:
         raise UsageError("--dispatch-key-env: only with --dispatch")
@@ -97,5 +97,5 @@ def check_options(args: argparse.Namespace) -> None:
     refuse_idle(args, holds=args.claim or args.compose, composes=args.compose)
     plans = args.plan is not None or args.dry_run == "server"
     if args.request_file is not None and (acts or plans):
-        hint = "leave --claim, --compose, --dispatch, --plan and --dry-run=server out"
+        hint = "omit --claim, --compose, --dispatch, --plan and --dry-run=server"
         raise UsageError(f"--request-file: its requests are only decided: {hint}")

@@ -83,10 +83,10 @@ def check_zone_file(args: argparse.Namespace) -> None:
     if args.zone_file is None:
         return
     if getattr(args, "plan", None) is not None:
-        hint = "leave --zone-file out, and name the inventories of that zone"
+        hint = "omit --zone-file, and name the inventories of that zone"
         raise UsageError(f"--plan: a plan covers one zone: {hint}")
     if args.inventory or args.podm_file or args.from_catalog:
-        hint = "leave --inventory, --podm-file and --from-catalog out"
+        hint = "omit --inventory, --podm-file and --from-catalog"
         raise UsageError(f"--zone-file names all inventories: {hint}")
 
 

@@ -50,7 +50,7 @@ WIDTH = 79
 def not_chosen(
     report: Report, given: Iterable[str] = (), *, every_reason: bool = False
 ) -> Iterator[str]:
-    """Yield the reasons against pod managers that were not chosen; they name options ``given``."""
+    """Yield the reasons against pod managers that were not chosen, with the options ``given``."""
     rejected = words.not_chosen(report)
     if not rejected:
         return

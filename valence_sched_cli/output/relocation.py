@@ -36,7 +36,7 @@ def _move_row(move: Any) -> dict[str, Any]:
 
 
 def stuck_row(one: StuckNode) -> dict[str, Any]:
-    """Return the row of a node without a place."""
+    """Return the row of a node that cannot be re-placed."""
     return _node_cells(one) | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
 
 
@@ -60,10 +60,10 @@ def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
 
 
 def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:
-    """Yield the nodes without a place with the reasons, grouped by pod manager and reasons."""
+    """Yield the nodes that cannot be re-placed, grouped by pod manager and reasons."""
     if not stuck:
         return
-    yield f"Nodes without a place: {len(stuck):,}"
+    yield f"Nodes that cannot be re-placed: {len(stuck):,}"
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in stuck:
         groups.setdefault((one.podm, tuple(_why(one))), []).append(one.node)

@@ -183,7 +183,7 @@ def outcome_lines(replay: model.Replay) -> Iterator[str]:
 
 
 def refusal_phrase(step: str) -> str:
-    """Return why nodes were refused at a step: the filter that rejected the last pools, or fit."""
+    """Return the reason for refusals at a step: the filter that rejected the last pools, or fit."""
     return _REFUSALS.get(step, f"by filter {step}")
 
 
@@ -191,7 +191,7 @@ def lost_lines(effects: Mapping[str, Sequence[EditEffect]]) -> Iterator[str]:
     """Yield a line for each site that lost nodes to its edits, by its name."""
     for name, some in effects.items():
         if lost := sum(one.nodes for one in some):
-            yield f"{name}: {format_count(lost, 'node is', 'nodes are')} lost, and not placed again"
+            yield f"{name}: {format_count(lost, 'node is', 'nodes are')} lost, and not re-placed"
 
 
 def change_lines(changes: Sequence[model.MeasureChange], file: str) -> Iterator[str]:
@@ -334,13 +334,13 @@ def _weights_text(weights: Mapping[str, float]) -> str:
 
 
 def tuning_lines(tuning: Tuning, goal: str) -> Iterator[str]:
-    """Yield whether other weights gain, and how much."""
+    """Yield the result of a tuning, and the gain with its standard error."""
     base, samples = tuning.candidates[0], len(tuning.best.shares)
     what = "nodes" if goal == "nodes" else "the scarcest resource"
     name = base.policy.name
     if tuning.is_clear:
         yield f"better than policy {name}: {_weights_text(tuning.best.weights)}"
     else:
-        yield f"no weights gain clearly over policy {name}"
+        yield f"no weights are clearly better than those of policy {name}"
     gain = f"{100 * tuning.gain:+.1f} ± {100 * tuning.error:.1f} points of {what}"
     yield f"gain: {gain}, cross-validated over {samples:,} samples"

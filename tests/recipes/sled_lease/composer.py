@@ -24,7 +24,7 @@ class LeaseComposer:
         self._session = session
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return why the request can never be composed here, None if it can."""
+        """Return the reason why the request can never be composed here, else None."""
         whole = len(request.blocks) == 1 and not request.grants
         return None if whole else "a lease is of one whole sled"
 
@@ -66,7 +66,7 @@ class LeaseComposer:
         return CompositionResult(state="composed", node=leases[0].uri, blocks=leases[0].blocks)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
-        """End the lease and read back; a lease of another name at this URI is left alone."""
+        """End the lease and read back; a lease of another name at this URI is not changed."""
         if self.read_node(request).state == "absent":
             return CompositionResult(state="absent")
         try:

@@ -189,7 +189,6 @@ class TestDepletion(unittest.TestCase):
         self.assertEqual(3, len(decision.placements))
 
     def test_no_alternate_is_on_a_podm_that_takes_a_node_of_the_request(self):
-        """semantics.md 5: never on a host chosen in this request."""
         site = view(*({"id": name, "blocks": cpus(1)} for name in "abcd"))
         asked = request(CORES, count=2, alternates=1,
                         group={"name": "g", "anti_affinity": ["podm"]})  # fmt: skip
@@ -237,7 +236,6 @@ class TestDepletion(unittest.TestCase):
         self.assertIn(second.alternates[0].podm, [podm["id"] for podm in taken])
 
     def test_alternates_are_other_podms_each_once_and_never_the_chosen(self):
-        """semantics.md 5."""
         site = [{"id": str(n), "pools": [{"id": "1"}, {"id": "2"}],
                  "blocks": [cpu("c", 8, pools=["1", "2"])]} for n in range(4)]  # fmt: skip
         for count in (0, 2, 9):
@@ -373,7 +371,7 @@ class TestFirstOf(unittest.TestCase):
 
 
 class TestAllOrNothing(unittest.TestCase):
-    """Fewer nodes than requested are never silently accepted (semantics.md, trap 3)."""
+    """Fewer nodes than requested are never silently accepted."""
 
     def decide(self, **words):
         asked = request(NODE, **words)

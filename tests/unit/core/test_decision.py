@@ -191,7 +191,7 @@ class TestUndecided(WithoutOptimiser):
             warning, r"^undecided: 1 pool may fit: hard \(p\): no answer within 20,000"
         )
         self.assertEqual((), report.explanation.nearest_misses)
-        self.assertIn("the budget of the policy ended", report.explanation.notes[-1])
+        self.assertIn("reached the budget of the policy", report.explanation.notes[-1])
 
     def test_enough_states_settle_it(self):
         cover = FAMILIES["split"](20, Random(2))

@@ -187,7 +187,7 @@ def leaving(view, request):
 
 
 def short_while_many(view, request):
-    """Is right only for a view of one row, and reads the free blocks."""
+    """Is correct only for a view of one row, and reads the free blocks."""
     view.free(request.needs[0])
     return np.ones(1)
 
@@ -288,7 +288,7 @@ class TestBrokenPlugins(unittest.TestCase):
 
 
 class TestFunnel(unittest.TestCase):
-    """The numbers of pools before and after each filter (semantics.md 20)."""
+    """The numbers of pools before and after each filter."""
 
     VERDICTS = np.array([[1, 1, 0, 1], [1, 0, 0, 1], [0, 1, 1, 1]], dtype=bool)
 

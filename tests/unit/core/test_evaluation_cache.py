@@ -286,7 +286,7 @@ def decided(ledger: Ledger, asked, policy: Policy = POLICY, bound=None) -> Fit |
 
 
 class TestLedger(unittest.TestCase):
-    """Blocks are taken and given back, and only changed rows are evaluated again."""
+    """Blocks are taken and released, and only changed rows are evaluated again."""
 
     @quietly(sized(180))
     @given(FULL_SITES, st.lists(ASKED, min_size=1, max_size=3),

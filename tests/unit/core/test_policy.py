@@ -233,7 +233,7 @@ class TestOverrides(unittest.TestCase):
         return [round(1 - cost / bound.worst_cost / COST_SCALE, 6) for cost in found.cost.tolist()]
 
     def test_an_aggregate_goes_before_a_zone_and_the_smallest_of_several_counts(self):
-        """semantics.md 3: as Nova's multipliers of aggregates."""
+        """As with the multipliers of aggregates of Nova."""
         (weigher,) = self.bound(WeigherUse("failures", 1.0, {}, self.OVERRIDES)).weighers
         found = weigher.weights(self.SITE).tolist()
         self.assertEqual([1000, 3000, 4000, 2000, 1000], found)
@@ -257,7 +257,7 @@ class TestOverrides(unittest.TestCase):
         self.assertEqual(self.scores(self.bound(*uses)), self.scores(self.bound(*with_same)))
 
     def test_where_nothing_weighs_a_pool_is_worst_and_not_best(self):
-        """semantics.md trap 13: a pool without any weight is 0, not neutral."""
+        """A pool without any weight scores 0, not a neutral value."""
         bound = self.bound(WeigherUse("failures", 1.0, {}, WeightOverrides(zone={"mute": 0.0})))
         self.assertEqual([0.5, 0.5, 0.5, 0.5, 0.0], self.scores(bound))
 

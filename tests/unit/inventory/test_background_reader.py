@@ -318,7 +318,7 @@ class TestReading(ReaderCase):
         self.assertLessEqual(looks, 2, "they are not read again without a change")
 
     def registrations_read(self, reader):
-        """Return how often registrations are read in six seconds without any change."""
+        """Return the number of reads of the registrations in six seconds without a change."""
         read, calls = reader._registry.members, []
         reader._registry.members = lambda live: calls.append(1) or read(live)
         self.run_until(reader, self.now + 6)

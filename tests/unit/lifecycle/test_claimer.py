@@ -176,7 +176,7 @@ class TestOvertaken(ClaimerCase):
             local.claim(self.request())
         self.assertEqual(2, len(lost))
         block = f"block c[0-9] of pod manager 'p' is held by claim {lost[-1].id}"
-        line = f"^lost the race 2 times in a row, the last time: {block}$"
+        line = f"^lost 2 consecutive races, the last one: {block}$"
         self.assertRegex(str(caught.exception), line)
         self.assertEqual(("p", lost[-1].id), (caught.exception.podm, caught.exception.claim))
         self.assertEqual(32, MOST_ATTEMPTS)

@@ -427,7 +427,7 @@ class TestEachFault(unittest.TestCase):
     cases = COMPOSING[::3]  # all of them in the proofs
 
     def test_nothing_leaks_nothing_is_sold_twice_and_a_line_says_why(self):
-        """semantics.md, trap 7: a failure half way leaves nothing attached."""
+        """A failure during the composition leaves no part attached."""
         for case in self.cases:
             early, late = ("", case.rule) if ":GET:" in case.rule else (case.rule, "")
             with self.subTest(case.rule), site(*filter(None, [early]), ttl_s=0.01) as here:

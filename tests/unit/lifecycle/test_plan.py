@@ -70,7 +70,7 @@ class TestHolding:
             other.claim(node_request(CORES), key="k")
 
     def test_nothing_is_held_once_something_moved(self):
-        """semantics.md, trap 5: time passes between the choice and the composition."""
+        """The hardware may change between the decision and the composition."""
         self.one.remember(podm("p", 4, zone="z"))
         line = "^the plan is out of date: .* 'p': zone was not set, is z; .*: block c3 added"
         with self.assertRaisesRegex(ClaimLost, line):

@@ -42,7 +42,7 @@ STATES = CompositionState.__args__
 
 
 class TestSlots(unittest.TestCase):
-    """The number of further nodes that may use a block: redfish.md, ResourceBlock."""
+    """The number of further nodes that may use a block of Redfish."""
 
     # (fields of the status, slots)
     READINGS = (

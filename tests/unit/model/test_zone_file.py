@@ -57,7 +57,7 @@ class TestZoneLines(unittest.TestCase):
             [
                 "no answer from 5 zones: z0 (late); z1 (late); z2 (late); and 2 more: a better "
                 "candidate may be missing",
-                "not asked: 1 zone: z0 (late)",
+                "not queried: 1 zone: z0 (late)",
             ],
             list(zone_lines(zones)),
         )

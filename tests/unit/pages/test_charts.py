@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts: what is drawn, with few points, in the colours of the page."""
+"""Charts: their lines and bars, with few points, in the colours of the page."""
 
 import re
 import unittest

@@ -46,10 +46,16 @@ class TestRelocation(unittest.TestCase):
                          (page.tone, page.lead))  # fmt: skip
         self.assertEqual("Failure: east", page.title)
         self.assertEqual(
-            ["Nodes without a place", "Moves", "Nodes by pod manager", "Hardware", "Notes"],
+            [
+                "Nodes that cannot be re-placed",
+                "Moves",
+                "Nodes by pod manager",
+                "Hardware",
+                "Notes",
+            ],
             titles(page),
         )
-        ((name, podm, owner, hardware, why),) = table(page, "Nodes without a place")
+        ((name, podm, owner, hardware, why),) = table(page, "Nodes that cannot be re-placed")
         self.assertEqual(("n2", "east", "web", "64 cores"), (name, podm, owner, hardware))
         self.assertIn("of 64 cores", why)
         self.assertIn("(1 pod manager)", why)
@@ -118,7 +124,9 @@ class TestRelocation(unittest.TestCase):
     def test_notes_are_at_the_end_and_nodes_without_blocks_say_so(self):
         unknown = {**EAST, "nodes": [node("n3")]}
         page = failed(unknown, WEST)
-        self.assertIn("its hardware is unknown", table(page, "Nodes without a place")[0][-1])
+        self.assertIn(
+            "its hardware is unknown", table(page, "Nodes that cannot be re-placed")[0][-1]
+        )
         self.assertIsInstance(page.sections[-1], Lines)
 
     def test_a_long_table_says_that_it_is_cut(self):
@@ -126,8 +134,8 @@ class TestRelocation(unittest.TestCase):
         result = app.whatif.fail(site, ["east"])
         many = Relocation(why="failed", target="east", nodes=5000, stuck=result.stuck * 5000)
         page = relocation_page(many, HardwareListing((), {}, {}))
-        self.assertEqual(MOST_ROWS, len(table(page, "Nodes without a place")))
-        self.assertIn("2,000 of 5,000", section(page, "Nodes without a place").text)
+        self.assertEqual(MOST_ROWS, len(table(page, "Nodes that cannot be re-placed")))
+        self.assertIn("2,000 of 5,000", section(page, "Nodes that cannot be re-placed").text)
 
     def test_hostile_names_of_everything_are_harmless(self):
         evil = EVIL + "<script>"
@@ -195,8 +203,8 @@ class TestSurvival(unittest.TestCase):
         self.assertEqual(("bad", lead), (page.tone, page.lead))
         facts = dict(page.facts)
         self.assertEqual(("east", "1 of 2 nodes"),
-                         (facts["Worst set"], facts["Nodes without a place"]))  # fmt: skip
-        self.assertEqual("n2", table(page, "Nodes without a place")[0][0])
+                         (facts["Worst set"], facts["Nodes that cannot be re-placed"]))  # fmt: skip
+        self.assertEqual("n2", table(page, "Nodes that cannot be re-placed")[0][0])
         first = section(page, "Hardware").podms[0]
         self.assertEqual(("east", "source", ("Offline",)), (first.name, first.role, first.marks))
 

@@ -370,7 +370,7 @@ class TestJointRequests(unittest.TestCase):
         self.assertEqual([2, 2], [len(rows) for rows in self.placed(trial)])
 
     def test_costs_of_each_request_are_those_of_its_own_nodes(self):
-        """The large node fits at one place only; the small ones go where it is cheap."""
+        """The large node fits in one pool only; the small ones go to the cheapest pool."""
         site = view({"id": "large", "blocks": cpus(6, 16)}, {"id": "small", "blocks": cpus(5)})
         sixteen = asked({"processor": {"total_cores": 16}}, count=1, id="x")
         plan = self.plan(site, sixteen, asked(count=2, id="y"))

@@ -300,7 +300,7 @@ class TestStranded(unittest.TestCase):
 
     def test_what_no_flavor_asks_for_is_told_as_such(self):
         decider = engine_of({"id": "rack", "blocks": [*cpus(2), gpu("g1")]})
-        self.assertEqual((0, 1, {"no flavor asks for it": 1}),
+        self.assertEqual((0, 1, {"no flavor requests it": 1}),
                          by_kind(stranded(decider, WEB))["rack", "GPU"])  # fmt: skip
 
     def test_all_that_an_offline_pod_manager_has_is_stranded(self):

@@ -150,7 +150,7 @@ class TestChecks(unittest.TestCase):
         recorded["request"]["mix"]["shares"].pop()
         (self.folder / "d.json").write_text(json.dumps(recorded))
         self.assert_each([
-            (text, False, "request: the mix of flavors to leave room for differs"),
+            (text, False, "request: its mix of flavors differs"),
             (text.replace("web}", "web, placements_only: true}"), True, "the same"),
         ])  # fmt: skip
 

@@ -113,7 +113,7 @@ class TestScenarios(unittest.TestCase):
     def test_a_row_of_scenarios_has_an_end(self):
         rows = ", ".join(f"{{name: s{n}, extends: s{n + 1}}}" for n in range(150))
         self.write("a.yaml", f"scenarios: [{rows}, {{name: s150}}]")
-        self.assertEqual("a.yaml: $.scenarios[99].extends: found more than 100 scenarios in a row, "
+        self.assertEqual("a.yaml: $.scenarios[99].extends: found a chain of over 100 scenarios, "
                          "expected fewer", self.problem("a.yaml"))  # fmt: skip
 
     def test_what_a_scenario_names_must_be_there(self):

@@ -97,7 +97,7 @@ class TestFilter(unittest.TestCase):
         self.assertEqual({"full": 20}, picks(engine(site), 20))
 
     def test_best_of_k_draws_among_the_best_k_that_fit(self):
-        """semantics.md 4: as Nova's host_subset_size."""
+        """As with host_subset_size of Nova."""
         policy = Policy(
             name="mine", filters=(FilterUse("capacity"),), weighers=(WeigherUse("room"),),
             pick=Pick(3),

@@ -79,7 +79,7 @@ class TestCreate:
             self.one.claims.create([part("q", 1, "c0")])
 
     def test_whatever_was_filtered_on_is_covered_by_the_claim(self):
-        """semantics.md, trap 10: a claim that covers less than the filters saw is a race."""
+        """A claim that covers less than the filters read would be a race."""
         block = {"uri": "c0", "type": ["Compute"], "devices": {"processors": [{"cores": 8}]}}
         for words in (
             {"zone": "z"}, {"facts": {"power_w": 1}}, {"traits": ["T"]}, {"aggregates": ["x"]},
@@ -493,7 +493,7 @@ class TestTimes:
         self.claims.start_composing(composing.id, 1e-6)
         expire(self, late)
         expected = [(late.id, "expired: freed its holds"),
-                    (composing.id, "was being composed: ask its pod manager")]  # fmt: skip
+                    (composing.id, "was being composed: check its pod manager")]  # fmt: skip
         for dry_run, state in ((True, "HELD"), (False, "EXPIRED")):
             reaped = self.claims.reap(dry_run=dry_run)
             self.assertEqual(expected, [(one.claim.id, one.outcome) for one in reaped])

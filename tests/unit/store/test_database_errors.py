@@ -232,7 +232,7 @@ class TestLoser(StoreCase):
         with self.assertRaises(ClaimLost) as caught:
             slow.claim(request(CORES))
         self.assertRegex(str(caught.exception),
-                         "lost the race 3 times in a row, the last time: block c. of pod manager "
+                         "lost 3 consecutive races, the last one: block c. of pod manager "
                          "'p' is held by claim .* of fast")  # fmt: skip
         self.assertEqual(3, len(fast.claims.list()))
 

@@ -59,7 +59,7 @@ class TestComparisons(unittest.TestCase):
                 self.assertEqual([expected, UNKNOWN], answers(expression))
 
     def test_a_falsy_value_is_a_value(self):
-        """semantics.md item 2: elsewhere, 0 was read as missing."""
+        """JsonFilter of Nova reads 0 as a missing value."""
         for expression in (
             ["=", "$facts.zero", 0], ["<", "$facts.zero", 1], [">=", "$facts.zero", 0],
             ["not", ["=", "$facts.zero", 1]], ["=", "$facts.empty", ""],
@@ -170,7 +170,7 @@ class TestJoints(unittest.TestCase):
     """Kleene's tables."""
 
     def test_not_is_the_contrary_and_of_unknown_unknown(self):
-        """semantics.md item 2: elsewhere, not returned a list, which was always true."""
+        """In JsonFilter of Nova, ``not`` returns a list, which is always true."""
         for value, expression in VALUES.items():
             self.assertEqual(-value, answers(["not", expression])[0])
             self.assertEqual(value, answers(["not", ["not", expression]])[0])

@@ -156,7 +156,7 @@ def count_grants(pool, amount):
 
 
 class TestGrants(unittest.TestCase):
-    """Exact for equal amounts, for any min, max and step (semantics.md 18)."""
+    """Exact for equal amounts, for any min, max and step."""
 
     @quietly(100)
     @given(POOLS, st.integers(1, 8))

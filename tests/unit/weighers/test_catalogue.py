@@ -44,7 +44,7 @@ def gpus(uri: str, model: str | None = "A100", count: int = 1, **words: object) 
 
 
 class TestCurve(WeigherCase):
-    """Mean of the curve at (used + asked) / total: RequestedToCapacityRatio (semantics.md 13)."""
+    """Mean of the curve at the utilisation, as RequestedToCapacityRatio of kube-scheduler."""
 
     PEAK = (Point(0, 0.2), Point(0.5, 1), Point(1, 0))
     BOTH = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})

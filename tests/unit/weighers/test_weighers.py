@@ -42,7 +42,7 @@ class WeigherCase(unittest.TestCase):
 
 
 class TestRoom(WeigherCase):
-    """Mean of (free - asked) / total: LeastAllocated (semantics.md 11)."""
+    """Mean of (free - requested) / total, as LeastAllocated of kube-scheduler."""
 
     ASKED = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
 
@@ -73,7 +73,7 @@ class TestRoom(WeigherCase):
 
 
 class TestPack(WeigherCase):
-    """Mean of (used + asked) / total: MostAllocated (semantics.md 11)."""
+    """Mean of (used + requested) / total, as MostAllocated of kube-scheduler."""
 
     ASKED = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
 
@@ -117,7 +117,7 @@ class TestPack(WeigherCase):
 
 
 class TestBalance(WeigherCase):
-    """1 - standard deviation of the shares: BalancedAllocation (semantics.md 12)."""
+    """1 - standard deviation of the shares, as BalancedAllocation of kube-scheduler."""
 
     def test_by_hand(self):
         asked = request({"processor": {"total_cores": 16}, "memory": {"capacity_mib": 100}})

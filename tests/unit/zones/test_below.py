@@ -223,7 +223,7 @@ class TestTokens(unittest.TestCase):
             with (
                 self.subTest(token),
                 self.assertRaisesRegex(
-                    StaleOffer, "^an offer was made by another zone: ask for new offers$"
+                    StaleOffer, "^an offer was made by another zone: request new offers$"
                 ),
             ):
                 zone.read(token)
@@ -240,7 +240,7 @@ class TestTokens(unittest.TestCase):
         later = time.time() + 62
         with mock.patch("time.time", return_value=later):
             self.assertRaisesRegex(
-                StaleOffer, "^an offer has expired: ask for new offers$", zone.read, token
+                StaleOffer, "^an offer has expired: request new offers$", zone.read, token
             )
 
 

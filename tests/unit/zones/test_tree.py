@@ -130,12 +130,12 @@ class TestSilence(unittest.TestCase):
         first._children = [ChildZone("down", second)]
         found = first.offers(ASKED)
         self.assertEqual(["down/up"], [one.zone for one in found.silent])
-        self.assertIn("circle", found.silent[0].reason)
+        self.assertIn("cycle", found.silent[0].reason)
 
     def test_zones_too_deep_are_named_and_not_asked(self):
         child = FakeZone(answer(5))
         found = tree(deep=child).offers(replace(ASKED, hops=0))
-        reason = "it is nested too deeply to be asked"
+        reason = "it is nested too deeply to be queried"
         self.assertEqual((SilentZone(zone="deep", reason=reason),), found.silent)
         self.assertEqual([], child.asked)
 
@@ -302,7 +302,7 @@ class TestTrust(unittest.TestCase):
 
     def test_an_offer_of_a_child_that_is_gone_is_refused(self):
         taken = (Tokens(["secret"], "top").sign(ChildToken("gone", "1")),)
-        with self.assertRaisesRegex(StaleOffer, "'gone' is no longer a child"):
+        with self.assertRaisesRegex(StaleOffer, "'gone' is no longer a child zone"):
             tree(a=FakeZone(answer(5))).offers(replace(ASKED, taken=taken))
 
 
@@ -383,7 +383,7 @@ class TestRolledUp(unittest.TestCase):
 
 
 class TestRuledOut(unittest.TestCase):
-    """A zone whose capabilities rule out a request is not asked."""
+    """A zone whose capabilities rule out a request is not queried."""
 
     def test_one_of_the_required_values_suffices(self):
         self.assertIsNone(why_ruled_out({"os": ("linux",)}, {"os": ("windows", "linux")}))

@@ -51,9 +51,9 @@ KEYS = ({"vcpus", "ram"}, {"VCPUs", "RAM"})  # of the API and of flavor show; of
 VIRTUAL_SCOPES = ("quota", "hw_rng", "hw_video", "vmware", "powervm")
 VIRTUAL_KEYS = ("hide_hypervisor_id",)
 REFUSED = {
-    "aggregate_instance_extra_specs": "aggregates have names here: ask for trait:X, or --member-of",
-    "pci_passthrough": "ask for resources:PGPU=1 or resources:FPGA=1",
-    "accel": "ask for resources:FPGA=1",
+    "aggregate_instance_extra_specs": "aggregates have names here: request trait:X, or --member-of",
+    "pci_passthrough": "request resources:PGPU=1 or resources:FPGA=1",
+    "accel": "request resources:FPGA=1",
 }
 SCOPES = ("resources", "trait", "capabilities")
 BARE_METAL = "CUSTOM_BAREMETAL"

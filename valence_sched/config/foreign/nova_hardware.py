@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ``hw:`` and ``os:`` extra specs of Nova: the traits and amounts that Nova derives from them.
 
-Nova turns these keys into traits and resources before it asks Placement. A key that Nova's own
+Nova turns these keys into traits and resources before it queries Placement. A key that Nova's own
 filters use and that has no counterpart here is an error. A key that only tunes a virtual machine
 adds a remark. A key that Nova does not know is an error, as in Nova's API.
 """
@@ -31,13 +31,13 @@ class Effect(NamedTuple):
 TUNES = Effect()
 CORES = Effect("", "")  # the number of cores of the node, and their class
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
-SEV_HINT = "ask for trait:HW_CPU_X86_AMD_SEV=required"
+SEV_HINT = "request trait:HW_CPU_X86_AMD_SEV=required"
 TPM_TIS = Effect(required="COMPUTE_SECURITY_TPM_TIS")
 
 
 #: The requirements of each value of a key; other values are errors.
 def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
-    """Return the required trait of each value: ``trait`` with its name, or another name."""
+    """Return the required trait of each value: ``trait`` plus the value or its other name."""
     traits = {name: _UNNAMED.sub("_", name.upper()) for name in names} | others
     return {name: Effect(required=f"COMPUTE_{trait}{end}") for name, end in traits.items()}
 
@@ -109,7 +109,7 @@ class HardwareSpecs:
         self.amounts: Counter[str] = Counter()
 
     def read(self, key: str, text: str) -> None:
-        """Take one extra spec; InputError if Nova does not know it, or nothing here matches it."""
+        """Take one extra spec; InputError for one unknown to Nova or without a counterpart here."""
         cursor = self._cursor.at(key)
         self._values[key] = text
         if key in VALUES:
@@ -201,7 +201,7 @@ class HardwareSpecs:
         if not (text.isascii() and text.isdecimal() and int(text)):
             raise cursor.error(repr(text), "a whole number from 1 on")
         if int(text) > 1:
-            hint = f"resources:NUMA_SOCKET={int(text)} asks for CPUs; "
+            hint = f"resources:NUMA_SOCKET={int(text)} requests CPUs; "
             hint += IGNORE_HINT.format(key=NODES)
             raise cursor.error(f"{int(text)} NUMA nodes", "1", hint)
         self._remarks.append(cursor.remark(NOT_LOOKED_AT))

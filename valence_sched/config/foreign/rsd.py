@@ -2,7 +2,7 @@
 """Allocate bodies of Intel Rack Scale Design pod managers, versions 2.1 to 2.5.
 
 The keys are those that the pod managers accept; the CSDL names the two totals. Each element of a
-list uses one device of its own. A RemoteDrive is an amount of the stock ``storage_gib`` of the size
+list uses a separate device. A RemoteDrive is an amount of the stock ``storage_gib`` of the size
 of the volume: a pod manager allocates it from a storage pool.
 """
 
@@ -39,7 +39,7 @@ from valence_sched.model.flavor import (
 
 
 class RsdProcessor(Noun, frozen=True, kw_only=True, rename="pascal"):
-    """One CPU, or one accelerator when its type is another."""
+    """One CPU, or one accelerator if its type is not CPU."""
 
     model: Word | None = None
     total_cores: PositiveInt | None = None

@@ -103,7 +103,7 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
     misses = search.run()
     if undecided := spending.undecided:
         searches = f"{format_count(undecided, 'search', 'searches')} for the explanation"
-        notes.append(f"the budget of the policy ended {searches}: dependent results are omitted")
+        notes.append(f"{searches} reached the budget of the policy: dependent results are omitted")
     return nouns.Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
         runner_up=_runner_up(decision, rows) if is_by_cost else None,

@@ -176,7 +176,7 @@ class Fitter:
         return SearchOutcome(answer.found[0], answer.complete, answer.states)
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
-        """Return why the node does not fit: a label, the needed and the possible number."""
+        """Return the reason why no node fits: a label, the needed and the possible number."""
         shortfall = stocks.stock_shortfall(view, row, self._amounts, self.budget.pool_states)
         if shortfall:
             return shortfall

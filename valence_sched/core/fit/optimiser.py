@@ -285,7 +285,7 @@ class PropagationSearch:
     its columns: the first column above 0, if any. It then propagates the bounds to the other
     columns. At a contradiction the search backtracks.
 
-    ``prices`` are by column; ``demands`` are the rows to branch on.
+    ``prices`` has the price of each column; ``demands`` are the rows to branch on.
     """
 
     def __init__(

@@ -165,7 +165,7 @@ class Answers:
     """The answers of one reading by request; ``get`` sends each request once.
 
     Answers are not ``certain`` if one is missing or came in two forms; such a reading must not be
-    remembered.
+    cached.
     """
 
     def __init__(self, get: Callable[..., Answer]) -> None:

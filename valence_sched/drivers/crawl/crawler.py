@@ -2,7 +2,7 @@
 """The crawler: fetches the documents of one pod manager in parallel, ahead of the reader.
 
 It follows the declared links (``fields.Link``) of each document as soon as the document is read.
-Links that are needed only in some cases are fetched in parallel when the reader asks for them.
+Links that are needed only in some cases are fetched in parallel when the reader requests them.
 """
 
 from __future__ import annotations

@@ -259,9 +259,10 @@ def read_in_passes(
 ) -> ReadPass:
     """Repeat passes until every needed document is fetched; return the last pass.
 
-    ``linked`` makes the linked documents from a function that returns a document, the notes, and
-    the URIs of present documents. A full crawl takes as long as reading. If answers are expanded,
-    a pass runs before the crawl, since the documents that the root links may be enough.
+    ``linked`` returns the linked documents. Its arguments are a function that returns a document,
+    the notes, and the URIs of present documents. A full crawl takes as long as reading. If answers
+    are expanded, a pass runs before the crawl, since the documents that the root links may be
+    enough.
     """
     run_pass = functools.partial(_run_pass, crawl, dialect, name, linked)
     crawl.add(ROOT, root)

@@ -111,7 +111,7 @@ def tree_documents(
 
 
 def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str], None]) -> int:
-    """Write documents below a folder; return how many were written, or raise OSError."""
+    """Write documents below a folder; return the number written, or raise OSError."""
     count = 0
     spelled: dict[str, str] = {}  # used paths by their lower-case form
     for uri, json in join_pages(documents).items():
@@ -155,7 +155,7 @@ def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
 
 
 def name_fault(name: str) -> str | None:
-    """Return why a name cannot be a part of a path, None if it can."""
+    """Return the reason why a name cannot be a part of a path, else None."""
     plain = unquote(name)
     if not plain or plain.strip(".") == "":
         return "found an empty part, . or .."
@@ -202,7 +202,7 @@ def _next_place(uri: str, page: Json, found: Mapping[str, Json]) -> str | None:
 
 
 def _uri_fault(uri: str, spelled: dict[str, str]) -> str | None:
-    """Return why a URI cannot be written beside the ``spelled`` paths, else add its path."""
+    """Add the path of a URI to the ``spelled`` paths, or return the reason why it conflicts."""
     if len(uri) > MAX_TEXT:
         return f"found a URI of {format_count(len(uri), 'character')}"
     if uri != ROOT and not uri.startswith(f"{ROOT}/"):

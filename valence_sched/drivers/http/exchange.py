@@ -160,14 +160,14 @@ class Patience:
         self._until, self._pause = clock() + seconds, FIRST_PAUSE_S
 
     def wait_retry_after(self, headers: Mapping[str, str]) -> bool:
-        """Sleep as ``Retry-After`` says; return False at once if it is absent or too long."""
+        """Sleep for the time of ``Retry-After``; return False if it is absent or too long."""
         pause_s = retry_after_s(headers, -1.0)
         if pause_s < 0 or pause_s >= self._until - self._clock():
             return False
         return self.pause({"Retry-After": str(max(pause_s, self._pause))})
 
     def pause(self, headers: Mapping[str, str] | None = None) -> bool:
-        """Sleep as ``headers`` say before the next read; return False if the time is up."""
+        """Sleep for the time that ``headers`` request; return False if the deadline passes."""
         left = self._until - self._clock()
         if left <= 0:
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatcher: asks an OpenStack Valence API to compose each node."""
+"""Dispatcher: requests each node from an OpenStack Valence API."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class OpenStackResolver:
         try:
             return _FINDERS[kind](self.connection, name)
         except (SDKException, ClientException) as error:
-            text = f"cannot ask OpenStack for {kind} {name!r}: {error}"
+            text = f"cannot query OpenStack for {kind} {name!r}: {error}"
             raise CloudError(text) from None
 
     def known(self, kind: str) -> Iterable[str]:

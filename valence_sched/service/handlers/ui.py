@@ -69,7 +69,7 @@ Number = Annotated[int, Meta(ge=1, le=10_000)]
 
 
 class SiteQuery(Noun, frozen=True, kw_only=True):
-    """Which pod managers to show: those with ``search`` in their name, id or zone."""
+    """The pod managers to show: those with ``search`` in their name, id or zone."""
 
     search: Words = ""
     page: Number = 1
@@ -124,13 +124,13 @@ class FitQuery(Noun, frozen=True, kw_only=True):
 
 
 class DecisionsPageQuery(Noun, frozen=True, kw_only=True):
-    """Which part of the decisions to show."""
+    """The part of the decisions to show."""
 
     page: Number = 1
 
 
 class RecordsQuery(Noun, frozen=True, kw_only=True):
-    """Which claims or nodes to show; ``ended``: also claims that have ended."""
+    """The claims or nodes to show; ``ended``: also claims that have ended."""
 
     owner: Words = ""
     podm: Words = ""
@@ -310,7 +310,7 @@ def _with_silent(page: Page, found: object, noun: str) -> Page:
 
 
 class _Around(NamedTuple):
-    """Which part of a list is shown, and the queries of the parts before and after it."""
+    """The shown part of a list, and the queries of the parts before and after it."""
 
     range: str = ""
     before: str = ""

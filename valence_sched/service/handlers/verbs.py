@@ -166,7 +166,7 @@ MOST_SKIPPED = 1_000_000
 
 
 class DecisionsQuery(Noun, frozen=True, kw_only=True):
-    """Which decisions to list: ``limit`` of them, after ``skip`` newer ones."""
+    """The decisions to list: ``limit`` of them, after ``skip`` newer ones."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     skip: Annotated[int, Meta(ge=0, le=MOST_SKIPPED)] = 0
@@ -364,7 +364,7 @@ def set_default(call: Call) -> Quota:
 
 
 def change_default(call: Call) -> Quota:
-    """Change default limits, for all owners without limits of their own; null: no limit."""
+    """Change default limits, for all owners without limits of their own; null removes a limit."""
     with call.parts.schedulers.changing() as scheduler:
         return scheduler.change_quota(None, call.body.limits)
 

@@ -429,7 +429,7 @@ class Composition:
                 raise refused
 
     def _refusal(self, uri: str, client: str, reservation: str) -> RequestRefused | None:
-        """Return why a block cannot be composed, None if it can."""
+        """Return the reason why a block cannot be composed, else None."""
         json = self._documents.get(uri)
         if json is None:
             text = f"There is no resource block {uri}."

@@ -88,7 +88,7 @@ RULES = (
     FaultRule("short-amounts", "", "a memory chunk or a volume has half of the requested size"),
     FaultRule("no-events", "", "the event service offers no stream and no subscriptions"),
     FaultRule("no-stream", "", "the event service accepts subscriptions and offers no stream"),
-    FaultRule("stream-cut", "N", "the event stream is closed after N events; 0 closes it at once"),
+    FaultRule("stream-cut", "N", "the event stream is closed after N events (0: immediately)"),
     FaultRule("stream-storm", "N", "the event stream sends each event N times"),
     FaultRule("stream-endless", "", "the event stream sends one endless line, up to 1 GB"),
     FaultRule("stream-redirect", "", "the event stream is redirected to another host"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors of Nova; keys that Nova ignores are errors (semantics.md 1)."""
+"""Flavors of Nova; keys that Nova ignores are errors."""
 
 import unittest
 
@@ -110,11 +110,11 @@ class TestConditions(unittest.TestCase):
             ({"aggregate_instance_extra_specs:ssd": "true"},
              f"{place}['aggregate_instance_extra_specs:ssd']: found an extra spec of scope "
              "'aggregate_instance_extra_specs', expected a known scope "
-             "(aggregates have names here: ask for trait:X, or --member-of)"),
+             "(aggregates have names here: request trait:X, or --member-of)"),
             ({"pci_passthrough:alias": "a:1"},
              f"{place}['pci_passthrough:alias']: found an extra spec of scope 'pci_passthrough', "
              "expected a known scope "
-             "(ask for resources:PGPU=1 or resources:FPGA=1)"),
+             "(request resources:PGPU=1 or resources:FPGA=1)"),
             ({"trait1:A": "required"}, f"{place}['trait1:A']: found an extra spec of scope "
              "'trait1', expected a known scope "
              "(numbered groups are merged here: write trait:)"),
@@ -359,7 +359,7 @@ class TestHardwareAmounts(unittest.TestCase):
             ({"hw__emulator_threads_policy": "isolate", "hw__cpu_policy": "dedicated",
               "resources__VCPU": "0"},
              "found 'isolate' without a core, expected also resources:PCPU=2"),
-            ({"hw__mem_encryption": "true"}, "(ask for trait:HW_CPU_X86_AMD_SEV=required)"),
+            ({"hw__mem_encryption": "true"}, "(request trait:HW_CPU_X86_AMD_SEV=required)"),
             ({"hw__pci_numa_affinity_policy": "required"}, "which has no counterpart here"),
             ({"hw__numa_nodes": "2"}, "found 2 NUMA nodes, expected 1"),
             ({"hw__numa_nodes": "0"}, "expected a whole number from 1 on"),

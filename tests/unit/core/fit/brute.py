@@ -137,7 +137,7 @@ def least_price(
 
 
 def is_free(status: Status) -> bool:
-    """Apply the rules of redfish.md again, one expression per rule."""
+    """Apply the rules of a free block independently, one expression per rule."""
     refused = (
         status.reserved
         or status.active

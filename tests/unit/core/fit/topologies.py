@@ -26,7 +26,7 @@ def pairs_together(random: Random) -> Node:
 
 
 def circle_apart(random: Random) -> Node:
-    """Each pair on one switch, and neighbours in a circle in different racks."""
+    """Each pair on one switch, and neighbours in a ring in different racks."""
     constraints = [{"of": [name], "same": "switch"} for name in "abcd"]
     constraints += [{"of": list(two), "apart": "rack"} for two in ("ab", "bc", "cd", "da")]
     return _node("abcd", 2, constraints), 48, {"switch": 12, "rack": 6}

@@ -142,7 +142,7 @@ SHAPES = {
     "a first page without any": ({"Members": [], "Members@odata.nextLink": f"{BLOCKS}/All"}, ""),
     "members elsewhere": ({"Members@odata.navigationLink": f"{BLOCKS}/All"}, ""),
     "a collection of collections": ({"Members": [{"@odata.id": f"{BLOCKS}/All"}]}, ""),
-    "pages in a circle": (
+    "pages in a cycle": (
         {"Members": LINKS, "Members@odata.nextLink": BLOCKS}, "a link to an earlier page",
     ),
     "fewer than counted": ({"Members": LINKS, "Members@odata.count": 9}, "found 2 members, exp"),

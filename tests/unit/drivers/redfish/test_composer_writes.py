@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One write that composes: what is read back and for how long, and reservations by action."""
+"""One write that composes: the documents read back, time limits, and reservations by action."""
 
 import unittest
 from typing import Any
@@ -100,7 +100,7 @@ class TestConfirmed(unittest.TestCase):
 
 
 class TestLost(unittest.TestCase):
-    """What is read back, and for how long, depends on the answer to the write."""
+    """The documents read back, and the time limit, depend on the answer to the write."""
 
     def test_a_node_under_another_name_is_ours_where_the_answer_names_it(self):
         podm = Service()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requirements of a service on compositions, and early refusals of what it cannot compose."""
+"""Requirements of a service on compositions, and early refusals of impossible requests."""
 
 import unittest
 from typing import Any

@@ -298,7 +298,7 @@ class TestWrite(unittest.TestCase):
 
 
 class TestNoNode(unittest.TestCase):
-    """Without a system of the node, its blocks show the remains."""
+    """If the node has no system, its blocks show the remaining parts."""
 
     def test_blocks_in_use_that_no_composed_system_has_are_what_is_left(self):
         theirs = system("/B/2", name="theirs")
