@@ -247,7 +247,7 @@ class Undecodable(StoreError):
 
 
 class Unauthenticated(SchedulerError):
-    """A request to the service without credentials, or with wrong ones."""
+    """A request to the service without credentials, or with wrong credentials."""
 
     code, http_status = "unauthenticated", 401
 

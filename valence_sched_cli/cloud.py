@@ -150,7 +150,7 @@ def token_source(manager: Any) -> Callable[[], str] | None:
 
 
 def token_project(manager: Any, *, log_in: bool) -> str | None:
-    """Return the ID of the project of the token; None without a token, unless ``log_in``."""
+    """Return the ID of the project of the token; without a token None, or ``log_in`` gets one."""
     connect = sdk_connector(manager)
     # a login by another command of the same shell does not count
     has_logged_in = connect and manager._auth_required and manager._auth_setup_completed

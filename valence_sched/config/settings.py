@@ -185,7 +185,7 @@ class Configuration:
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
     def resources(self, paths: Sequence[str] = ()) -> list[custom_resource.CustomResource]:
-        """Return declared resources: the user's, then those of ``paths``; later ones override."""
+        """Return declared resources: the user's, then those of ``paths``; the last applies."""
         layers = self._layered_files("resources.yaml", paths)
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
         return custom_resource.unique_by_name(itertools.chain.from_iterable(parsed))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounds on one source, the stream that enforces them, and the marks of a Redfish tree.
 
-The stream counts the bytes that arrive, not the announced ones.
+The stream counts the received bytes, not the announced number.
 """
 
 from __future__ import annotations

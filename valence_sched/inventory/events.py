@@ -219,7 +219,7 @@ class EventReceiver:
 
 
 class ReceivedEvents:
-    """The events of pod managers: from streams, and those that any process has received."""
+    """The events of pod managers, from streams and from the receivers of all processes."""
 
     def __init__(
         self, listener: EventListener, store: Store, clock: Callable[[], float] = time.monotonic

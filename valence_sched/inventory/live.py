@@ -40,7 +40,7 @@ BATCH_SIZE = 50  # readings that the state stores together
 class LiveReader:
     """Reads each live pod manager that a command applies to once, in the order of the registry.
 
-    ``progress`` gets the count of readings and the names that have not answered. Unregistered pod
+    ``progress`` gets the count of readings and the names without an answer. Unregistered pod
     managers that only report, ``reporting_names``, come last. ``remarks`` gets a line when the
     state could not store a reading, and for each password of a file that is sent unencrypted. With
     ``raw`` readings carry their documents.
@@ -253,7 +253,7 @@ def with_age(failure: str, read_at: str | None, now: datetime.datetime) -> str:
 
 
 class StoredMembers(NamedTuple):
-    """The pod managers that a command applies to: registered ones, and names that only report."""
+    """The pod managers of a command: the registered ones, and names of those that only report."""
 
     members: list[Member]
     reporting: list[str]

@@ -27,7 +27,7 @@ class SourceReader:
     """Reads the records of pod managers, and notes problems in ``diagnostics``.
 
     ``registry`` returns the registry of a state, by its URL or None for the usual one. ``progress``
-    gets the count of records, and of live ones the names that have not answered.
+    gets the count of records, and the names of live pod managers without an answer.
 
     The attributes are about the last reading: ``live_ids`` and ``read_ids`` are the ids of live pod
     managers and of those read in this run, ``unread_ids`` of those that could not be read;

@@ -76,7 +76,7 @@ def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P,
 
 
 class RecordValidator:
-    """Validates records one after another, without building anything of valid ones."""
+    """Validates records one after another; it builds no View of a valid record."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}

@@ -39,7 +39,7 @@ class AuditLine(Noun, frozen=True, kw_only=True):
 
 
 class AuditQuery(Noun, frozen=True, kw_only=True):
-    """A query for the newest audit lines with these values, after ``skip`` newer ones."""
+    """A query for the newest audit lines with these values, without the first ``skip``."""
 
     user: str | None = None
     owner: str | None = None

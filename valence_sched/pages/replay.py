@@ -55,7 +55,7 @@ def share_percent(share: float) -> float:
 
 
 def _grid(title: str, charts: Iterable[pages.TimeChart], text: str = "") -> pages.ChartGrid:
-    """Return charts side by side; the text names the constant ones instead."""
+    """Return charts side by side; a text names the constant measures, which have no chart."""
     drawn, constant = [], []
     for chart in charts:
         values = {value for line in chart.series for _, value in line.points}
@@ -210,8 +210,8 @@ def _shared_facts(runs: Sequence[model.ReplayResult]) -> Iterator[tuple[str, str
 
 def _run_facts(run: model.ReplayResult) -> Iterator[tuple[str, str]]:
     yield "Policy", run.policy or "of each request"
-    yield "Pod managers with nodes, at most", f"{run.podms_needed:,}"
-    yield "Nodes at one time, at most", f"{run.peak_nodes:,}"
+    yield "Most pod managers with nodes", f"{run.podms_needed:,}"
+    yield "Most nodes at one time", f"{run.peak_nodes:,}"
     if run.fragmentation is not None:
         share = f"{share_percent(run.fragmentation.mean)} % of {run.fragmentation.resource}"
         yield "Mean fragmentation", share

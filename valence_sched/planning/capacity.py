@@ -128,7 +128,7 @@ def _lines(needs: Iterable[Need]) -> Lines:
 
 
 def _common_lines(node_type: NodeType) -> Lines:
-    """Return the amounts that a node takes at least, whichever alternative it is."""
+    """Return the least amounts that a node takes, over all its alternatives."""
     first, *others = [_lines(one.needs) for one in node_type.alternatives]
     return {
         line: min([amount, *(one[line] for one in others)])

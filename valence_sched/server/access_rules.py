@@ -20,7 +20,9 @@ ALL_OWNERS = "owners:all"
 SCOPES = ["project", "system"]
 #: The rule of each role; it lists the higher roles too, since Keystone may not imply them.
 ROLE_RULES = (
-    policy.RuleDefault("admin", "role:admin", "Registers, reaps, and changes all owners' objects."),
+    policy.RuleDefault(
+        "admin", "role:admin", "Registers, reconciles, and changes objects of all owners."
+    ),
     policy.RuleDefault(
         "member",
         "rule:admin or (role:member and not system_scope:all)",

@@ -53,12 +53,12 @@ class RecordStore(Protocol):
         """Store a decision by its ID, and post it to a controller, if any."""
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
-        """Return the newest decisions of an owner, of all if None, after ``skip`` newer ones."""
+        """Return the newest decisions of an owner (None: of all), without the first ``skip``."""
 
     def newest_claims(
         self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
     ) -> tuple[Sequence[claim.Claim], int]:
-        """Return the newest claims after ``skip`` newer ones, and their total number.
+        """Return the newest claims without the first ``skip``, and their total number.
 
         ``owner`` and ``podm`` restrict the claims unless they are None; ``ended`` includes claims
         that have ended.

@@ -306,7 +306,7 @@ class Zones:
     def record(self, polled: Sequence[PolledZone]) -> None:
         """Store the reports of polled child zones, except zones changed or deleted meanwhile.
 
-        The change log counts a change of more than the time of the poll.
+        The change log counts a report only if more than the time of the poll differs.
         """
         of = _children.c
 

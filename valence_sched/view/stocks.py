@@ -200,7 +200,7 @@ def empty_column(rows: int) -> StockColumn:
 def build_column(
     values: Mapping[int, tuple[float, ...]], pools: Mapping[int, Sequence[Stock]], rows: int
 ) -> StockColumn:
-    """Return a column from the stocks of the rows that have any, and their :func:`row_values`."""
+    """Return a column; ``values`` has the :func:`row_values`, ``pools`` the stocks, by row."""
     table = np.zeros((5, rows))
     if values:
         table[:, list(values)] = np.array(list(values.values())).T

@@ -23,7 +23,7 @@ MAX_NAME_LENGTH = 40  # characters of a name on the line
 
 
 class Awaited:
-    """The number of pod managers that were read, the ones without an answer, and activities."""
+    """The number of read pod managers, the names without an answer, and the activities."""
 
     def __init__(self) -> None:
         self.count: tuple[int, int | None, Sequence[str]] | None = None  # read, of all, and names

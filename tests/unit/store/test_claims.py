@@ -374,7 +374,7 @@ SOON_S = 5.0
 
 @on_each_engine
 class TestTimes:
-    """Times by the clock of the database, from the moment of the step."""
+    """Expiry times, counted by the clock of the database from each step."""
 
     def setUp(self):
         super().setUp()

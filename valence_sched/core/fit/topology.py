@@ -454,7 +454,7 @@ class TopologyProgramme:
     def _exclude_scarce_values(
         self, domain: int, needs: list[Need], uses: Mapping[Hashable, int]
     ) -> None:
-        """Exclude domain values with too few devices for the needs that are together."""
+        """Exclude domain values with too few devices for the needs of a ``same`` constraint."""
         devices = [need for need in needs if need.measure == "devices"]
         supply: Counter[Hashable] = Counter()
         for item in self._items:

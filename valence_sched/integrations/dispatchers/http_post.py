@@ -26,7 +26,7 @@ def post(
 ) -> tuple[int, Any]:
     """Return status and JSON of a success, with None for a body that is not JSON.
 
-    Raises UsageError for an unusable URL, and DispatchFailed.
+    Raises UsageError for an unusable URL, and DispatchFailed if no success is received.
     """
     where, status, content = _ask("POST", url, body, timeout_s, headers)
     if not 200 <= status < 300:

@@ -166,7 +166,7 @@ MOST_SKIPPED = 1_000_000
 
 
 class DecisionsQuery(Noun, frozen=True, kw_only=True):
-    """The decisions to list: ``limit`` of them, after ``skip`` newer ones."""
+    """The decisions to list: the newest ``limit``, without the first ``skip``."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     skip: Annotated[int, Meta(ge=0, le=MOST_SKIPPED)] = 0
