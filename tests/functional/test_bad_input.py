@@ -169,7 +169,7 @@ class TestInventory(Bad):
         self.assertIn("1 remark on the inventory", done.err)
 
     def test_a_time_that_is_none_is_named_where_it_stands(self):
-        """Otherwise its age would be unknown, without a warning that it may be old."""
+        """An inventory without a valid time would have an unknown age, without a warning."""
         expected = "expected a time such as 2026-01-05T06:00:00Z"
         file = self.write("header.json", inventory(GOOD, captured_at="yesterday"))
         self.assertEqual(f"{file}: $.captured_at: found 'yesterday', {expected}", self.unread(file))
@@ -214,7 +214,7 @@ class TestInventory(Bad):
         self.assertEqual("", run("valence-sched", "podm", "list", "--inventory", file).err)
 
     def test_a_least_number_above_the_largest_is_doubtful(self):
-        """Otherwise nothing would show that no node fits there."""
+        """The remark is the only line which shows that no node fits in the pool."""
         pools = [
             {"id": "p", "limits": {"Processor": {"min": 2, "max": 2}}},
             {"id": "q", "limits": {"Memory": {"min": 4}, "Processor": {"min": 3, "max": 2}}},

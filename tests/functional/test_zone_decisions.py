@@ -59,7 +59,7 @@ class TestZoneFile(Case):
                       "air, has liquid)", done.err)  # fmt: skip
 
     def test_a_capability_of_a_zone_holds_for_its_pod_managers(self):
-        """It applies in all forms of a request, to the choice and to its reasons."""
+        """The capability applies in all forms of a request, to the choice and to its reasons."""
         for words in (
             ("--capability", "cooling={}"),
             ("--attribute", "capabilities.cooling={}"),

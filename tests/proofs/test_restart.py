@@ -235,7 +235,7 @@ class TestProcesses(ServiceCase):
         return holder and int(re.search(r" process (\d+) ", holder)[1])
 
     def test_a_client_that_resets_its_connection_is_no_error(self):
-        """During its answer, and before the service has ended the answer."""
+        """The client resets the connection before the answer is complete."""
         process, url, log = self.start()
         place = urllib.parse.urlsplit(url)
 

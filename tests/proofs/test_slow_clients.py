@@ -142,7 +142,7 @@ class TestSlowClients(unittest.TestCase):
             self.assertEqual(b"", line.recv(1000))
 
     def test_clients_that_do_not_close(self):
-        """They have their last answer, and keep the connection open."""
+        """The clients have their last answer, and keep the connection open."""
         head = b"GET /healthcheck HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
         slow = [self.open(head) for _ in range(SLOW)]
         for line in slow:
@@ -172,7 +172,7 @@ class TestSlowClients(unittest.TestCase):
         self.assertLess(len(answered), len(lines))
 
     def test_large_bodies(self):
-        """They are refused, with or without a length, before they are complete."""
+        """Large bodies are refused, with or without a length, before they are complete."""
         large = [self.open(HEAD % (1 << 30), b"[" * 1000) for _ in range(SLOW)]
         chunked = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
         large += [self.open(chunked, b"30000\r\n" + b"[" * 0x30000 + b"\r\n")]
@@ -184,7 +184,7 @@ class TestSlowClients(unittest.TestCase):
         self.check_others()
 
     def test_bodies_in_a_coding_that_nobody_decodes(self):
-        """They are refused after their head, without waiting for the body."""
+        """Such requests are refused after their head, without waiting for the body."""
         coded = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: gzip, chunked")
         for parts in ((coded,), (coded, b"ff\r\n"), (coded + b"0\r\n\r\n",)):
             self.assertIn(b"501 Not Implemented", self.open(*parts).recv(1000))

@@ -209,7 +209,7 @@ class TestPlans(ZoneCase):
             self.assertEqual((1, "east"), (placement.node, placement.zone))
 
     def test_one_names_its_zone_where_others_have_a_pod_manager_of_the_name(self):
-        """Also in a zone below the child; without the name of a zone, the plan is refused."""
+        """The zone may be below the child; a plan that names no zone is refused."""
         e1 = InProcessZone("e1", self.folder, [self.served["east-p"]])
         north = InProcessZone("north", self.folder, [], [e1])
         east = self.zone("east2", served="east-p")

@@ -92,7 +92,7 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual([], self.held())
 
     def test_zones_disabled_under_a_claim_keep_it_and_are_not_deleted(self):
-        """Also if all children are disabled."""
+        """The claim is kept even if all children are disabled."""
         claim = self.top.claim(request(**APART, count=3)).claim
         for zone in ("east", "west"):
             self.top.change_zone(zone, ZoneChange(enabled=False))

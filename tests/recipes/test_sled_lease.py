@@ -49,7 +49,7 @@ class TestRecordedTree(unittest.TestCase):
 
 
 class TestLive(unittest.TestCase):
-    """Such a pod manager, served on loopback."""
+    """A pod manager of the recipe, served on loopback."""
 
     def setUp(self):
         self.server = self.enterContext(lease_server())

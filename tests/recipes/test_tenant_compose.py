@@ -28,7 +28,7 @@ def documents(**oem: str) -> dict[str, Any]:
 
 
 class TestTenantCompose(unittest.TestCase):
-    """Such a pod manager, served on loopback."""
+    """A pod manager of the recipe, served on loopback."""
 
     def compose(self, driver: str, **oem: str) -> str | CompositionResult:
         with served(documents={"rack-9": documents(**oem)}) as podms:

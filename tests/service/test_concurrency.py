@@ -121,7 +121,7 @@ class TestOtherServers(unittest.TestCase):
             self.assertIsNone(store.leases.holder(LEASE))
 
     def test_the_application_is_importable_for_another_server(self):
-        """It uses the settings file of a variable, in a separate process."""
+        """The application uses the settings file of a variable, in a separate process."""
         program = (
             "from falcon import testing\n"
             "from valence_sched.server.wsgi import application\n"

@@ -99,7 +99,9 @@ class TestDispatch(DispatchCase):
         self.assertEqual(1, len(self.there.came))
 
     def test_a_controller_that_fails_gets_it_until_it_takes_it_with_the_same_key(self):
-        """It refuses, closes, interrupts, is slow, redirects, and finally answers twice."""
+        """The controller refuses, closes, interrupts, is slow, redirects, and finally answers
+        twice.
+        """
         self.there.answers = [(503, {}), (0, {}), (206, {}), lambda _door: time.sleep(0.5),
                               (302, {}), twice]  # fmt: skip
         claim = self.call("POST", CLAIMS, SMALL).json["claim"]["id"]

@@ -96,7 +96,7 @@ def tune(
     *,
     strict: bool = False,
 ) -> Tuning:
-    """Replay and compare the candidates; after each run ``record`` receives the number of runs.
+    """Replay and compare the candidates; ``record`` receives the planned total after each run.
 
     Raises:
         UnknownName: the site lacks the policy.

@@ -134,7 +134,7 @@ class RunWhatif(base.Lister):
         def progress(run: str) -> Callable[[int], None]:
             begun = time.monotonic()
             return lambda requests: line.begin(
-                "replay", f"{run}: {requests:,} requests, {_rate(requests, begun):,.0f} a second"
+                "replay", f"{run}: {requests:,} requests, {_rate(requests, begun):,.0f} per second"
             )
 
         replay = self.scheduler_app.whatif.replay(
@@ -142,7 +142,7 @@ class RunWhatif(base.Lister):
         )
         line.finish("replay")
         requests = sum(run.requests for run in replay.runs)
-        text = f"{requests:,} requests decided, {_rate(requests, started):,.0f} a second"
+        text = f"{requests:,} requests decided, {_rate(requests, started):,.0f} per second"
         self.log_line(text, logging.INFO)
         return replay
 

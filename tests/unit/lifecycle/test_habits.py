@@ -125,7 +125,7 @@ class TestHabits(unittest.TestCase):
                 self.assertIn(node.node.uri, found.reason)
 
     def test_a_node_that_is_known_by_its_uri_is_no_orphan_of_another(self):
-        """It appeared after its claim was abandoned, and its name is only in its URI."""
+        """The node appeared after its claim had failed, and its name is only in its URI."""
         with self.on(self.redfish, "uri-names") as here:
             claim = here.claim(request())
             wanted = composition_request(claim, claim.parts[0].shares[0], None)

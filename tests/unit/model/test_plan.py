@@ -255,6 +255,6 @@ class DifferencesTest(unittest.TestCase):
             list(differences(texts(PODM, PODM), []))
 
     def test_a_pod_manager_that_is_the_same_to_the_byte_is_not_decoded(self) -> None:
-        """It may even be invalid: only compared pod managers are decoded."""
+        """The pod manager may even be invalid: only compared pod managers are decoded."""
         odd = PodmDocument(b'{"id": "p", "odd": 1}', "f", "$")
         self.assertEqual([], list(differences([odd], [odd])))

@@ -88,7 +88,7 @@ class TestTogether(unittest.TestCase):
         self.assertEqual(alone.placements, together.decisions[0].placements)
 
     def test_no_alternate_is_where_another_request_is_placed(self):
-        """It could use the same blocks."""
+        """The alternate could use the same blocks."""
         one = [cpu("c", 8)]
         podms = [{"id": name, "blocks": one} for name in "abcd"]
         asked = [request(CORES, alternates=2), request(CORES, count=2)]
@@ -114,7 +114,7 @@ class TestTogether(unittest.TestCase):
         self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
 
     def test_no_report_of_a_failure_holds_a_node_that_somebody_might_compose(self):
-        """Also if an earlier request had some of its nodes by another alternative."""
+        """An earlier request may have some of its nodes by another alternative."""
         before = request(CORES, first_of=[{"accelerators": [{}]}, {}], count=3, min_count=1)
         found = decide_all(engine_of(*site([4])), [before, request(CORES, count=9)])
         report = found.report()

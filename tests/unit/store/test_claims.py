@@ -321,7 +321,7 @@ class TestStates:
         self.one.claims.start_composing(self.claim.id, 0.001)
         ((stuck, words),) = self.one.claims.reap()
         self.assertEqual((self.claim.id, "COMPOSING"), (stuck.id, stuck.state))
-        self.assertIn("ask its pod manager", words)
+        self.assertIn("check its pod manager", words)
         self.assertTrue(usage(self.one))
         with self.assertRaisesRegex(ClaimState, "reap the claim after it expires"):
             self.one.claims.release(self.claim.id)
@@ -417,7 +417,7 @@ class TestTimes:
         self.assertEqual([], self.claims.list())
 
     def test_the_first_pod_manager_decides_whether_anything_is_begun(self):
-        """They are locked in the order of their keys, not in that of the parts."""
+        """Pod managers are locked in the order of their keys, not in that of the parts."""
         first, second = sorted("pq", key=key_of)
         self.claims.create([part(first, 1, "c0")])
         self.claims.create([part(second, 1, "c1")])

@@ -61,7 +61,7 @@ class TestNewest:
         self.assertGreater(newest.decided_at, 1e9)
 
     def test_those_of_one_moment_are_in_the_order_of_their_ids(self):
-        """Otherwise one of them could be on two pages, and another on no page."""
+        """In another order, a decision could be on two pages, and another on no page."""
         for id_ in ("c", "a", "d", "b"):
             self.save(self.one, id_)
         self.execute(sa.update(tables.decisions).values(decided_at=1000.0))

@@ -265,7 +265,7 @@ class TestBatches:
         self.assertEqual({"2026-01-02T00:00:00Z"}, {one.read_at for one in self.stored.values()})
 
     def test_what_is_returned_is_what_a_snapshot_reads(self):
-        """Also for a pod manager that reported, and for one with a later stored reading."""
+        """One pod manager has reported, and one has a later stored reading."""
         self.one.update_stats("p1", {"x": 1})
         self.one.remember(podm("p2", 3, read_at="2026-01-02T00:00:00Z"))
         stored = self.one.remember_all(podms(4, read_at="2026-01-01T00:00:00Z", stocks=[STOCK]))

@@ -280,7 +280,7 @@ class TestSupplies(unittest.TestCase):
         self.assertEqual([[], []], [child.states for child in children])
 
     def test_an_older_zone_takes_part_and_is_named(self):
-        """It uses the scarcity of the others, and its pools do not count in it."""
+        """The older zone uses the scarcity of the other zones, which excludes its own pools."""
 
         def older(answer):
             return GroupAnswer(group_state=answer.group_state, silent=answer.silent)

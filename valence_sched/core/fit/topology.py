@@ -241,8 +241,8 @@ class TopologyFitter:
 class _BlockItem(NamedTuple):
     """Blocks of one kind that are equal for the constraints, as ``(group, number)`` pairs.
 
-    ``values`` has a value for each domain, None if it is unreported or irrelevant. A block that may
-    serve ``apart`` needs without a reported value gets a unique pair as its value.
+    ``values`` has a value for each domain, None if it is unreported or irrelevant. A block without
+    a reported value that may serve ``apart`` needs gets a unique pair as its value.
     """
 
     kind: int

@@ -232,7 +232,7 @@ class TestWork(unittest.TestCase):
                 self.assertEqual(found, (cover.states, cover.complete, total))
 
     def test_of_a_search_for_a_cheaper_cover_than_one_that_is_known(self):
-        """It has fewer states than a search for any cover."""
+        """A search below a known price has fewer states than a search for any cover."""
         given = []
 
         def optimum(part, prices, states, start=None):

@@ -196,7 +196,7 @@ class TestPlaces(unittest.TestCase):
         self.assertEqual((0, 1), fit(APART, *pair).blocks)
 
     def test_an_unknown_place_serves_no_constraint_unless_the_unknown_is_allowed(self):
-        """Then it may be the shared place or a separate one."""
+        """If it is allowed, an unknown place may be the shared place or a separate one."""
         for asked in (TWO, APART):
             self.assertIsNone(fit(asked, *gpus("x", None)))
             self.assertEqual((0, 1), fit(asked, *gpus("x", None), unknown="allow").blocks)
@@ -282,7 +282,7 @@ class TestPlaces(unittest.TestCase):
         self.assertFalse(any(answer.complete for answer in plan._answers.values()))
 
     def test_a_node_that_may_not_be_the_cheapest_has_no_needless_block(self):
-        """So the chosen blocks alone make the node again, using all of them."""
+        """The chosen blocks alone make the node again, and the node uses all of them."""
         leave_open(self)
         for seed in range(4):
             seen, asked = priced_site(Random(seed), 30)
@@ -341,7 +341,7 @@ class TestHard(unittest.TestCase):
         self.assertGreater(min(outcomes[True], outcomes[False]), 2)
 
     def test_the_optimiser_alone_agrees_with_brute_force(self):
-        """Here the search with propagation decides nothing."""
+        """The search with propagation is disabled."""
         patch = mock.patch.object(PropagationSearch, "run", lambda search, bound, states: False)
         patch.start()
         self.addCleanup(patch.stop)
