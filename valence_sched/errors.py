@@ -384,7 +384,7 @@ class InventoryStale(InventoryIncomplete):
 
 
 class DecisionUndecided(SchedulerError):
-    """The search reached the budget of the policy before a pool that might be chosen."""
+    """The search of a pool that might be chosen reached the budget of the policy."""
 
     code, exit_code, http_status = "undecided", 5, 503
 

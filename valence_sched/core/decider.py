@@ -107,7 +107,7 @@ class Decider:
         """Choose pool and blocks for every node; the decision has the reasons if nothing fits.
 
         A strict decider raises PluginError if a plug-in broke its contract. It raises
-        DecisionUndecided if the search budget leaves a pool undecided that might be chosen.
+        DecisionUndecided if the budget leaves a pool undecided that might be chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)

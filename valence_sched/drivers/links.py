@@ -205,7 +205,7 @@ class LinkedDocuments:
     ) -> Iterator[R]:
         """Return each linked resource once; a linked collection means all its members.
 
-        Of several links, links to ``known`` URIs are left out.
+        If there are several links, links to ``known`` URIs are omitted.
         """
         targets = tuple(links)
         return self._follow(targets, type_, where, known) if targets else iter(())

@@ -13,5 +13,5 @@ from valence_sched.view.view import View
 @reads_podm("traits")
 @terms
 def traits(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pools with all required traits and no forbidden trait, those of the podm included."""
+    """Keeps pools with all required traits and no forbidden trait, including traits of the podm."""
     return terms_for_names("trait", view.traits, request.traits)

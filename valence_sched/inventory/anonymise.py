@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Anonymisation: replaces names in pod managers and Redfish documents by keyed aliases.
 
-Properties that affect decisions stay. Each text field of a pod manager has its own treatment. Of a
-Redfish document only known harmless texts stay; any other text gets an alias, also in vendor parts.
+Properties that affect decisions stay. Each text field of a pod manager has its own treatment. A
+Redfish document keeps only known harmless texts; any other text gets an alias, also in vendor
+parts.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Site:
 
 
 def load_site(loader: InventoryLoader, config: Configuration, selection: Selection) -> Site:
-    """Return the present site of a selection; same errors as its view and its files."""
+    """Return the present site of a selection; same errors as for its view and its files."""
     view, podms = loader.view_and_podms(selection)
     files = config.policies(selection.policy_files), config.flavors(selection.flavor_files)
     site = Site(BASE, podms, *files, skipped=tuple(loader.skipped()), kinds=view.kinds)

@@ -247,7 +247,7 @@ class CompiledWorkload:
 
 
 def compile_workload(workload: Workload, flavors: Mapping[str, Flavor]) -> CompiledWorkload:
-    """Return a workload compiled with flavors; same errors as its entries."""
+    """Return a workload compiled with flavors; same errors as for its entries."""
     numbers: dict[int, int] = {}
     requests: list[Request] = []
     rows: list[tuple[float, float, int, int]] = []

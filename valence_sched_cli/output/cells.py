@@ -132,7 +132,7 @@ class Sentences(Words):
 
 
 class Sentence(Cell[str]):
-    """A sentence, folded for people, without the name that another column has."""
+    """A sentence, folded for people; it omits a name that another column shows."""
 
     def __init__(self, text: str, name: str = "", width: int = WIDTH) -> None:
         super().__init__(text)

@@ -509,7 +509,7 @@ def block_offer(
 ) -> BlockOffer:
     """Return the useful blocks, at most ``useful(kind)`` in a group.
 
-    Of domain values with equal blocks, the first ``most`` are returned: a node uses no more.
+    If domain values have equal blocks, only the first ``most`` are returned: a node uses no more.
     """
     counts = {key: min(number, useful(key[0])) for key, number in free.items() if useful(key[0])}
     width = len(next(iter(counts))[1]) if counts else 0
