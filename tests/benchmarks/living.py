@@ -377,9 +377,9 @@ SITES: dict[str, Callable[[int], Site]] = {
 def living() -> Iterator[Measurement]:
     """No shipped policy loses 2 points more than the best plain rule, in requests or in hours.
 
-    The lines of a site have the loss of the requests, and of the unit-hours of the scarcest
-    resource, by policy, by rule and as an upper bound of all; the refused requests by reason; and
-    the standard error of the difference between policy ``default`` and the best rule.
+    A site has the loss of requests, and of unit-hours of the scarcest resource, by policy and by
+    rule, with an upper bound. Further lines have the refused requests by reason, and the standard
+    error of the difference between policy ``default`` and the best rule.
     """
     missing = [name for name in FILES if not (FOLDER / name).is_file()]
     if missing:

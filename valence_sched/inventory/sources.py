@@ -29,8 +29,8 @@ class SourceReader:
     ``registry`` returns the registry of a state, by its URL or None for the usual one. ``progress``
     gets the count of records, and the names of live pod managers without an answer.
 
-    The attributes are about the last reading: ``live_ids`` and ``read_ids`` are the ids of live pod
-    managers and of those read in this run, ``unread_ids`` of those that could not be read;
+    The attributes describe the last reading. ``live_ids`` are the ids of live pod managers,
+    ``read_ids`` of those read in this run, and ``unread_ids`` of those that could not be read.
     ``stored_names`` are the names that the state knows.
     """
 
