@@ -303,7 +303,7 @@ class App:
         login: Callable[[], CloudLogin | None] = lambda: None,
         settings: Callable[[], IronicSettings] | None = None,
     ) -> None:
-        """Query Ironic before each change of hardware for its use of the hardware.
+        """Before each change of hardware, ask Ironic whether it uses this hardware.
 
         The Ironic is that of ``settings``, by default the user's, else that of the cloud of
         ``login``.
@@ -398,7 +398,7 @@ class App:
         return list(found)
 
     def dispatchable(self, scheduler: Scheduler, report: Report) -> Report:
-        """Return a report with the recorded pod managers of its nodes, and their age."""
+        """Return a report that names the recorded pod managers of its nodes, and their age."""
         recorded = {one.podm.id: one.podm.read_at for one in scheduler.podms() if not one.live}
         return with_recording(report, recorded, self.now())
 
@@ -497,8 +497,8 @@ class App:
     ) -> Page:
         """Return the page of moves or of a purchase on a site, with the map of it.
 
-        The map shows failed and drained hardware as such, with the nodes that it had, and old
-        readings. ``most`` is the allowed number of moves of a rebalance.
+        The map marks failed and drained hardware, names its former nodes, and marks old readings.
+        ``most`` is the allowed number of moves of a rebalance.
         """
         from valence_sched.model.capacity import PurchaseResult
         from valence_sched.model.relocation import Rebalance, Relocation, Survival

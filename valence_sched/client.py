@@ -163,7 +163,7 @@ def needed_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> dict[str, A
 
 
 def resource_name(candidate: decision.Candidate) -> ResourceName:
-    """Return the name of the pod manager of a candidate; one of host and node is a tuple."""
+    """Return the name of a candidate's pod manager; ``host/node`` becomes a tuple."""
     host, slash, node = candidate.podm.partition("/")
     return (host, node) if slash and host and node else candidate.podm
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time of a decision: amounts only, a new flavor, repeated, after a change, many nodes."""
+"""The time of a decision: on amounts only, a new and a known flavor, a change, many nodes."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def _to_light(name: str, engine: Decider, make: Callable[[int], Request]) -> Ite
 
 
 def amounts_five() -> Iterator[Measurement]:
-    """The same with five weighers, fragmentation among them, and the same target."""
+    """``amounts`` with five weighers, fragmentation among them, and the same target."""
     yield from amounts(FIVE.name, "amounts with five weighers")
 
 
 def flavors_five() -> Iterator[Measurement]:
-    """The same with five weighers, fragmentation among them, and the same targets."""
+    """``flavors`` with five weighers, fragmentation among them, and the same targets."""
     yield from flavors(FIVE.name, "flavors with five weighers")
 
 
@@ -144,7 +144,7 @@ def mixed() -> Iterator[Measurement]:
 
 
 def flavors(policy: str = "default", name: str = "flavors") -> Iterator[Measurement]:
-    """10,000 podms of 100 blocks: a new flavor, repeated, after a change, 1,000 nodes, or apart."""
+    """10,000 podms of 100 blocks: a new and a known flavor, a change, 1,000 nodes, also apart."""
     engine = _engine(blocks=BLOCKS, stocks=0)
     flavor = App(environ={}).config.flavors()["medium"]
     memory = itertools.count(flavor.needs[1].amount, 1)

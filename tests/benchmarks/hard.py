@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time and the memory of hard exact covers: of different blocks, up to a limit."""
+"""The time and the memory of searches for hard exact covers, within the default budget."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def first(hosts: Hosts, asked: Asked) -> Any:
 
 
 def best(hosts: Hosts, asked: Asked) -> Any:
-    """Return the sum of the free shares of all resources, of the largest host."""
+    """Return by host the sum of its free amounts, each as a share of the largest amount."""
     cards = hosts.gpu_free.sum(axis=1) / max(1, hosts.gpu_cap.max() * CARD)
     free = hosts.cpu_free / hosts.cpu_cap.max() + hosts.mem_free / hosts.mem_cap.max()
     return free + cards

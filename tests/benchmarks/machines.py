@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated sites of virtual machines with limited lifetimes, by the whole pipeline and plain
-rules.
+"""Generated sites of virtual machines, decided by the whole pipeline and by plain rules.
 
 A pool is a host, and a pod manager has several hosts of different shapes. Cores, memory and, on
 some sites, disk or a custom class are stocks. Machines arrive at random and stay for a short or a
 long time; a request that does not fit is lost. Every policy and rule gets the same arrivals. The
-figures are the percentage of served requests and of served core hours, after a quarter of the time
-in which the site fills.
+figures are the percentages of served requests and of served core hours. The first quarter of the
+time does not count, because the site fills.
 
 Each policy that chooses by weighers serves more than a random host and than the first host that
 fits. A line has the difference, as the mean of some seeds, and twice its standard error.
@@ -122,7 +121,7 @@ Choice = Callable[[Floats, int, Ints], int | None]
 
 
 def machines() -> Iterator[Measurement]:
-    """Every policy serves more than a random and the first host, by two standard errors."""
+    """Every policy serves more than a random host or the first host, by two standard errors."""
     who = (*POLICIES, *PLAIN)
     with ProcessPoolExecutor(os.cpu_count()) as workers:
         tasks = list(itertools.product(SITES, who, SEEDS))
@@ -149,7 +148,7 @@ def _above(name: str, ours: list[float], theirs: list[float]) -> Measurement:
 
 
 def served(name: str, who: str, seed: int) -> tuple[float, float]:
-    """Return the percentages of requests and of hours of cores that a policy or rule serves."""
+    """Return the percentages of requests and of core hours that a policy or rule serves."""
     site = SITES[name]
     choose = _plain(who, site, seed) if who in PLAIN else _policy(who, site, seed)
     amounts, arrivals = site.flavors()[0], site.arrivals(seed)

@@ -73,7 +73,7 @@ def median_ms(
     before: Callable[[], Any] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Return the median time of a call in milliseconds by a clock, without ``before``."""
+    """Return the median time of a call in milliseconds by a clock; ``before`` is not timed."""
     found = []
     for _ in range(sized(times, 1)):
         if before is not None:

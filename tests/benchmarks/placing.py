@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests with card models or several cards, by the whole pipeline and plain policies.
+"""Requests with card models or several cards, decided by the whole pipeline and by plain rules.
 
-The lists are made from the trace of :mod:`tests.benchmarks.trace`. A third of the requests names a
-model that fits, drawn by the number of its cards or of its nodes, or with equal probability; or a
-share requests several whole cards; or both. Every policy and rule gets the same arrivals and nodes.
-The first line has the CPU time of a decision, with its ratio to that of the rule FGD. Further lines
-have the loss: of allocated cards, after requests for as many cards as exist, and of requested cards
-that are served, with departures. A loss is the mean of some orders of arrivals, with its ratio to
-the loss of the best rule. The last line of a list has the standard error of the difference between
-policy ``default`` and the best rule.
+The lists are made from the trace of :mod:`tests.benchmarks.trace`. In some lists, a third of the
+requests names a model that fits, drawn by the number of its cards or of its nodes, or with equal
+probability. In some, a share of the requests is for several whole cards. Every policy and rule gets
+the same arrivals and nodes. The first line has the CPU time of a decision, with its ratio to that
+of the rule FGD. Further lines have a loss. In ``allocated`` it is the part of the cards that stays
+free after requests for as many cards as exist. In ``served``, where nodes also depart, it is the
+part of the requested cards that is refused. A loss is the mean of some orders of arrivals, with its
+ratio to the loss of the best rule. The last line of a list has the standard error of the difference
+between policy ``default`` and the best rule.
 """
 
 from __future__ import annotations

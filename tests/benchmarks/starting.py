@@ -40,9 +40,10 @@ sys.exit(main(["--version"]))
 
 
 def starting() -> Iterator[Measurement]:
-    """``--version`` within 1.2 bare cliff applications, the main task within 2 and 300 ms of CPU.
+    """``--version`` takes at most 1.2 times a bare cliff application, the main task 2 times.
 
-    The plug-ins cost ``openstack`` 5 ms. The programs run in turns.
+    The main task takes at most 300 ms of CPU. The plug-ins cost ``openstack`` 5 ms. The programs
+    run in turns.
     """
     program = str(Path(sys.executable).with_name("valence-sched"))
     job = [program, "podm", "schedule", "--inventory", str(ROOT / "examples/site.json"),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of zones that are services: a hop, a tree relative to one flat zone, and messages.
 
-Each zone is a process with its own state. All run on this machine: the CPU time shows the need of
-each zone on its own machine, and the elapsed time that of all together.
+Each zone is a process with its own state. All run on this machine, so the CPU time is measured for
+each zone, and the elapsed time for all zones together.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ties of commands: uses of hardware spread over equals; the same request has the same answer."""
+"""Ties of commands: callers spread over equal pod managers; equal requests have equal answers."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ class TestTies(Case):
         return done
 
     def taken(self, *words, **more):
-        """Use a node and release it; return the row of its placement."""
+        """Claim or compose a node and release it; return the row of its placement."""
         (row,) = self.podm("schedule", *FLAVOR, *words, "-f", "json", **more).data
         if "URI" in row:
             self.podm("node", "delete", row["Node"])
@@ -93,7 +93,7 @@ class TestTies(Case):
         return file.read_bytes()
 
     def test_the_decision_is_made_again_by_the_id_and_the_seed_that_are_told(self):
-        """Screens, rows, reports and plans have the id and the seed, of claims and compositions."""
+        """Screens, rows, reports and plans of claims and compositions have the id and the seed."""
         for option in ("--claim", "--compose"):
             with self.subTest(option):
                 file = self.folder / "taken.json"

@@ -144,7 +144,7 @@ class TestTaking(unittest.TestCase):
         return found["result"]
 
     def taken(self, url, verb, key=None, **words):
-        """Use a node and release it; return its pod manager, and the id and the seed."""
+        """Claim or compose a node and release it; return its pod manager, the id and the seed."""
         found = self.call(url, "POST", verb, {"request": {**NODE, **words}}, key)
         report = found["decision"]["report"]
         names = (

@@ -178,7 +178,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
-    """Place the nodes of a request; a group that stays together at the anchor with most nodes."""
+    """Place the nodes of a request; a group that stays together where most nodes fit."""
     if not needs_anchor(context.request):
         return Attempt(context, schedule(context))
 

@@ -32,7 +32,7 @@ class Decision:
 
     ``attempts`` has one attempt for each alternative tried, in order; the reasons explain
     ``main_attempt``. A decision is not ``explainable`` if its evaluation was changed later.
-    ``podms_of_others`` are the podms with nodes of requests decided together with this one.
+    ``podms_of_others`` take nodes of requests that were decided together with this one.
     """
 
     attempts: Sequence[Attempt]

@@ -121,8 +121,8 @@ def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:
     """Return whether a placed node changes answers of these plug-ins only for its own podm.
 
-    All must declare that they count nodes by podm, or by domain. Counts by domain are enough if the
-    podm is the only domain of the rules, and no rule compares values.
+    All plug-ins must declare that they count nodes by podm or by domain. Counts by domain are
+    enough if the podm is the only domain of the rules, and no rule compares values.
     """
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):

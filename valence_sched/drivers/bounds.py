@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds on one source, the stream that enforces them, and the marks of a Redfish tree.
+"""Limits on one source, the stream that enforces them, and the documents that mark a tree.
 
 The stream counts the received bytes, not the announced number.
 """

@@ -110,7 +110,7 @@ def connect(
 ) -> Iterator[ConnectedPodm]:
     """Yield the composer of a pod manager and its session, which is deleted afterwards.
 
-    ``timeout_s`` limits the login and each request, ``patience_s`` a task after its answer.
+    ``timeout_s`` limits the login and each request, ``patience_s`` the wait for an accepted task.
 
     Raises:
         PodmError: the pod manager is unreachable, refuses the login, is not the registered service,

@@ -121,9 +121,9 @@ def named_by_service(
 ) -> Iterator[Registration]:
     """Yield the pod managers of a catalogue named after the services that answer.
 
-    Each comes with the identity of its service, if known; ``names`` are those of the state by
-    identity. Without an answer, or for another endpoint of the same service, the endpoint's name
-    stays.
+    Each is ``found`` with the identity of its service, if known; ``names`` has the names in the
+    state by identity. A pod manager without an answer, or at another endpoint of an earlier
+    service, keeps the name of its endpoint.
     """
     used_names: set[str] = set()
     for one, identity in found:

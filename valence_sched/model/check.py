@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks: expectations of an inventory, each named by its verb in a file, and their results."""
+"""Checks: expectations of an inventory, keyed by their verb in a file, and their results."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class FirstRefusal(Struct, frozen=True, kw_only=True):
 
 
 class Utilisation(Struct, frozen=True, kw_only=True):
-    """The share of a resource in use or unusable: mean over time and peak, from 0 to 1.
+    """The share of a resource that is in use or unusable: mean over time and peak, 0 to 1.
 
     ``total`` is its amount, in the unit of its name.
     """
@@ -339,8 +339,8 @@ class MeasureComparison(Struct, frozen=True, kw_only=True):
 def compare_seeds(runs: Iterable[SweepRun]) -> list[MeasureComparison]:
     """Compare the variations of a sweep, measure by measure.
 
-    Worked example: differences +3 +3 -3 0 0 of five seeds have mean 0.6 and standard error 1.1;
-    the mean is clear beyond 2.8 standard errors, so that neither variation is the better one.
+    Worked example: differences +3 +3 -3 0 0 of five seeds have mean 0.6 and standard error 1.1.
+    A mean above 2.8 standard errors would be clear, so neither variation is better.
     """
     every = list(runs)
     variations = dict.fromkeys(run.variation for run in every)

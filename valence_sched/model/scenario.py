@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios: edits of an inventory, each named by its verb in a file, and their targets."""
+"""Scenarios: edits of an inventory, keyed by their verb in a file, and their targets."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Generations = dict[str, int]
 
 
 class OtherNode(Noun, frozen=True, kw_only=True):
-    """A node of an earlier request that is decided together with this one."""
+    """A node of an earlier request in the same decision."""
 
     token: Token
     group: str | None = None

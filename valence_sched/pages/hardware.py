@@ -66,7 +66,7 @@ class HardwareListing:
 
     @functools.cached_property
     def common_day(self) -> str:
-        """The most frequent reading day, which a map states once: all of many readings are old."""
+        """The most frequent reading day, if all readings of a large map are old; else empty."""
         if len(self.podms) <= MOST_MARKED or len(self.old) < len(self.podms):
             return ""
         return Counter(self.old.values()).most_common(1)[0][0]
@@ -150,7 +150,7 @@ def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> pages.
 def hardware_map(
     hardware: HardwareListing, podms: Sequence[pages.MapPodm], takers: Sequence[str] = ()
 ) -> pages.HardwareMap:
-    """Return the map with these pod managers; marks have the numbers of ``takers``."""
+    """Return the map of these pod managers; blocks have the numbers of their ``takers``."""
     text = "A square is a block. A block of several pools is drawn in each."
     if len(hardware.podms) > len(podms):
         text += f" The first {len(podms):,} of {len(hardware.podms):,} pod managers are drawn."

@@ -149,7 +149,7 @@ def relocation_map(
     moves: Sequence[NodeMove],
     sources: Iterable[str] = (),
 ) -> HardwareMap:
-    """Return the map of departures and arrivals; ``sources`` are marked as left, too."""
+    """Return the map of departures and arrivals; ``sources`` are marked even if no node leaves."""
     marks = _marks(hardware, leaving, moves)
     left = Counter(one.podm for one in leaving)
     left.update(dict.fromkeys(sources, 0))

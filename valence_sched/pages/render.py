@@ -136,7 +136,7 @@ def _more(block: pages.MapBlock) -> str:
 
 
 def map_legend(section: pages.HardwareMap) -> list[tuple[str, str]]:
-    """Return class and word of the uses that blocks of a map have, then of their roles."""
+    """Return the class and the word of each use on a map, then of each role."""
     found = {_CLASSES[use] for podm in section.podms for use in podm.uses}
     found |= {_class(block) for group in _groups(section) for block in group.blocks}
     uses = [(one, word) for one, word in _USE_WORDS.items() if one in found | {"f", "u"}]
@@ -144,7 +144,7 @@ def map_legend(section: pages.HardwareMap) -> list[tuple[str, str]]:
 
 
 def block_roles(section: pages.HardwareMap) -> list[tuple[str, str]]:
-    """Return class and word of the roles that blocks of a map have, for its legend."""
+    """Return the class and the word of each role on a map, for its legend."""
     blocks = (block for group in _groups(section) for block in group.blocks)
     found = {block.role for block in blocks if not (block.takers and section.takers)}
     return [(_ROLE_CLASSES[role], word) for role, word in _ROLE_WORDS.items() if role in found]

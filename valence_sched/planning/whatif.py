@@ -169,7 +169,7 @@ class WhatIf:
     def fail(
         self, site: Site, targets: Sequence[str], zones: Mapping[str, Sequence[str]] | None = None
     ) -> model.Relocation:
-        """Return the relocation after targets fail, and the pod managers (ids) of ``zones``."""
+        """Return the relocation after targets, and all pod managers (ids) of ``zones``, fail."""
         parsed, zones = _parsed(targets), zones or {}
         podms = (Target(podm=glob.escape(one)) for ids in zones.values() for one in ids)
         relocation = relocate.fail(site, [*parsed, *podms])

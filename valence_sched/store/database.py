@@ -116,7 +116,7 @@ def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
 
 
 def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether no writable connection was available for now."""
+    """Return whether no writable connection was available."""
     _, sqlstate, mysql = _codes(error)
     passing = sqlstate in PASSING_SQLSTATES or mysql in PASSING_MYSQL_NUMBERS
     all_wait = isinstance(error, sa.exc.TimeoutError)  # all connections of this process are in use

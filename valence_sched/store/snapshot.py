@@ -39,7 +39,7 @@ _TOTALS = sa.select(
 
 
 def log_counts(connection: sa.Connection) -> dict[int, int]:
-    """Return the count of each shard of the change log; -1 has the number of claims to be freed.
+    """Return the count of each shard of the change log; key -1 has the number of claims to free.
 
     Equal counts mean equal decisions.
     """

@@ -79,7 +79,7 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
 
 
 def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
-    """Return per need the largest grant of each row (None unless a stock), and its minimum."""
+    """Return per need the largest grant by row, None for devices, and the least of these grants."""
     grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
     least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
     return grants, np.array(least)

@@ -11,7 +11,7 @@ from valence_sched.view.view import By, Floats, View
 
 @reads_podm()
 def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
-    """Prefers pod managers (or pools) with equal utilisation of all resources with the node.
+    """Prefers pod managers (or pools) whose resources are evenly used once the node is composed.
 
     ``1 - std``, at least 0, where ``std`` is the standard deviation of ``(used + requested) /
     total`` over the needs. With a single need, every pool that has enough scores 1. A pool with too

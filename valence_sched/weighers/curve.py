@@ -31,7 +31,7 @@ def curve(
     points: Annotated[tuple[Point, ...], Meta(min_length=1)] = STRAIGHT,
     by: By = "podm",
 ) -> Floats:
-    """Prefers pod managers (or pools) by a curve over their utilisation with the node.
+    """Prefers pod managers (or pools) by a curve over their utilisation once the node is composed.
 
     The mean over the needs of the curve at the utilisation ``(used + requested) / total``, at most
     1. ``points`` are ``[utilisation, score]``, both 0..1, joined by straight lines in the order of

@@ -13,7 +13,7 @@ from valence_sched.view.view import Floats, View
 @penalises_unknown
 @reads_podm()
 def known(view: View, request: Request) -> Floats:
-    """Prefers pools that the node fits without any device whose attributes are unknown.
+    """Prefers pools where the node needs no device with unknown attributes.
 
     The score is the share of the needs that devices with reported attributes satisfy alone. A
     policy with ``unknown: penalise`` adds this weigher, heavier than all others together. If no

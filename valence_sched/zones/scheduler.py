@@ -2,8 +2,7 @@
 """ZoneScheduler: the verbs of a scheduler over the pod managers of a zone and its children.
 
 A *merged* verb queries all zones in parallel, names rows of zones below by their path, and lists
-the
-missing zones. A *routed* verb calls the zone with the named object. The zone's *own* scheduler
+the missing zones. A *routed* verb calls the zone with the named object. The zone's *own* scheduler
 handles every other verb.
 """
 

@@ -2,9 +2,8 @@
 """ZoneSelection: the nodes of a request over a tree of zones, chosen as in a flat zone.
 
 If nodes of one zone do not change costs in another zone, each zone is queried once for all nodes.
-If
-they do (a group that spreads over zones), or if nodes are drawn at random, each node needs a round
-of queries.
+If they do (a group that spreads over zones), or if nodes are drawn at random, each node needs a
+round of queries.
 """
 
 from __future__ import annotations

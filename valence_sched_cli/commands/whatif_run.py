@@ -156,8 +156,8 @@ class SweepWhatif(base.Lister):
 
     Each scenario is replayed under each policy with each seed, on all cores. Each seed draws a
     synthetic workload; for a workload file, the seed breaks ties of its decisions. Rows are runs,
-    ordered by scenario, policy and seed. The number of processes, or a cluster, does not change
-    them.
+    ordered by scenario, policy and seed. The rows are the same for any number of processes and
+    on a cluster.
     """
 
     examples = (

@@ -381,7 +381,7 @@ POST, DELETE = f"POST:{SYSTEMS}", f"DELETE:{SYSTEMS}*"
 class Case(NamedTuple):
     """A fault of all pod managers: whether a node exists at once, and the line with the reason.
 
-    ``left`` belongs to an error that exits 7: something may exist.
+    ``left`` belongs to an error that exits 7: a node or a reservation may exist.
     """
 
     rule: str

@@ -48,10 +48,7 @@ def inventory(podms: Mapping[str, int]) -> dict[str, Any]:
 
 
 class OwnEngine(OwnScheduler):
-    """The verbs of engines over a state:
-
-    one decides; for other verbs a new one is used each time.
-    """
+    """The verbs of engines over a state: one decides, any other verb uses a new engine."""
 
     def __init__(self, environ: Mapping[str, str], state: str) -> None:
         self._environ = environ

@@ -65,14 +65,14 @@ class Verbs:
 
 
 def below(own, **children):
-    """Return the zones below a zone with pod managers, and children with more."""
+    """Return the zones below a zone that has its own pod managers and some children."""
     zones = {name: child if isinstance(child, str) else ZoneChild(child, child)
              for name, child in children.items()}  # fmt: skip
     return ZonesBelow(own, zones, 5.0)
 
 
 def podms(own, **children):
-    """Return the scheduler of that zone."""
+    """Return the scheduler of a zone that has its own pod managers and some children."""
     return ZoneScheduler(own, ZoneNodes(SimpleNamespace(below=below(own, **children))))
 
 

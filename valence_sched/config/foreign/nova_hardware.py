@@ -21,7 +21,7 @@ IGNORE_HINT = "--ignore-extra-spec {key} skips it"
 
 
 class Effect(NamedTuple):
-    """The requirements of a value of a key; without any the value only tunes a virtual machine."""
+    """The requirements of one value of a key; without any, it only tunes a virtual machine."""
 
     required: str | None = None
     forbidden: str | None = None
@@ -141,7 +141,7 @@ class HardwareSpecs:
             raise cursor.error("an extra spec unknown to Nova", "a known extra spec", hint)
 
     def check(self, required: list[str], forbidden: list[str]) -> None:
-        """Raise InputError for keys that contradict each other, or traits that the flavor names."""
+        """Raise InputError if keys contradict each other, or the named traits of the flavor."""
         model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
         if model and not version:
             raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version'", "both keys")

@@ -64,7 +64,7 @@ class TopologyFitter:
     _device_coverage: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Merge needs of one name for equal devices; drop constraints on ``zone``, the pool."""
+        """Merge needs that differ only in their amount; drop constraints on ``zone``: the pool."""
         self.constraints = tuple(
             constraint for constraint in self.constraints if constraint.place != "zone"
         )

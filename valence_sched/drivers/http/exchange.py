@@ -48,7 +48,7 @@ class PodmRequest(NamedTuple):
     body: Json | None = None
 
     def check_headers(self) -> None:
-        """Raise Unreachable if a header repeats a value of the pod manager that cannot be sent."""
+        """Raise Unreachable if a header has a value from the pod manager that cannot be sent."""
         if problem := header_problem(self.headers):
             hint = "the pod manager sent this value: report it to the vendor"
             raise Unreachable(f"{problem} ({hint})", sent=False)
@@ -327,7 +327,7 @@ def unsupported_encoding(encoding: str) -> Unreachable:
 def causes_of(error: BaseException) -> list[BaseException]:
     """Return an error and its causes, the root cause last.
 
-    A context that is a SchedulerError is not a cause: the caller was only handling it.
+    A ``__context__`` that is a SchedulerError is not a cause: the error arose while handling it.
     """
     causes: list[BaseException] = []
     cause: BaseException | None = error

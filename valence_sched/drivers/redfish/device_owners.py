@@ -338,8 +338,8 @@ def devices_by_block(
 ) -> dict[str, list[schema.Device]]:
     """Return the devices of each block by its URI, every device in one block only.
 
-    A device of several blocks belongs to a block in use, so that it is never free twice, else to a
-    block that is not free for another reason, else to the first block.
+    A device of several blocks belongs to the block in use, so that it is never free twice; else to
+    a block that is not free for another reason; else to the first block.
     """
     lists: dict[str, list[DeviceList]] = {}
     systems_of: dict[str, dict[System, list[DeviceList]]] = {}

@@ -16,7 +16,7 @@ from valence_sched.model.reading import DEFAULT_LIMIT_S, Sign, within
 
 
 def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
-    """Checks the time of the file of each pod manager: ``file:FOLDER`` or ``file:FOLDER:AGE``.
+    """Checks the age of each pod manager's file: ``file:FOLDER`` or ``file:FOLDER:AGE``.
 
     A file has the name of its pod manager, with ``%2F`` for a slash. The default age is 10m.
     """

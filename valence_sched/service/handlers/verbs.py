@@ -262,7 +262,7 @@ def update_resource_stats(call: Call) -> nouns.Generation:
 
 
 def receive(call: Call) -> CallResult:
-    """Receive an event from the pod manager that has this token, and read it soon."""
+    """Receive an event from the pod manager that has this token; a reading follows soon."""
     events = call.parts.events
     assert events is not None, "without events there is no token"
     events.take(call.user.name, call.body.records)

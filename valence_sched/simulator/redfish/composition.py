@@ -337,8 +337,8 @@ class CompositionPlan(NamedTuple):
 class Composition:
     """Composes and decomposes nodes.
 
-    ``owners`` has by block the client that set ``Reserved``; blocks that were recorded as reserved
-    belong to another client. ``reservations`` has by block the reservation.
+    ``owners`` maps a block to the client that set ``Reserved``; blocks that were recorded as
+    reserved belong to another client. ``reservations`` maps a block to its reservation.
     """
 
     def __init__(self, documents: DocumentTree, habits: Habits) -> None:

@@ -62,7 +62,7 @@ def complete_system(documents: DocumentTree, uri: str) -> None:
 
 
 def power_after(reset_type: str, was: Any) -> Any:
-    """Return the power state after a reset of a type of ``RESETS``."""
+    """Return the power state after a reset of this type, one of ``RESETS``."""
     power = RESETS[reset_type]
     return was if power is None else power or ("Off" if was == "On" else "On")
 

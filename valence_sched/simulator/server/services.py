@@ -47,7 +47,7 @@ class _Session:
 
 
 class Sessions:
-    """The sessions of one pod manager; ``changes`` counts their changes of documents."""
+    """The sessions of one pod manager; ``changes`` counts the documents that they changed."""
 
     def __init__(
         self, documents: DocumentTree, clock: Clock, login: Account, limit: int, timeout_s: float
