@@ -19,13 +19,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.benchmarks.measure import Measurement, against, sized
 from valence_sched.app import App
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.policy import BoundPolicy, bind, idle_readers, without_readers
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import NameRequirements, Need
-from valence_sched.model.policy import Policy
+from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.view.builder import ViewBuilder
@@ -33,6 +35,8 @@ from valence_sched.view.builder import ViewBuilder
 CARD = 1000  # thousandths
 CPU, MEMORY = "cpu_milli", "memory_mib"
 CARDS = "gpu_milli"
+#: The names of the resources of weigher tight, and their size in units of the trace.
+UNITS = {CARDS: ("accelerators", 1e3), CPU: ("cores", 1e3), MEMORY: ("memory_mib", 1.0)}
 FIRST_CARD = 2  # stocks of a pool: CPU, memory, cards
 SHARED = Path(os.environ.get("VALENCE_SCHED_TRACE") or Path(__file__).parents[3] / "shared")
 LISTS = ("openb_node_list_gpu_node.csv", "openb_pod_list_default.csv")
@@ -138,12 +142,23 @@ def built_in() -> dict[str, Policy]:
 
 
 def _policy(policy: Policy) -> BoundPolicy:
-    """Return a policy without the plug-ins that no request of the trace needs."""
-    bound = bind(policy)
+    """Return a policy with the names of the trace, without plug-ins that no request needs."""
+    bound = bind(replace(policy, weighers=tuple(map(_use, policy.weighers))))
     says = Request(
         traits=NameRequirements(required=("a card model",))
     )  # and without groups, zones or places
     return without_readers(bound, idle_readers(says, bound))
+
+
+def _use(use: WeigherUse) -> WeigherUse:
+    """Return a weigher that uses the resource names and units of the trace."""
+    of = use.options.get("of")
+    if of == "accelerators":
+        return replace(use, options={**use.options, "of": CARDS})
+    if isinstance(of, dict):
+        scales = {name: of[word] * unit for name, (word, unit) in UNITS.items()}
+        return replace(use, options={**use.options, "of": scales})
+    return use
 
 
 def _podm_of(nodes: Any, row: int) -> Any:

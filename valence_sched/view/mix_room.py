@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
-from valence_sched.model.need import NameRequirements, Need
+from valence_sched.model.need import NameRequirements, Need, need_for_measure
 from valence_sched.model.request import Mix
 from valence_sched.view.block_kinds import BlockKinds, read_only
 from valence_sched.view.leftover import Leftover, leftover
@@ -24,6 +24,9 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 MOST_NODES = 10**9  # nodes of a share that count on one row
 MANY_ROWS = 256  # from this number of rows on, one list of needs after another is faster
 EPSILON = 1e-9  # the rounding error of a number of nodes
+#: With a named resource: how many times more nodes the other resources of a flavor count for,
+#: because nodes of other flavors need less of them.
+OTHERS_FACTOR = 2.5
 
 
 class RoomBefore(Struct, frozen=True, eq=False):
@@ -44,10 +47,13 @@ class MixRoom:
 
     A line is a need of blocks, or an amount of one stock resource. Shares that differ only in
     traits have the same list of needs. Shares without needs do not count.
+
+    ``of`` names a measure or a stock resource. A row that can make a node of a share that needs it
+    counts for the nodes of this resource, at most ``OTHERS_FACTOR`` times the nodes of the others.
     """
 
-    def __init__(self, mix: Mix) -> None:
-        shares, self._digest = mix.shares, mix.digest
+    def __init__(self, mix: Mix, of: str = "") -> None:
+        shares, self._key = mix.shares, (mix.digest, of)
         self._share_count = len(shares)
         self._indices = [
             number
@@ -78,14 +84,17 @@ class MixRoom:
             ([self._line(need) for need in own], [float(need.count) for need in own])
             for own in needs
         ]
-        #: Entry n has the line and the number of grants of the n-th need of every list of needs.
-        #: Shorter lists repeat their last need.
-        self._terms: list[tuple[Ints, Floats]] = []
+        #: By list of needs: the factors of the nodes of its needs; empty if all are 1.
+        self._factors = [_factors(own, of) for own in needs]
+        #: Entry n has the line, the number of grants, and the factor of the n-th need of every list
+        #: of needs. Shorter lists repeat their last need.
+        self._terms: list[tuple[Ints, Floats, Floats]] = []
         for number in range(max(map(len, needs), default=0)):
             at = [min(number, len(own) - 1) for own in needs]
             lines = np.array([own[n] for (own, _), n in zip(self._lists, at, strict=True)])
             counts = np.array([[own[n]] for (_, own), n in zip(self._lists, at, strict=True)])
-            self._terms.append((lines, counts))
+            factors = [own[n] if own else 1.0 for own, n in zip(self._factors, at, strict=True)]
+            self._terms.append((lines, counts, np.array(factors)[:, None]))
         self._parts = self._pieces = np.empty((0, 0))
         self._table: tuple[Sequence[Any] | None, Sequence[float], Floats]
         self._table = None, (), self._parts
@@ -98,7 +107,7 @@ class MixRoom:
 
     def before(self, view: View) -> RoomBefore:
         """Return the room of every row; the View memoises it for the latest mix."""
-        key = self._digest, len(view.kinds)  # another site may add block kinds
+        key = *self._key, len(view.kinds)  # another site may add block kinds
         return view.memoise_free("mix room", key, lambda: self._before(view))  # type: ignore[no-any-return]
 
     def _before(self, view: View) -> RoomBefore:
@@ -169,22 +178,27 @@ class MixRoom:
         """Return by list of needs and row the number of nodes."""
         if have.shape[1] >= MANY_ROWS:
             return np.array([self._nodes_of(number, have) for number in range(len(self._lists))])
-        nodes = np.full((len(self._lists), have.shape[1]), np.inf)
-        for lines, counts in self._terms:
-            np.minimum(nodes, have[lines] / counts, out=nodes)
-        nodes += EPSILON
-        whole: Floats = np.floor(nodes, out=nodes)
-        return whole
+        least = np.full((len(self._lists), have.shape[1]), np.inf)
+        nodes = least.copy() if any(self._factors) else least
+        for lines, counts, factors in self._terms:
+            own = have[lines] / counts
+            np.minimum(least, own, out=least)
+            if nodes is not least:
+                np.minimum(nodes, own * factors, out=nodes)
+        return _whole(nodes, least)
 
     def _nodes_of(self, number: int, have: Floats) -> Floats:
         """Return by row the number of nodes with one list of needs."""
         (first, *lines), (count, *counts) = self._lists[number]
-        nodes = have[first] / count
-        for line, divisor in zip(lines, counts, strict=True):
-            np.minimum(nodes, have[line] / divisor if divisor != 1.0 else have[line], out=nodes)
-        nodes += EPSILON
-        whole: Floats = np.floor(nodes, out=nodes)
-        return whole
+        factors = self._factors[number]
+        least = have[first] / count
+        nodes = least * factors[0] if factors else least
+        for place, (line, divisor) in enumerate(zip(lines, counts, strict=True), 1):
+            own = have[line] / divisor if divisor != 1.0 else have[line]
+            np.minimum(least, own, out=least)
+            if factors:
+                np.minimum(nodes, own * factors[place], out=nodes)
+        return _whole(nodes, least)
 
     def totals(self, view: View) -> tuple[int, ...]:
         """Return per share the number of nodes that all rows can make.
@@ -240,6 +254,25 @@ class MixRoom:
         return rows
 
 
+def _factors(needs: Sequence[Need], of: str) -> tuple[float, ...]:
+    """Return the factor of the nodes of each need; empty if the factor is 1 for all."""
+    wanted = need_for_measure(of)
+    named = [(one.kind, one.measure, one.resource) == (wanted.kind, wanted.measure, wanted.resource)
+             for one in needs]  # fmt: skip
+    if all(named) or not any(named):
+        return ()
+    return tuple([1.0 if one else OTHERS_FACTOR for one in named])
+
+
+def _whole(nodes: Floats, least: Floats) -> Floats:
+    """Return whole numbers of nodes; 0 where ``least`` is below 1."""
+    nodes += EPSILON
+    whole: Floats = np.floor(nodes, out=nodes)
+    if least is not nodes:
+        whole[least + EPSILON < 1.0] = 0.0
+    return whole
+
+
 def _single(view: View) -> Mask:
     def is_single(limits: Mapping[BlockType, Limit]) -> bool:
         return any(limits[kind].max == 1 for kind in SINGLE_PER_NODE if kind in limits)
@@ -247,12 +280,12 @@ def _single(view: View) -> Mask:
     return np.array([pool.limits and is_single(pool.limits) for pool in view.pools], dtype=bool)
 
 
-def mix_room(view: View, mix: Mix) -> MixRoom:
+def mix_room(view: View, mix: Mix, of: str = "") -> MixRoom:
     """Return a compiled mix, which the block kinds of the View memoise."""
-    key = ("mix room", mix.digest)
+    key = ("mix room", mix.digest, of)
     compiled: MixRoom | None = view.kinds.derived.get(key)
     if compiled is None:
-        compiled = view.kinds.derived.store(key, MixRoom(mix))
+        compiled = view.kinds.derived.store(key, MixRoom(mix, of))
     return compiled
 
 

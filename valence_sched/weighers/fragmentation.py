@@ -18,17 +18,17 @@ MOST_SCARCITY = 1e6  # the largest scarcity of a share
 Power = Annotated[float, Meta(ge=0, le=2)]
 
 
-def mix_supplies(view: View, mix: Mix, *, power: float = 1.0) -> MixSupplies:
+def mix_supplies(view: View, mix: Mix, *, power: float = 1.0, of: str = "") -> MixSupplies:
     """Return by share of a mix the number of nodes that all pools of a View can make.
 
     The result is empty if the mix already has its scarcity, or if scarcity has no effect.
     """
     if mix.scarcity or not power or len(mix.shares) < 2:
         return ()
-    return mix_room(view, mix).totals(view)
+    return mix_room(view, mix, of).totals(view)
 
 
-def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0) -> Mix:
+def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0, of: str = "") -> Mix:
     """Return a mix with the scarcity of its shares, from the supplies of all pools.
 
     The scarcity is ``((most + 1) / (own + 1)) ** power``: ``own`` is the number of nodes of the
@@ -46,7 +46,7 @@ def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0) -> Mix
 @completes_mix(mix_supplies, with_scarcity)
 @reads("mix", optional=True)
 @reads_podm("traits")
-def fragmentation(view: View, request: Request, *, power: Power = 1.0) -> Floats:
+def fragmentation(view: View, request: Request, *, power: Power = 1.0, of: str = "") -> Floats:
     """Prefers pools that lose the least room for nodes of the mix of flavors.
 
     ``1 / (1 + x)``, where ``x`` is the number of nodes that the pool can no longer make, as a mean
@@ -57,12 +57,15 @@ def fragmentation(view: View, request: Request, *, power: Power = 1.0) -> Floats
     stocks. With ``power`` 0 only the weights count. A request without a mix is its own mix.
 
     The need that runs out first limits the number of nodes of a flavor; a block serves one node.
-    The blocks of the requested node are an estimate, exact if one kind of block serves each need.
-    Source: ours; with ``power`` 1 it is the gradient of the weighted sum of the logarithms of the
-    numbers of nodes (proportional fairness, Kelly 1997).
+    ``of`` names the resource that must not be wasted, such as ``accelerators``. For a flavor that
+    needs it, a pool that can make a node counts up to 2.5 times more nodes by its other resources,
+    because nodes of other flavors need less of them. The blocks of the requested node are an
+    estimate, exact if one kind of block serves each need. Source: ours; with ``power`` 1 it is the
+    gradient of the weighted sum of the logarithms of the numbers of nodes (proportional fairness,
+    Kelly 1997).
     """
     mix = request.mix if request.mix.shares else Mix((FlavorShare(request.needs, request.traits),))
-    room = mix_room(view, mix)
+    room = mix_room(view, mix, of)
     if not room:
         return view.constant(1.0)
     before = room.before(view)

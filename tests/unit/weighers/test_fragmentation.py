@@ -40,13 +40,16 @@ def needs(cores, memory, milli, count):
             for name, amount, number in asked if amount and number]  # fmt: skip
 
 
-def number_of(pool, asked):
+def number_of(pool, asked, of=""):
     """Return the number of nodes that a pool of stocks can make, by counting each need."""
     cores, memory, cards = pool
-    numbers = [cores // asked[0], memory // asked[1] if asked[1] else math.inf]
+    numbers = [cores / asked[0], memory / asked[1] if asked[1] else math.inf]
     if asked[3]:
-        numbers.append(sum(left // asked[2] for left in cards) // asked[3])
-    return min(numbers)
+        by_cards = sum(left // asked[2] for left in cards) / asked[3]
+        if of == "milli" and min(*numbers, by_cards) >= 1:
+            numbers = [2.5 * number for number in numbers]
+        numbers.append(by_cards)
+    return math.floor(min(numbers) + 1e-9)
 
 
 def after(pool, asked):
@@ -85,13 +88,17 @@ class TestStocks(unittest.TestCase):
 
     @quietly(40)
     @given(POOLS, st.lists(st.tuples(ASKED, st.sampled_from([1.0, 3.0])), min_size=1, max_size=4),
-           ASKED, st.sampled_from([0.0, 0.5, 1.0]))  # fmt: skip
-    def test_the_score_is_the_number_of_lost_nodes_by_definition(self, pools, shares, asked, power):
+           ASKED, st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(["", "milli"]))  # fmt: skip
+    def test_the_score_is_the_number_of_lost_nodes_by_definition(
+        self, pools, shares, asked, power, of
+    ):
         site = view(*({"id": str(n), "stocks": stocks(*pool)} for n, pool in enumerate(pools)))
         whole = Mix(shares_of(shares))
-        whole = with_scarcity(whole, mix_supplies(site, whole, power=power), power=power)
-        found = fragmentation(site, request({"stocks": needs(*asked)}, mix=whole), power=power)
-        totals = [sum(number_of(pool, one) for pool in pools) for one, _ in shares]
+        supplies = mix_supplies(site, whole, power=power, of=of)
+        whole = with_scarcity(whole, supplies, power=power, of=of)
+        wanted = request({"stocks": needs(*asked)}, mix=whole)
+        found = fragmentation(site, wanted, power=power, of=of)
+        totals = [sum(number_of(pool, one, of) for pool in pools) for one, _ in shares]
         weights = [
             weight * (((max(totals) + 1) / (total + 1)) ** power if total else 1.0)
             for (_, weight), total in zip(shares, totals, strict=True)
@@ -100,13 +107,14 @@ class TestStocks(unittest.TestCase):
             if number_of(pool, asked) < 1:
                 continue
             left = after(pool, asked)
-            lost = [number_of(pool, one) - number_of(left, one) for one, _ in shares]
+            lost = [number_of(pool, one, of) - number_of(left, one, of) for one, _ in shares]
             mean = sum(map(math.prod, zip(weights, lost, strict=True))) / sum(weights)
             self.assertAlmostEqual(1 / (1 + mean), score)
 
     def test_it_is_a_weigher(self):
         check_weigher(fragmentation)
         check_weigher(fragmentation, power=0.0)
+        check_weigher(fragmentation, of="accelerators")
 
 
 class TestBlocks(unittest.TestCase):
@@ -144,6 +152,12 @@ class TestBlocks(unittest.TestCase):
         )
         found = self.score(SMALL, [(SMALL, 1.0), (CARD, 1.0)], *podms)
         self.assertLess(found[0], found[1])
+
+    def test_accelerators_count_even_where_cores_run_out_first(self):
+        """The pool has cores for one node, and counts 2.5 nodes by them: a node loses two cards."""
+        found = view({"id": "p", "blocks": [cpu("c1", 8), gpu("g1"), gpu("g2")]})
+        self.assertEqual([1 / 2], fragmentation(found, request(CARD)).tolist())
+        self.assertEqual([1 / 3], fragmentation(found, request(CARD), of="accelerators").tolist())
 
     def test_a_scarce_flavor_counts_more(self):
         podms = (
