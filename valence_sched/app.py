@@ -78,8 +78,8 @@ class App:
     """Holds the scheduler's parts, made from files, the environment and standard input.
 
     ``config`` reads the files of a user, ``sources`` the records of pod managers, ``loader`` builds
-    views of them, ``captures`` records them, ``diagnostics`` are about the documents that were
-    read. ``service`` is the scheduler behind HTTP that decides instead of this process, None
+    views of the pod managers, ``captures`` records them. ``diagnostics`` collects remarks on their
+    documents. ``service`` is the scheduler behind HTTP that decides instead of this process, None
     without a service. All stores share the ``quarantine``, if given.
     """
 
@@ -273,7 +273,7 @@ class App:
         verify: bool | str = True,
         certificate: ClientCertificate | None = None,
     ) -> None:
-        """Use the decisions, flavors and policies of a service; default: that of the environment.
+        """Use the decisions, flavors and policies of a service, by default that of the environment.
 
         ``token``, ``verify`` and errors as for a connection.
         """
@@ -305,8 +305,8 @@ class App:
     ) -> None:
         """Before each change of hardware, ask Ironic whether it uses this hardware.
 
-        The Ironic is that of ``settings``, by default the user's, else that of the cloud of
-        ``login``.
+        ``settings``, by default those of the user, name the Ironic; else the cloud of ``login``
+        does.
         """
 
         def baremetals() -> Sequence[Baremetal]:
@@ -330,7 +330,7 @@ class App:
     def scheduler(
         self, selection: Selection = DEFAULT_SELECTION, *, effects: EffectLog | None = None
     ) -> Scheduler:
-        """Return the scheduler of the service, else the one over a selection.
+        """Return the scheduler of the service, else a scheduler over a selection.
 
         Raises:
             UsageError: the selection has options for a scheduler in this process only.

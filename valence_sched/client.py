@@ -63,7 +63,7 @@ def connect(
 
 
 class SchedulerClient:
-    """The two calls of a caller, to any scheduler; errors are those of its verbs.
+    """The two calls to any scheduler; they raise the errors of its verbs.
 
     Threads may share the client of a service; with a scheduler in this process they take turns.
     """
@@ -157,7 +157,7 @@ class SchedulerClient:
 def needed_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
     """Return the part of the stats of a resource that decisions read.
 
-    ``fields`` are those of :meth:`SchedulerClient.fields_read`, for all policies of a site.
+    ``fields`` has the results of :meth:`SchedulerClient.fields_read` for all policies of a site.
     """
     return select_stats(stats, fields)
 

@@ -588,7 +588,7 @@ class Engine(scheduler.OwnScheduler):
 
     @property
     def _serves(self) -> bool:
-        """Return whether the engine is that of a service, which verifies the plans of clients."""
+        """Return whether the engine belongs to a service, which verifies the plans of clients."""
         return self._selection.zones is not None
 
     @functools.cached_property

@@ -399,7 +399,7 @@ MAX_KNOWN_LENGTH = 400  # characters of names in the hint for an unknown name
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the known name most similar to an unknown one, None below the cutoff."""
+    """Return the known name most similar to an unknown name, None if it is not similar enough."""
     import difflib  # only for a name that is unknown
 
     names = sorted(known)

@@ -194,9 +194,8 @@ def write_podms(
 class AtomicFile:
     """A file opened for writing that gets its name only after it is written whole.
 
-    Its permissions are ``mode``, by default those of the file that it replaces, else of any new
-    one. With ``sync`` it is on disk before it gets its name. A pipe or a terminal is written
-    directly.
+    Its permissions are ``mode``, by default those of the replaced file, else those of a new file.
+    With ``sync`` it is on disk before it gets its name. A pipe or a terminal is written directly.
 
     Raises:
         OSError: it cannot be written; an earlier file of this name is untouched.

@@ -62,7 +62,7 @@ def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
 
 
 class Implied(str):
-    """The default value of an option; its type differs from that of a value that the user gave."""
+    """The default value of an option; its type distinguishes it from a value that the user gave."""
 
 
 def _version(text: str) -> str:

@@ -136,7 +136,7 @@ class Shell(app.App):
             self.stdout.write(f"\n'{self.NAME} <noun>' describes the commands of a noun.\n")
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command or its help; for an unknown command list similar ones."""
+        """Run a command or its help; for an unknown command list similar commands."""
         about = argv
         if argv == [HELP]:
             self._print_help()

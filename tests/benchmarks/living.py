@@ -112,7 +112,7 @@ class Hosts:
         return fits
 
     def lacks(self, asked: Asked) -> str:
-        """Return the resource of which no host has enough, or that no host has enough of all."""
+        """Return the resource that is short on every host, or that no host has enough of all."""
         enough = {
             "cores": self.cpu_free >= asked.cpu,
             "memory": self.mem_free >= asked.mem,
@@ -141,7 +141,7 @@ class Hosts:
 
 
 class Rule:
-    """A plain rule: the feasible host with the least score, or one of all feasible ones."""
+    """A plain rule: the feasible host with the least score, or a random feasible host."""
 
     def __init__(self, score: Callable[[Hosts, Asked], Any] | None) -> None:
         self._score = score

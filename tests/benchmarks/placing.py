@@ -78,7 +78,7 @@ def named_lists(replay: Any, nodes: Any, requests: Requests) -> dict[str, Reques
 
 
 def several_cards(replay: Any, requests: Requests, share: float, sizes: Sequence[int]) -> Requests:
-    """Return requests of which a share is for several whole cards; the others are repeated."""
+    """Return the requests; a share of them is changed to several whole cards."""
     random = np.random.default_rng(round(100 * share))
 
     def several(one: Any) -> Any:
@@ -100,7 +100,7 @@ def as_many_several(requests: Requests) -> Requests:
 
 
 def name_models(replay: Any, nodes: Any, requests: Requests, share: float, draw: str) -> Requests:
-    """Return requests of which a share names one model whose nodes can host it.
+    """Return the requests; a share of them names one model whose nodes can host it.
 
     A model is drawn by the number of its ``cards`` or ``nodes``, or from all ``models`` alike.
     """

@@ -163,7 +163,7 @@ def _program(engine: str, name: str) -> str:
 
 
 def _account(engine: str) -> str | None:
-    """Return the account of the server, None for that of the test; neither is root."""
+    """Return the account of the server, None for the account of the test; neither is root."""
     if os.geteuid() != 0:
         return None
     name = {"postgresql": "postgres", "mysql": "mysql"}[engine]

@@ -48,7 +48,7 @@ def deep(lists: int) -> Any:
 
 
 def free(plan: Any, cards: int | None = None) -> list[dict[str, Any]]:
-    """Return the other free blocks of the pool, with ``cards`` only those of so many cards."""
+    """Return the other free blocks of the pool; with ``cards`` only blocks of this many cards."""
     node = chosen(plan)
     taken = {one["uri"] for one in node["blocks"]}
     return [

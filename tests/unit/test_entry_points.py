@@ -66,7 +66,7 @@ class TestPlugins(unittest.TestCase):
 
 
 class TestCommands(unittest.TestCase):
-    """The commands beside those of python-openstackclient and its other plug-ins."""
+    """Our commands, with the commands of python-openstackclient and its other plug-ins."""
 
     def setUp(self):
         self.ours = [name.replace("_", " ") for name in declared()[COMMANDS]]

@@ -138,7 +138,7 @@ class TestDecompressed(FilesCase):
 
 
 class TestFolders(FilesCase):
-    """A name that ends like that of a folder."""
+    """A name that ends like the name of a folder."""
 
     def test_it_is_no_file_that_can_be_written(self):
         name = f"{self.folder}/new/"

@@ -39,7 +39,7 @@ def rows(text):
 
 
 class TestFiles(unittest.TestCase):
-    """The drawn figures are the measured ones."""
+    """The charts draw the measured figures."""
 
     def test_every_file_is_drawn_from_the_figures(self):
         for path, text in charts.files():

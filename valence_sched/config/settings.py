@@ -107,8 +107,8 @@ class Configuration:
     key of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
     Nova's extra specs that are skipped. ``default_owner`` returns the owner for a request without
     an owner. ``baremetals`` returns each Ironic that is queried before hardware changes.
-    ``service_flavors`` and ``service_policies`` return those of a service, which replace the
-    built-in ones and the user's.
+    ``service_flavors`` and ``service_policies`` return the flavors and policies of a service, which
+    replace those that are built in and those of the user.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Configuration:
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
         """Return the profile of a name, else of the environment, else the file's default one.
 
-        Without any of these it is empty, and so is its name.
+        Without any of these, the profile and its name are empty.
 
         Raises:
             UnknownName: the user's file has no such profile.

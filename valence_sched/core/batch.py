@@ -293,7 +293,7 @@ class Lookahead:
 
     Evaluating one pod again costs almost as much as evaluating sixty. So the overlay takes the next
     node of several pods, these pods are evaluated together, and each result is stored until the pod
-    is chosen. The outcome is exactly that of evaluation without Lookahead.
+    is chosen. The outcome is exactly the same as without Lookahead.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:

@@ -205,7 +205,7 @@ class RowFits:
 
     @functools.cached_property
     def _known(self) -> dict[int, RowFit]:
-        """The known answers by row, at first those of the shared search."""
+        """The known answers by row; the shared search gives the first answers."""
         passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
             return {}

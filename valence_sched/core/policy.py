@@ -83,7 +83,8 @@ class RequestReader(Struct, frozen=True, eq=False):
         """Return whether this plug-in can replace a plug-in of ``kind`` as reader of a field.
 
         A filter and a weigher with different tests ``when`` read different parts of the field. Then
-        only a plug-in of the same kind, or one with the field as optional, can replace the other.
+        only a plug-in of the same kind, or one for which the field is optional, can replace the
+        other.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
         return any(name == field and holds(value) for name, holds in (*required, *self.optional))
@@ -146,7 +147,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @property
     def filter_names(self) -> list[str]:
-        """Return the names of all filters in order, idle ones included."""
+        """Return the names of all filters in order, including idle filters."""
         uses = filter_uses(self.policy) if self.idle_filters else self.filters
         return [use.name for use in uses]
 
@@ -188,7 +189,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def fields_read(self) -> frozenset[str]:
-        """Return the fields of a request that the plug-ins of the policy declare to read."""
+        """Return the request fields that the plug-ins of the policy declare."""
         return frozenset(field for use in self.plugins for one in use.reads for field in one.fields)
 
     @functools.cached_property
@@ -323,7 +324,7 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 def resolve_needs(request: Request, policy: Policy) -> Request:
     """Return the request with the policy's settings for unknown attributes and health.
 
-    They replace the settings of another policy, as in a request from a report.
+    They replace the settings of an earlier policy, which a request from a report has.
     """
     unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
     worst: Any = policy.worst_health

@@ -65,7 +65,7 @@ class ReadSchedule:
         self._entries: dict[str, _Entry] = {}
 
     def set_names(self, names: Collection[str], now: float) -> None:
-        """Replace the pod managers: new ones are due now, the others as before."""
+        """Replace the pod managers: new ones are due now, others keep their times."""
         for gone in self._entries.keys() - set(names):
             del self._entries[gone]
         for name in names:
@@ -274,7 +274,7 @@ class BackgroundReader:
                 self._note_problem(str(error))
 
     def hint(self, names: Iterable[str], reason: str) -> None:
-        """Make the registered ones of these pod managers due soon; any thread may call this."""
+        """Make these pod managers due soon if they are registered; any thread may call this."""
         self._hints.add(*(name for name in names if name in self._members), reason=reason)
 
     @property
@@ -367,7 +367,7 @@ class BackgroundReader:
         return found
 
     def _store_outcomes(self, outcomes: Sequence[ReadOutcome]) -> None:
-        """Store readings and failures, each many in one transaction, and plan the next ones."""
+        """Store readings and failures, many in one transaction, and plan the next readings."""
         current = [one for one in outcomes if one.registration.name in self._members]
         failures: dict[str, tuple[FullPodm, ReadFailure]] = {}
         whole = [one for one in current if one.reading.failure is None]

@@ -83,8 +83,8 @@ def recorded_readings(
 ) -> Iterator[Reading]:
     """Yield the pod managers of an inventory as if they had been read now.
 
-    With ``documents`` each has its Redfish documents: the recorded ones of its tree, else those
-    that its driver would read. ``diagnostics`` notes each document that is left out.
+    With ``documents`` each has its Redfish documents: those of its recorded tree, else those that
+    its driver would read. ``diagnostics`` notes each document that is left out.
     """
     for podm, record in podms:
         if not documents:
@@ -172,8 +172,8 @@ class Captures:
     ) -> CaptureResult:
         """Record the pod managers of inventories, else live ones; ``live.only`` limits both.
 
-        The output is one inventory file, or with ``tree`` a folder of Redfish documents for each;
-        without credentials, and with ``aliases`` without names.
+        The output is one inventory file, or with ``tree`` a folder of Redfish documents for each
+        pod manager. It has no credentials, and with ``aliases`` no names.
 
         Raises:
             UsageError, UnknownName: no pod manager is known; a named one does not exist.

@@ -236,7 +236,7 @@ class InventoryLoader:
     ) -> Iterator[PlacedPodm]:
         """Yield pod managers with claims subtracted and status, as for :func:`_with_claims`.
 
-        Recorded ones stay as they are, unless the selection also names a state or a liveness.
+        Recorded pod managers stay unchanged, unless the selection also names a state or a liveness.
         """
         live = selection.live
         if self._sources.named_sources(selection) and not self._changes_recordings(live):

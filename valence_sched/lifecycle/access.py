@@ -81,7 +81,7 @@ class PodmAccess:
         return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
-        """Return the provisioner of the claims of a source, or only of held claims."""
+        """Return the provisioner that composes the claims of a source, or only held claims."""
 
         def parallel(name: str) -> int:
             member = self.members.get(name)

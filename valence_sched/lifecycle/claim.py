@@ -147,8 +147,8 @@ class Claimer:
     ) -> ClaimOutcome:
         """Decide and hold the choice; after a lost race, decide again.
 
-        ``content`` is the content of the key, by default that of the request. With ``dispatched``
-        the decision is queued for the controller.
+        ``content`` is the content of the key, by default the content of the request. With
+        ``dispatched`` the decision is queued for the controller.
 
         Raises:
             ClaimLost: all races were lost; the message names the last conflict.
@@ -203,7 +203,7 @@ class Claimer:
     ) -> Claim:
         """Hold exactly the candidates chosen for a request, in the order of its nodes.
 
-        ``content`` is the content of the key, by default that of the request and the candidates.
+        ``content`` is the content of the key, by default made from the request and the candidates.
         ``partial`` is as for ``verify``. ``generation`` is the generation of the group at the time
         of the offer, if members in other zones count. The report of a ``dispatched`` decision is
         queued for the controller.

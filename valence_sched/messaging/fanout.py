@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fan-out: notifies all processes of a site, through RabbitMQ, of changes of the state.
+"""Fan-out: notifies all processes of a site through RabbitMQ when the state changes.
 
 A lost, duplicate, late or forged hint changes no answer, since answers depend only on the state.
 Sending never waits for the broker, and an unreachable broker causes no failure. Reports of pod

@@ -20,8 +20,8 @@ class PodmCapacity(Noun, frozen=True, kw_only=True):
     """The number of nodes that fit on a pod manager, and the reasons against one more.
 
     ``sums`` is an upper bound from the sums of its free amounts, ``bound`` a proven upper bound,
-    None if unknown. ``reasons`` are those of the nearest pool against one more, the scarcest amount
-    first. They are empty if the count stopped at its limit.
+    None if unknown. ``reasons`` are the reasons of the nearest pool against one more node, the
+    scarcest amount first. They are empty if the count stopped at its limit.
     """
 
     podm: str
@@ -55,9 +55,9 @@ class Capacity(Noun, frozen=True, kw_only=True):
     """The number of nodes of one flavor, or of one mix, that still fit.
 
     ``podm_sums`` is an upper bound from the free amounts of each pod manager, ``site_sums`` from
-    those of the whole site. ``exhausted`` are the resources that run out first, the one with the
-    most nodes on its pod managers first. For a mix ``by_flavor`` counts its nodes, and ``refused``
-    is the flavor of the first node that does not fit. ``silent`` zones are not counted.
+    those of the whole site. ``exhausted`` are the resources that run out first, sorted by the nodes
+    on their pod managers. For a mix ``by_flavor`` counts its nodes, and ``refused`` is the flavor
+    of the first node that does not fit. ``silent`` zones are not counted.
     """
 
     name: str

@@ -363,7 +363,7 @@ class Report(Struct, frozen=True, kw_only=True):
 class Reports(Struct, frozen=True, kw_only=True):
     """The decisions on several requests, in order, up to the first that fails.
 
-    If one fails, no node is placed, and the earlier ones show their ``fitting`` nodes.
+    If a request fails, no node is placed, and the earlier decisions show their ``fitting`` nodes.
     """
 
     schema: str = DECISIONS_SCHEMA

@@ -209,13 +209,13 @@ _GROUPS = ("cpus", "modules", "accelerators", "drives", "nics")
 
 
 def compile_properties(properties: Properties, preceding: Properties | None = None) -> Alternative:
-    """Return needs and constraints; unnamed groups are numbered after the ``preceding`` ones."""
+    """Return needs and constraints; unnamed groups are numbered after the ``preceding`` groups."""
     groups = tuple(_groups(properties, preceding or Properties()))
     return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
 
 
 def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
-    """Yield every group with its name; unnamed ones with constraints get kind and number."""
+    """Yield every group with its name; a constrained group without a name gets kind and number."""
     for field in _GROUPS:
         earlier = len(getattr(preceding, field))
         for number, group in enumerate(getattr(properties, field), 1 + earlier):

@@ -131,7 +131,7 @@ class PoolOverview(Struct, frozen=True, kw_only=True):
 
 
 class DeviceCount(Struct, frozen=True, kw_only=True):
-    """The numbers of devices of one kind and model, of free devices, and of their pod managers.
+    """Devices of one kind and model: their number, the free ones, and their pod managers.
 
     A device is free if its block is free, and its own state and health allow its use. Unknown
     numbers are None.

@@ -403,7 +403,7 @@ PodmT = TypeVar("PodmT", bound=Podm[Any, Any])
 
 
 def hidden_uri(uri: str) -> str:
-    """Return the pseudonym of the URI of a node of another owner, always the same."""
+    """Return the pseudonym for the URI of another owner's node, the same each time."""
     if uri.startswith(HIDDEN):
         return uri
     return HIDDEN + hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()

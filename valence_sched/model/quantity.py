@@ -101,7 +101,7 @@ def format_mib(number: float) -> str:
 
 
 def format_mib_of(number: float, total: float) -> str:
-    """Return a part of a number of MiB in the unit of the whole.
+    """Return a part and a whole, given in MiB, in the unit of the whole.
 
     >>> format_mib_of(768 * 1024, 1536 * 1024)
     '0.75/1.5 TiB'

@@ -80,7 +80,7 @@ def check_limits(limits: Mapping[str, float | None], place: str) -> None:
 
 
 def claim_charges(parts: Iterable[ClaimPart]) -> dict[str, float]:
-    """Return the charges of a claim by resource, at least those of its request."""
+    """Return the charges of a claim by resource, at least the charges of its request."""
     charges = {"claims": 1.0, "nodes": 0.0}
     for part in parts:
         asked = node_charges(part.request) if part.request is not None else {}

@@ -98,8 +98,8 @@ class Room(Noun, frozen=True, kw_only=True):
 class SiteMeasure(Noun, frozen=True, kw_only=True):
     """The measures of a site for moves: room for nodes of a flavor, fragmentation, imbalance.
 
-    ``fragmentation`` is the share of the free accelerators that a mix of flavors cannot use,
-    ``imbalance`` the standard deviation over pod managers of the use of their most used resource.
+    ``fragmentation`` is the share of the free accelerators that a mix of flavors cannot use.
+    ``imbalance`` is the standard deviation of use over pod managers; the most used resource counts.
     """
 
     room: int | None = None

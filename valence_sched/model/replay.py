@@ -258,7 +258,7 @@ def changes(
 
 
 def _independent(run: ReplayResult) -> dict[str, float | None]:
-    """Return the measures without derived ones and without imbalance, which older results lack."""
+    """Return the measures except derived ones and imbalance, which older results lack."""
     found = (one for one in measures(run) if not one.name.startswith("imbalance"))
     return {one.name: one.value for one in found if one.name not in _PER_NODE}
 

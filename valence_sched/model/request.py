@@ -410,7 +410,7 @@ MAX_SUPPLY = 2**60  # nodes of one share
 
 
 def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:
-    """Return the sum of the supplies of several groups of pools to the same shares."""
+    """Return the sum of the supplies that several groups of pools have for the same shares."""
     return tuple(map(sum, zip(*supplies, strict=True)))
 
 

@@ -146,7 +146,7 @@ class RequestSpec(Noun, frozen=True, kw_only=True):
 
 
 class RequestFile(Noun, frozen=True, kw_only=True):
-    """Several requests, each decided as if the nodes of the earlier ones were composed."""
+    """Several requests, each decided as if the nodes of the earlier requests were composed."""
 
     requests: Annotated[tuple[RequestSpec, ...], Meta(min_length=1, max_length=10_000)]
 

@@ -261,7 +261,7 @@ class Template(Noun, frozen=True, kw_only=True):
 
 
 def any_of(nouns: Iterable[type]) -> Meta:
-    """Return the JSON schema of a map of one of several nouns."""
+    """Return the JSON schema of a map that is one of several nouns."""
     return Meta(extra_json_schema={"anyOf": [{"$ref": f"#/$defs/{n.__name__}"} for n in nouns]})
 
 
@@ -273,8 +273,8 @@ class ScenarioText(Noun, frozen=True, kw_only=True):
     """A scenario as people write it.
 
     ``extends`` is a scenario of the same file, a file with one scenario, or ``FILE#NAME``; its
-    edits are applied first. ``policy`` is the default policy of requests, ``weights`` override
-    those of its weighers. ``policies``, ``flavors`` and ``templates`` are added to the known ones
+    edits are applied first. ``policy`` is the default policy of requests, ``weights`` override the
+    weights of its weighers. ``policies``, ``flavors`` and ``templates`` are added to the known ones
     and replace those with the same name.
     """
 

@@ -309,7 +309,7 @@ MOST_REASON_CHARS = 200
 
 
 class ZonedList(list[T]):
-    """A list over zones, without the items of the ``silent`` ones."""
+    """A list over zones, without the items of ``silent`` zones."""
 
     def __init__(self, items: Iterable[T] = (), silent: Iterable[SilentZone] = ()) -> None:
         super().__init__(items)
@@ -327,7 +327,7 @@ def listed(found: Iterable[T]) -> Sequence[T]:
 
 
 def silent_header(zones: Sequence[SilentZone]) -> str:
-    """Return zones as a JSON array for a header; the last element counts omitted ones."""
+    """Return zones as a JSON array for a header; the last element counts omitted zones."""
     texts: list[str] = []
     for number, text in enumerate(map(_json, zones)):
         if sum(map(len, texts)) + len(text) > MOST_HEADER_CHARS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of moves of nodes and of a purchase, each with a map of its effect on the site."""
+"""The pages of node moves and of a purchase, each with a map of its effect on the site."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -162,7 +162,7 @@ def _taker_class(number: int) -> str:
 
 
 def use_shares(uses: Mapping[pages.MapUse, int]) -> list[tuple[str, int]]:
-    """Return the parts of a bar of uses: class and number of each."""
+    """Return the class and the number of each part of a bar of uses."""
     return [(_CLASSES[use], uses[use]) for use in _USES if uses.get(use)]
 
 

@@ -62,7 +62,7 @@ class NodeSums(msgspec.Struct, frozen=True):
 
 
 def sums_of(view: View, node_type: NodeType) -> NodeSums:
-    """Return the upper bounds of the nodes of one type by sums of free amounts."""
+    """Return upper bounds of the nodes of one type, from sums of free amounts."""
     free = _FreeAmounts(view, view.all_rows if node_type.rows is None else node_type.rows)
     alternatives = [_lines(one.needs) for one in node_type.alternatives]
     common = _common_lines(node_type)
@@ -82,7 +82,7 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
 
 
 def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int]) -> NodeSums:
-    """Return the upper bounds of the nodes of a mix by sums of the free amounts of the site."""
+    """Return upper bounds of the nodes of a mix, from sums of the site's free amounts."""
     alone = [sums_of(view, node_type) for node_type in node_types]
     lines = [_common_lines(node_type) for node_type in node_types]
     masks = [view.all_rows if each.rows is None else each.rows for each in node_types]

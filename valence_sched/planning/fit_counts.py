@@ -3,8 +3,8 @@
 
 The counts are lower bounds, since an optimal packing may have more nodes. Pods are independent. If
 a fit is only a set cover of blocks, pools share covers (``pool_covers``): each turn places one node
-on every pod that has room, and evaluates all these pods in one call. The counts are equal to those
-of pods counted one at a time.
+on every pod that has room, and evaluates all these pods in one call. The counts are the same as if
+pods were counted one at a time.
 """
 
 from __future__ import annotations

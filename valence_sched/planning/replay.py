@@ -539,7 +539,7 @@ def replay_all(
     *,
     strict: bool = False,
 ) -> model.Replay:
-    """Replay a workload on every site under every policy, by default that of each request."""
+    """Replay a workload on every site under every policy, by default the policy of each request."""
     check_runs(sites, policies)
     pairs = itertools.product(sites, dict.fromkeys(policies) or (None,))
     runs = (replay_one(site, policy, workload, progress, strict=strict) for site, policy in pairs)
@@ -564,7 +564,7 @@ def replay_one(
     *,
     strict: bool = False,
 ) -> model.ReplayResult:
-    """Replay a workload on one site, under one policy or those of the requests."""
+    """Replay a workload on one site, under one policy or the policies of the requests."""
     name = site.name if policy is None else f"{site.name}/{policy}"
     entries = workload.entries(site.flavors, PolicyChoice(policy, site.policy))
     succession = Succession(site.decider(strict=strict))

@@ -33,9 +33,9 @@ MOST_PREPARED = 4096  # prepared requests that are remembered
 class Succession:
     """Decides on requests one after another on a snapshot; the nodes take and release its hardware.
 
-    A decision is the same as that of a :class:`~valence_sched.core.decider.Decider` on an inventory
-    with the taken nodes. Its arrays change with the next node: copy arrays before you keep them.
-    Nodes on pod managers outside the View also count for groups.
+    A :class:`~valence_sched.core.decider.Decider` makes the same decision on an inventory with the
+    taken nodes. Its arrays change with the next node: copy arrays before you keep them. Nodes on
+    pod managers outside the View also count for groups.
     """
 
     def __init__(self, decider: Decider) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tune: finds the weights of a policy that serve a workload best, with a cross-validated gain.
 
-The candidates are the weights of the policy, those of the other policies of the site, and variants
+The candidates are the weights of the policy, the weights of the site's other policies, and variants
 with one weight multiplied or divided by 4. A second round changes one weight of the best candidate
 by a factor of 2. Each candidate replays the samples of the workload: draws of a synthetic workload,
 or consecutive parts of a recorded one.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What-if: answers the questions of commands about sites, and finds the fewest moves to a goal.
 
-Fragmentation is the useless share of the free accelerators (``FlavorMix.useless_and_free``).
-The ``excess`` of a podm is its number of useless accelerators above the wanted share of its free
-ones. A site is below that share if the sum of all excesses is below 0, or if no accelerator is
-free. A migration changes the excess of two podms; the sum of these decreases is its gain. A greedy
-search repeats the migration with the largest gain; then an exhaustive search tries all shorter
-plans.
+Fragmentation is the useless share of the free accelerators (``FlavorMix.useless_and_free``). The
+``excess`` of a podm is its number of useless accelerators minus the wanted share of its free
+accelerators. A site is below that share if the sum of all excesses is below 0, or if no accelerator
+is free. A migration changes the excess of two podms; the sum of these decreases is its gain. A
+greedy search repeats the migration with the largest gain; then an exhaustive search tries all
+shorter plans.
 
 Imbalance is the standard deviation of use over pod managers, or pools, as VMware's Distributed
 Resource Scheduler defines it for hosts. The use of a pod manager or pool is the use of its most
@@ -385,7 +385,7 @@ class ImbalanceGoal:
         return imbalance(self.state.current).podms < self.wanted
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 below the number, else 1."""
+        """Return 0 if the imbalance is below the number, else 1."""
         return 0 if self.is_reached() else 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
@@ -430,7 +430,7 @@ class FragmentationGoal:
         return self.measure.share() < self.wanted
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 below the share, else 1; before the first migration a better bound.
+        """Return 0 if the goal is reached, else 1; before the first migration a better bound.
 
         At best the two podms of a migration have no useless accelerator afterwards. The moved node
         frees at most its own accelerators.

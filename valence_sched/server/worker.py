@@ -312,7 +312,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             threads.shutdown(wait=False, cancel_futures=True)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Accept no more requests, and end after the received ones are answered."""
+        """Accept no more requests, and end once the received requests are answered."""
         super().handle_exit(sig, frame)
         if hasattr(self, "loop"):
             self.loop.call_soon_threadsafe(self._ending.set)
@@ -340,7 +340,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         task.add_done_callback(self._tasks.discard)
 
     def admit(self, connection: ClientConnection) -> None:
-        """Add a connection; if there are too many, close other waiting ones."""
+        """Add a connection; if there are too many, close other waiting connections."""
         self.open[connection] = None
         self._of_host[connection.host] += 1
         self._limit_connections()

@@ -20,7 +20,7 @@ POSITION = "valence_scheduler_change_log_position"
 
 
 class StateFacts(NamedTuple):
-    """Facts of the state of all processes of a service.
+    """Facts of the state that all processes of a service share.
 
     ``podms`` counts pod managers by state. ``changes`` counts the entries of the change log, 0 if
     no process follows it. ``undecodable`` counts the rows that cannot be decoded, by table.

@@ -33,7 +33,7 @@ def group_generation(connection: sa.Connection, name: str) -> int:
 def lock_group(
     connection: sa.Connection, name: str, expected: int | None, claim: str | None
 ) -> None:
-    """Lock the row of a group, before that of any pod manager.
+    """Lock the row of a group, before the row of any pod manager is locked.
 
     ``expected`` is the generation of the decision, None for a claim without hard rules. ``claim``
     is the id of the zone claim that contains this part, if any.
@@ -149,8 +149,8 @@ def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = F
     """Lock a pod manager; ClaimLost if it is gone or, without ``any_generation``, changed.
 
     The lock serialises the claims of one pod manager. A transaction that waited for the lock may
-    not see the rows of the previous one: then the primary key of the blocks refuses its rows, and
-    it runs again.
+    not see the rows of the previous transaction. The primary key of the blocks then refuses its
+    rows, and it runs again.
     """
     wanted = sorted({key_of(uri) for uri in part.blocks})
     rows = connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()

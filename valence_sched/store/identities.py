@@ -57,7 +57,7 @@ def registration_columns(registration: Registration) -> dict[str, Any]:
 
 
 def known_identities(connection: sa.Connection) -> dict[str, str]:
-    """Return the identities of pod managers by name, the registered ones before those read."""
+    """Return the identities of pod managers by name; registered identities take precedence."""
     columns = ((of.name, of.identity) for of in (_podms.c, _registry.c))
     queries = (sa.select(*both).where(both[1].is_not(None)) for both in columns)
     return {name: known for query in queries for name, known in connection.execute(query)}
@@ -114,7 +114,7 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
-    """Return by identity key another name with the identity, and drop unused other names.
+    """Return another name of each identity, by identity key; drop unused other names.
 
     ``keys`` are the new pod managers by identity.
     """

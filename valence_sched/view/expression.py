@@ -52,7 +52,7 @@ def truth_values(
 ) -> TruthValues:
     """Return per row 1 where the expression holds, -1 where it does not, 0 where unknown.
 
-    A pod manager without a capability has the one that it ``inherited`` from its zones.
+    A pod manager without a capability has the value ``inherited`` from its zones.
     """
     if isinstance(expression, Comparison):
         return _compare(view, expression, inherited)

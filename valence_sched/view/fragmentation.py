@@ -47,7 +47,7 @@ class FlavorMix:
         return bool(self._shares)
 
     def useless_and_free(self, view: View) -> tuple[Floats, Floats]:
-        """Return by row the numbers of free accelerators useless for the mix, and of all free ones.
+        """Return by row the numbers of free accelerators: those useless for the mix, and all.
 
         The useless number is the mean over the shares, by weight. If no node of a share fits in the
         row, all free accelerators are useless. Otherwise accelerators of another kind are useless.
@@ -137,7 +137,7 @@ class FragmentationMeasure:
         return self._amounts(range(len(self._latest)))
 
     def excess(self, podm: int, wanted: float) -> float:
-        """Return the number of useless accelerators of a podm above a share of its free ones."""
+        """Return the useless accelerators of a podm minus a share of its free accelerators."""
         ((useless, free),) = self._amounts([podm])
         return useless - wanted * free
 

@@ -281,8 +281,8 @@ class View:
     ) -> Any:
         """Return a memoised value that placing nodes does not change.
 
-        A View of taken rows selects it by ``select(whole, rows)`` from the value of the View of
-        origin; other Views compute it by ``make``.
+        A View of taken rows selects the value from that of its View of origin, by ``select(whole,
+        rows)``. Any other View computes it by ``make``.
         """
         value = self._memo.get(key)
         if value is not None:

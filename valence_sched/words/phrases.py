@@ -255,7 +255,7 @@ def _group_phrase(reason: Reason) -> str:
 
 
 def thing(reason: Reason) -> str:
-    """Return the counted resource; missing cores and memory are ``free`` ones."""
+    """Return the counted resource; missing cores and memory are called ``free``."""
     label = re.sub(r"^GPU (?=\S)", "", reason.label)
     return f"free {label}" if not reason.have and reason.label in ("cores", "memory") else label
 

@@ -84,7 +84,7 @@ class ZoneBatch:
     is_late: Callable[[], bool]
 
     def best(self) -> ZoneTrial | None:
-        """Return the best trial, the first of equal ones; None if a request cannot be fulfilled."""
+        """Return the best trial, the first of equals; None if a request cannot be fulfilled."""
         pairs = zip(self.requests, self.most_nodes, strict=True)
         if any(most < one.request.required_count for one, most in pairs):
             return None
@@ -144,10 +144,10 @@ ReportsBelow = Callable[[RequestFor, nouns.Detail], Mapping[str, nouns.Report | 
 class ZoneDecider(Scheduler):
     """Decides over ``zone``, the tree of a zone; its ``own`` scheduler handles every other verb.
 
-    The own scheduler decides on the zone's own pod managers, or with ``own_has_all`` on those of
-    all zones. ``reports_below`` returns the report of each child on a request, or its error.
-    ``requests`` returns the request with the pod manager names of each zone. ``sums`` has the
-    latest sums of supplies to mixes; deciders over the same zones may share it.
+    The own scheduler decides on the zone's own pod managers, or with ``own_has_all`` on the pod
+    managers of all zones. ``reports_below`` returns the report of each child on a request, or its
+    error. ``requests`` returns the request with the pod manager names of each zone. ``sums`` has
+    the latest sums of supplies to mixes; deciders over the same zones may share it.
     """
 
     def __init__(

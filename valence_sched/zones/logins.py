@@ -137,8 +137,8 @@ class ChildLogins:
     ) -> ServiceConnection:
         """Return a connection to a child; it times out after ``timeout_s`` without data.
 
-        Verifies the certificates of the child and of its Keystone. ``route`` and errors are those
-        of a ``ServiceConnection``.
+        Verifies the certificates of the child and of its Keystone. ``route`` and errors as for a
+        ``ServiceConnection``.
         """
         verify = child.cacert or default_authorities(os.environ) or True
         connect = functools.partial(

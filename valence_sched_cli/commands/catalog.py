@@ -234,9 +234,9 @@ class ListWeigher(ListPlugins):
 class ShowConfig(base.Lister):
     """Show the defaults of options and their sources.
 
-    An option overrides the environment, which overrides the profile. The profile is that of
-    --profile, of VALENCE_SCHED_PROFILE, or the one that config.yaml names. Within openstack, the
-    service in the cloud's catalogue overrides the profile.
+    An option overrides the environment, which overrides the profile. --profile,
+    VALENCE_SCHED_PROFILE or config.yaml names the profile. Within openstack, the service in the
+    cloud's catalogue overrides the profile.
     """
 
     through_service, option_groups = False, ()

@@ -231,8 +231,8 @@ class _OwnZone(base.Lister):
 class InfoZone(_OwnZone):
     """Show the name and the capabilities of this zone.
 
-    The capabilities are those that the operator sets, and for each reported amount the minimum and
-    the maximum over the pod managers of this zone and of the zones below.
+    The operator sets capabilities in the settings. For each reported amount, the minimum and the
+    maximum over the pod managers of this zone and of the zones below are added.
     """
 
     def take_action(self, args: base.Args) -> base.Table:

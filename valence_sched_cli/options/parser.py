@@ -49,8 +49,8 @@ class CommandHelp(argparse.HelpFormatter):
     """Formats the help of a command; paragraphs that are indented keep their lines.
 
     ``examples`` are the words after the name of the command; they follow the usage. A long usage
-    line names only the required options. A help of more than ``MAX_LINES`` lines has only the
-    options of COMMON, of the examples, and the required ones, unless it is ``whole``.
+    line names only the required options. Unless it is ``whole``, a help of more than ``MAX_LINES``
+    lines has only the required options and the options of COMMON and of the examples.
     """
 
     def __init__(
@@ -482,7 +482,7 @@ def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
 
 
 def with_file_hint(error: E, args: argparse.Namespace) -> E | UnknownName:
-    """Return an error; the one about an unknown policy that is a file names --policy-file."""
+    """Return an error; if an unknown policy is the name of a file, suggest --policy-file."""
     name = getattr(error, "name", None) if isinstance(error, UnknownName) else None
     named = (*_words(args, "policy"), *_words(args, "policies"))
     if name not in named or not os.path.isfile(name):

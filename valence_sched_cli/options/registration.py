@@ -170,7 +170,7 @@ def connection_cells(registration: model.registration.Registration, file: str) -
 
 
 def column_names(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the columns of a registration; that of ``--max-blocks`` only if it is given."""
+    """Return the columns of a registration; the column of ``--max-blocks`` only if it is given."""
     return (*COLUMNS, *(["Max Blocks"] if args.max_blocks else []), "Registered In")
 
 

@@ -80,7 +80,7 @@ def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[app.Sit
 
 
 def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
-    """Return the one inventory after the edits; UsageError if there are several scenarios."""
+    """Return the single inventory after the edits; UsageError if there are several scenarios."""
     site, *others = edited_sites(command, args)
     if others:
         names = ", ".join(one.name for one in (site, *others))

@@ -134,7 +134,7 @@ def placement_rows(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def claim_rows(claim: Claim) -> list[dict[str, Any]]:
-    """Return a row for each node of a claim; cells by LONG_COLUMNS, as far as it has them."""
+    """Return a row for each node of a claim, with the cells of LONG_COLUMNS that a claim has."""
     rows = []
     for part, share in node_allocations(claim):
         names = ("uri", "resource", "amount", "unit")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output formatters for the table styles of tabulate, such as ``-f markdown``.
 
-The commands of this project load them beside cliff's own, by entry points of the project, so that
-no other program and no other plug-in of OpenStackClient offers them. Tabulate is imported only
-when a style is used.
+The commands of this project load them, in addition to cliff's formatters, by entry points of the
+project. So no other program and no other plug-in of OpenStackClient offers them. Tabulate is
+imported only when a style is used.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def sites(draw: st.DrawFn) -> tuple[list[dict], tuple[Need, ...]]:
 def near_site(random: Random) -> tuple[list[dict], tuple[Need, ...]]:
     """Return a podm whose pools are just about enough for the request, drawn evenly.
 
-    Hypothesis prefers small and repeated values, of which few make a node; these often do.
+    Hypothesis prefers small and repeated values, which seldom make a node; these values often do.
     """
     theme = random.sample(
         ["processor", "memory", "accelerator", "drive", "nic"], random.randint(1, 3)

@@ -387,7 +387,7 @@ class TestDifferences(unittest.TestCase):
 
 
 class TestClaims(StoreCase):
-    """A plan of two blocks of a pod manager of four."""
+    """A plan of two of the four blocks of a pod manager."""
 
     def setUp(self):
         super().setUp()

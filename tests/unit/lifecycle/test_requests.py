@@ -48,7 +48,7 @@ def block(number: int, used: int) -> FullBlock:
 
 
 def podm(count: int, used: int = 20) -> FullPodm:
-    """Return a pod manager of this number of blocks, of which each node has four."""
+    """Return a pod manager of this number of blocks; each node has four of them."""
     nodes = tuple(Node(uri=f"/redfish/v1/Systems/{n}", name=f"n{n}",
                        blocks=tuple(f"{BLOCKS}/{i}" for i in range(n, n + 4)))
                   for n in range(0, used, 4))  # fmt: skip

@@ -81,7 +81,7 @@ class TestTune(unittest.TestCase):
 
 
 class TestGain(unittest.TestCase):
-    """The gain is that of weights that were chosen without the sample."""
+    """The gain on a sample is that of weights which were chosen without this sample."""
 
     def tuning(self, *shares):
         policies = [Policy(name=f"{number}") for number in range(len(shares))]

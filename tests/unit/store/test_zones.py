@@ -205,7 +205,7 @@ HOLDING = (ZoneClaimPart(zone="east", claim="e1", nodes=(1, 3)),)
 
 @on_each_engine
 class TestZoneClaims:
-    """The claims of one zone over those below it."""
+    """The claims of one zone over the zones below it."""
 
     def setUp(self):
         super().setUp()

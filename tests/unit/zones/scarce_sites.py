@@ -20,7 +20,7 @@ MODELS = ("NVIDIA A100", "NVIDIA L40S", "NVIDIA H100")
 
 
 def card(model: str | None = None, amount: int = 1) -> Need:
-    """Return the need of cards, of one model or of any."""
+    """Return a need for cards of one model or of any model."""
     tests = (Test("kind", "equal", "gpu"),)
     tests += (Test("model", "equal", model),) if model else ()
     return Need(kind="accelerator", measure="devices", amount=amount, tests=tests)

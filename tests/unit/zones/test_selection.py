@@ -44,7 +44,7 @@ class TestOrder(unittest.TestCase):
     """The sort keys."""
 
     def test_costs_of_all_zones_are_in_one_order(self):
-        """S41: the merged order is that of the costs."""
+        """S41: the merged order is the order of the costs."""
         found = ranked(Part(answer(100, 300, name="a"), "a"), Part(answer(200, name="b"), "b"))
         self.assertEqual([("a0", 100), ("b0", 200), ("a1", 300)], found)
 

@@ -2,8 +2,8 @@
 """Allocate bodies of Intel Rack Scale Design pod managers, versions 2.1 to 2.5.
 
 The keys are those that the pod managers accept; the CSDL names the two totals. Each element of a
-list uses a separate device. A RemoteDrive is an amount of the stock ``storage_gib`` of the size
-of the volume: a pod manager allocates it from a storage pool.
+list uses a separate device. A RemoteDrive is an amount of the stock ``storage_gib``: a pod manager
+allocates a volume of this size from a storage pool.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Choices(Protocol):
     attempt_index: int
 
     def needs_anchor(self) -> bool:
-        """Return whether the placement of the first node decides that of its group."""
+        """Return whether the place of the first node decides the places of its group."""
 
     def choose(self, alternative: Alternative) -> Choice:
         """Return the choice for one node of an alternative; the request's lots break ties."""

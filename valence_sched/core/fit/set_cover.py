@@ -5,7 +5,7 @@ Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]`` for
 ``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers
 are whole, so an answer is exact. A depth-first search (``Dive``) solves nearly every problem within
 ``FREE_STATES``. It branches on the items in order of price per share of the demand. Of equally
-cheap covers it prefers the one with more of the earlier items. HiGHS (``optimiser``) solves the
+cheap covers it prefers the cover with more of the earlier items. HiGHS (``optimiser``) solves the
 other problems. If its floating-point answer is not certain, the dive continues.
 
 Work is counted in states, not in time, so equal problems get equal answers. A problem that exceeds
@@ -112,7 +112,7 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
 
 
 def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
-    """Divide a demand and its coverages by the gcd of the coverages below it, rounded up."""
+    """Divide a demand and its coverages by the gcd of the smaller coverages, rounded up."""
     unit = math.gcd(*[covered for covered in coverage if covered < amount])
     if unit <= 1:
         return amount, list(coverage)
@@ -332,7 +332,7 @@ def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
 
 
 def waste(kinds: BlockKinds, blocks: Iterable[tuple[int, int]], needs: Iterable[Need]) -> int:
-    """Return the price of ``(kind, number)`` blocks minus that of the needs, at least 0 points."""
+    """Return the price of ``(kind, number)`` blocks minus the price of the needs, at least 0."""
     price = sum([kinds.kinds[kind].price * number for kind, number in blocks])
     return max(0, price - price_of_needs(needs))
 

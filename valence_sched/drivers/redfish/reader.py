@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the Redfish composition resources of a recorded or live pod manager as inventory nouns.
 
-If statements about a block contradict each other, the one that prevents its use applies.
+If statements about a block contradict each other, the statement that prevents its use applies.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
 
 
 def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) -> bool:
-    """Return whether a block is a whole system and can be composed as such.
+    """Return whether a block is a whole system that can be composed.
 
     Such a system links no other block. Its block links it as ``ComputerSystems``, or is a compute
     block in the pool Free. Any other block that a system links is in use.
@@ -380,7 +380,7 @@ def _status_memo() -> ContentMemo[schema.ResourceBlock, Status]:
 
 
 def own_status(block: schema.ResourceBlock) -> Status:
-    """Return the status of a block without that of its devices."""
+    """Return the status of a block itself, without the status of its devices."""
     return _status(block, with_parts=False)
 
 

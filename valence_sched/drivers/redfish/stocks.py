@@ -154,7 +154,7 @@ def is_usable(resource: NamedResource) -> bool:
 
 
 def volume_collection(pool: Json, holder: Json) -> str | None:
-    """Return the collection for new volumes of a pool: its own, or that of its storage system."""
+    """Return the collection for new volumes of a pool: its own, or its storage system's."""
     for link in (pool.get("AllocatedVolumes"), holder.get("Volumes")):
         if isinstance(link, dict) and isinstance(uri := link.get("@odata.id"), str) and uri:
             return link_path(uri)

@@ -382,7 +382,7 @@ class CoupledGroups:
 def mix_size(counts: Sequence[int], shares: Sequence[int]) -> int:
     """Return the size of the largest mix of these nodes; shares are rounded down or up.
 
-    Worked example: 5 and 9 nodes with equal shares make a mix of 11, of which 5 and 6 are used.
+    Worked example: 5 and 9 nodes with equal shares make a mix of 11 nodes: 5 and 6 of them.
     """
     weight = sum(shares)
     pairs = zip(counts, shares, strict=True)

@@ -89,7 +89,7 @@ class Witness:
                     self._take(column.variant, fit)
 
     def realise_best(self, group: PoolGroup, model: GroupModel, values: Floats, bound: int) -> None:
-        """Take the nodes of a group: those of a solution, or of :meth:`fill` if these are more."""
+        """Take the nodes of a group from a solution, or from :meth:`fill` if that gives more."""
         before, pairs = len(self.nodes), group.pairs()
         self.realise(group, model, values)
         bound = min(bound, self.most - before)

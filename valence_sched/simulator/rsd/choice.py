@@ -32,7 +32,7 @@ def violations(body: Any, knows: Callable[[str], bool]) -> list[str]:
 
 
 def requested_resources(body: Json) -> dict[str, list[str]]:
-    """Return the resource URIs of the elements of each list of a valid body."""
+    """Return the resource URIs in each list of a valid body."""
     return {
         key: [item["Resource"]["@odata.id"] for item in body.get(key) or () if item.get("Resource")]
         for key in LISTS

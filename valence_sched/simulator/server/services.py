@@ -322,7 +322,7 @@ class Tasks:
         return self._running(id_, self._put(id_))
 
     def monitor(self, uri: str) -> HttpReply | None:
-        """Return the state of a task, None if the URI is not that of a task monitor."""
+        """Return the state of the task of a task monitor, None for any other URI."""
         start, _, id_ = uri.rpartition("/")
         if start != f"{TASK_SERVICE}/TaskMonitors" or id_ not in self._tasks:
             return None

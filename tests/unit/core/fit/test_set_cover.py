@@ -181,7 +181,7 @@ class TestFurther(unittest.TestCase):
             self.assertEqual([1, 0, 1, 0], cheapest_cover(items, (6,), states=ENOUGH).found)
 
     def test_the_optimiser_gets_numbers_as_tight_as_they_can_be(self):
-        """No coverage above its demand, demands in the unit of coverage, limits on items."""
+        """No coverage exceeds its demand, demands are in units of coverage, items have limits."""
         items = [Item(9, 5, (4, 0), (0,)), Item(9, 5, (6, 3)), Item(9, 7, (50, 0))]
         with mock.patch.object(optimiser, "optimum", side_effect=optimiser.optimum) as optimum:
             cheapest_cover(items, (9, 2), (2,), states=ENOUGH)

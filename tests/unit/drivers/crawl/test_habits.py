@@ -74,7 +74,7 @@ class HabitsTest(LiveTest):
         cls.expected = {name: plain(one) for name, one in readings.items()}
 
     def check(self, *fail, **more):
-        """Compare readings with those without habits, and with the recorded ones."""
+        """Compare readings with readings without habits, and with recorded readings."""
         found, requests = readings_of(self.sources, *fail, **more)
         for name, reading in found.items():
             with self.subTest(name, fail=fail):

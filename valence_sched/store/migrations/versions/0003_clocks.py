@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clocks: the clock of each boot of the machine of an embedded store."""
+"""Clocks: the clock at each boot of the machine with an embedded store."""
 
 import sqlalchemy as sa
 from alembic import op
