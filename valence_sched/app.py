@@ -380,9 +380,10 @@ class App:
         return load_site(self.loader, self.config, _of_zones(selection, self.zone_file(file)))
 
     def zone_podms(self, selection: Selection, file: str, names: Sequence[str]) -> list[str]:
-        """Return the ids of the pod managers in zones of a file and in those below them.
+        """Return the ids of the pod managers in zones of a file and in the zones below them.
 
-        ``names`` are paths of zones, or patterns of paths; NothingMatches for one without a zone.
+        ``names`` are paths of zones, or patterns of paths; NothingMatches for a pod manager without
+        a zone.
         """
         zones = dict(self.zone_file(file).walk())
         found: dict[str, None] = {}
@@ -495,7 +496,7 @@ class App:
     def whatif_page(
         self, result: Relocation | Survival | Rebalance | PurchaseResult, site: Site, most: int = 0
     ) -> Page:
-        """Return the page of moves or of a purchase on a site, with the map of it.
+        """Return the page of moves or of a purchase on a site, with a map of the site.
 
         The map marks failed and drained hardware, names its former nodes, and marks old readings.
         ``most`` is the allowed number of moves of a rebalance.

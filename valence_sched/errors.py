@@ -326,10 +326,10 @@ class ClaimState(SchedulerError):
 
 
 class ClaimLost(SchedulerError):
-    """Another claim holds the chosen hardware, or the pod manager changed; the message names it.
+    """Another claim holds the chosen hardware, or the pod manager changed; the message says which.
 
     ``claim`` is the other claim if it is known. ``group`` is the group of the request if another
-    claim of it is in progress: try again after that.
+    claim of the group is in progress: try again after that claim.
     """
 
     code, exit_code, http_status = "claim_lost", 6, 409

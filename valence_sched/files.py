@@ -96,7 +96,7 @@ def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO
 
 
 class _ZstdFrames(io.RawIOBase):
-    """The content of zstd frames; EOFError for a truncated last frame, unlike the library."""
+    """The content of zstd frames; EOFError if the last frame is truncated."""
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed, self._rest, self._content = packed, b"", b""

@@ -134,7 +134,7 @@ class PodmCommand:
         return args.long or not self.for_people(args)
 
     def chosen(self, short: Sequence[str], long: Sequence[str]) -> Sequence[str]:
-        """Return the ``long`` columns if all columns are listed, else the ``short`` ones."""
+        """Return the ``long`` columns if all columns are listed, else the ``short`` columns."""
         return long if self.shows_all(self.args) else short
 
     def run(self, args: Args) -> int:
@@ -533,7 +533,7 @@ def _format_names() -> set[str]:
 
 
 def name_columns(args: Args, known: Sequence[str]) -> None:
-    """Replace short column titles by full ones; UsageError if one is unknown."""
+    """Replace short column titles by full titles; UsageError if one is unknown."""
     for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
         if hasattr(args, name):
             titles = tables.full_titles(getattr(args, name), known)

@@ -41,7 +41,7 @@ def parse_flavors(
 
     Raises:
         InputError: the message has the path, the found and the expected value, as in all parsers.
-        UnknownName, RequestError: a flavor refers to an unknown one, or contradicts itself.
+        UnknownName, RequestError: a flavor refers to an unknown flavor, or contradicts itself.
     """
     flavors: list[tuple[str, Flavor]] = []
     lines: list[str] = []

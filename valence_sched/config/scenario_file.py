@@ -25,7 +25,7 @@ class ScenarioDocument(Struct, frozen=True):
 
 
 def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
-    """Parse a file of scenarios, a list under ``scenarios``, or of a single one.
+    """Parse a file of scenarios: a list under ``scenarios``, or a single scenario.
 
     Raises:
         InputError, NewerSchema: with the path, the found and the expected value.

@@ -106,7 +106,7 @@ def _accept_gib(noun: dict[str, Any]) -> None:
 def _accept_units(properties: dict[str, Any]) -> None:
     """Accept a text with a unit for a number whose name ends in a unit, as ``convert`` does.
 
-    ``resources`` and the ``amount`` of a stock have the unit of the name of a resource.
+    ``resources`` and the ``amount`` of a stock have the unit in which the resource name ends.
     """
     text = {"type": "string", "pattern": f"^{quantity.PATTERN}$"}
     for name, schema in properties.items():

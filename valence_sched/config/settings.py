@@ -213,7 +213,7 @@ class Configuration:
         return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
 
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
-        """Return the profile of a name, else of the environment, else the file's default one.
+        """Return the profile of a name, else of the environment, else the file's default profile.
 
         Without any of these, the profile and its name are empty.
 
@@ -342,7 +342,7 @@ class Configuration:
         return path if os.path.lexists(path) else None
 
     def origin(self, variable: str) -> str:
-        """Return the origin of the value of a variable, for errors."""
+        """Return the source of a variable's value, for errors."""
         return self.origins.get(variable, variable)
 
     def read(self, path: str) -> bytes:

@@ -78,7 +78,7 @@ class Decider:
         self.other_podms: Sequence[LeanPodm] = ()
 
     def snapshot(self) -> View:
-        """Return the current snapshot; it never changes, a newer one replaces it."""
+        """Return the current snapshot; it never changes; a newer snapshot replaces it."""
         return self._snapshot.view
 
     def note_skipped(self, lines: Sequence[str]) -> None:

@@ -182,7 +182,7 @@ class EvaluationContext:
     A context never changes. It is not a frozen class because frozen objects take three times as
     long to make. With ``strict``, a plug-in that breaks its contract raises. ``other_nodes`` is the
     number of nodes of other requests in the same decision, which may take the blocks of an
-    alternate. ``planned`` has the fits that a plan chose, by alternative, beginning with this one;
+    alternate. ``planned`` has the fits that a plan chose, by alternative from the present one on;
     None: the scheduler chooses. ``earlier`` has the fits of nodes that the same decision placed on
     this View. ``turn`` is the number of nodes that the decision placed in all zones.
     """

@@ -145,7 +145,7 @@ class SplicedSnapshot:
         self._splices: deque[Splice] = deque(maxlen=MOST_LAG)
 
     def replace(self, view: View, splice: Splice) -> None:
-        """Replace the View by a newer one, and note the replaced rows."""
+        """Replace the View by a newer View, and note the replaced rows."""
         self.view = view
         self.version += 1
         self._splices.append(splice)

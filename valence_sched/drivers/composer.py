@@ -129,7 +129,7 @@ _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 
 
 def refusal(reply: Reply) -> str | None:
-    """Return the refusal in the status or body of a reply, None without one."""
+    """Return the refusal in the status or body of a reply, None without a refusal."""
     bodies = (reply.body, *_stanza_responses(reply.body))
     messages = [text for body in bodies for text in _messages(body)]
     task = reply.body or {}

@@ -60,7 +60,7 @@ def object_of(body: bytes, uri: str) -> Json:
 
 
 def check_content(json: Json, uri: str, expected: str = "a document") -> Json:
-    """Return a document; InputError for an error message, even for one with a URI."""
+    """Return a document; InputError for an error message, even if it has a URI."""
     error = json.get("error")
     is_error = bool(error) and isinstance(error, dict)
     if "@odata.id" not in json:
@@ -136,7 +136,7 @@ def _below(json: Json) -> Json:
 
 
 def type_name(json: Json) -> str:
-    """Return the folded name of the type of a document, empty without one."""
+    """Return the folded type name of a document, empty without a type."""
     for key in ("@odata.type", "Type", "@odata.context"):
         stated = json.get(key)
         if not isinstance(stated, str):

@@ -319,7 +319,7 @@ def fold_uri(uri: str) -> str:
 
 
 def host_and_path(link: str) -> tuple[str, str]:
-    """Return the host of a URL, with its port unless it is the usual one, and the path."""
+    """Return the host of a URL, with its port unless that is the usual port, and the path."""
     try:
         parts = urlsplit(link)
     except ValueError:

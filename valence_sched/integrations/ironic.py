@@ -186,7 +186,7 @@ def ironic_at(
 
 
 def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
-    """Return each Ironic in the catalogue of a cloud; BaremetalUnavailable without one."""
+    """Return each Ironic in the catalogue of a cloud; BaremetalUnavailable without an Ironic."""
     session = login.session
     try:
         if hasattr(session.auth, "get_access"):

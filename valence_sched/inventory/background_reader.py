@@ -65,7 +65,7 @@ class ReadSchedule:
         self._entries: dict[str, _Entry] = {}
 
     def set_names(self, names: Collection[str], now: float) -> None:
-        """Replace the pod managers: new ones are due now, others keep their times."""
+        """Replace the pod managers: new names are due now, others keep their times."""
         for gone in self._entries.keys() - set(names):
             del self._entries[gone]
         for name in names:
@@ -100,7 +100,7 @@ class ReadSchedule:
             yield name
 
     def end(self, name: str, now: float, *, failed: bool) -> None:
-        """Note the end of a reading, and plan the next one."""
+        """Note the end of a reading, and plan the next reading."""
         entry = self._entries.get(name)
         if entry is None:  # it was removed meanwhile
             return
@@ -142,7 +142,7 @@ class ReaderClock(NamedTuple):
 
 
 class Events(Protocol):
-    """Hints of pod managers that they may have changed."""
+    """Hints that pod managers may have changed."""
 
     def follow(self, members: Mapping[str, Registration]) -> None:
         """Replace the pod managers whose events are received."""
@@ -168,7 +168,7 @@ def _start_thread(work: Callable[[], None]) -> None:
 class BackgroundReader:
     """Reads pod managers repeatedly, as one of the processes that share a store.
 
-    ``read`` returns the reading of one pod manager, and never raises; at most ``threads`` of them
+    ``read`` returns the reading of one pod manager, and never raises. At most ``threads`` readings
     run at the same time, each in a thread that ``start`` starts. ``holder`` names this process, and
     its lease ends ``lease_s`` after its death. ``log`` takes a line when another process reads, and
     when a pod manager becomes readable or unreadable. ``changed`` takes the names of changed pod
@@ -238,7 +238,7 @@ class BackgroundReader:
             self.close()
 
     def step(self) -> float:
-        """Start due readings, store finished ones, and return the seconds to wait."""
+        """Start due readings, store finished readings, and return the seconds to wait."""
         try:
             self._renew_in_time()
             if self._leads:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class CaptureResult(NamedTuple):
-    """The result of a capture: its pod managers, blocks and Redfish documents, counted; its gaps.
+    """The numbers of captured pod managers, blocks and Redfish documents, and the failures.
 
     ``failures`` has the reasons of failed readings by name, ``left_out`` a line for each document
     or pod manager that could not be written as a file.

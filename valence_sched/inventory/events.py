@@ -129,11 +129,11 @@ class EventListener:
                 self._followers[name] = _Follower(registration, self._run)
 
     def take(self) -> dict[str, str]:
-        """Return the names of events since the last call, each with its first event."""
+        """Return the pod managers with events since the last call, each with its first event."""
         return self._hints.take()
 
     def close(self) -> None:
-        """Stop following; returns when the sessions are deleted, in seconds at most."""
+        """Stop following; returns when the sessions are deleted, within seconds."""
         threads = [one.thread for one in self._followers.values()]
         self.follow({})
         until = time.monotonic() + LOGOUT_S + GRACE_S
@@ -231,7 +231,7 @@ class ReceivedEvents:
         self._listener.follow(members)
 
     def take(self) -> dict[str, str]:
-        """Return the names of events since the last call; StoreError as for a store."""
+        """Return the pod managers with events since the last call; StoreError as for a store."""
         found = self._listener.take()
         if self._clock() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock()

@@ -148,7 +148,7 @@ class LiveReader:
         return targets
 
     def _identified(self, reading: Reading) -> Reading:
-        """Return a reading with its identity, or a failed one if its service was already read.
+        """Return a reading with its identity, or a failed reading if its service was already read.
 
         A service without a UUID is the same at another port if its blocks are the same.
         """

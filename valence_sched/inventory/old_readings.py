@@ -96,7 +96,7 @@ class OldReadings:
             self._ages_s[podm] = age
 
     def warn(self, diagnostics: Diagnostics) -> None:
-        """Warn of all of them in one line, with the age of the oldest."""
+        """Warn of all old readings in one line, with the age of the oldest."""
         if not self._ages_s or self._limit_s is None:
             return
         oldest = max(self._ages_s, key=self._ages_s.__getitem__)

@@ -315,8 +315,8 @@ class Registry:
         """Replace the registration of the same name; without an identity, the next reading sets it.
 
         Raises:
-            InputError, UnknownName: it is invalid; the name is not registered.
-            IdentityConflict: another service answers at a new URL, or one of another name.
+            InputError, UnknownName: it is invalid; the name is not registered. IdentityConflict:
+            another service answers at a new URL, or a service of another name.
         """
         validate_registration(registration)
         known = self.get(registration.name)

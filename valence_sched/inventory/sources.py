@@ -26,8 +26,8 @@ Now = Callable[[], datetime.datetime]
 class SourceReader:
     """Reads the records of pod managers, and notes problems in ``diagnostics``.
 
-    ``registry`` returns the registry of a state, by its URL or None for the usual one. ``progress``
-    gets the count of records, and the names of live pod managers without an answer.
+    ``registry`` returns the registry of a state, by its URL or None for the usual state.
+    ``progress`` gets the count of records, and the names of live pod managers without an answer.
 
     The attributes describe the last reading. ``live_ids`` are the ids of live pod managers,
     ``read_ids`` of those read in this run, and ``unread_ids`` of those that could not be read.
@@ -69,7 +69,7 @@ class SourceReader:
         self.stored_names = frozenset()
 
     def records(self, selection: Selection) -> Iterator[recorded.Record]:
-        """Yield the podms of inventories; then live ones, if named or if there is no inventory."""
+        """Yield the podms of inventories; then live podms, if named or if there is no inventory."""
         self.forget()
         sources = self.named_sources(selection)
         variable = None if selection.sources else self.config.origin(INVENTORY)

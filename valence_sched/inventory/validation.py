@@ -48,7 +48,7 @@ def contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator
 
 
 def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P, str | None]:
-    """Return a podm in which the blocks of nodes are in use, and a remark on the first Unused one.
+    """Return a podm in which the blocks of nodes are in use; a remark names the first Unused block.
 
     A ``lean`` podm stays lean. Shareable blocks are skipped: their number of compositions counts.
     """

@@ -78,7 +78,7 @@ class ViewCache:
         self._now_ns, self._min_bytes = now_ns, min_bytes
 
     def load(self, source: str) -> CachedView | None:
-        """Return the cached view of an inventory file, None for a file that is not to be cached."""
+        """Return the cached view of an inventory file, None if the file must not be cached."""
         key = self._key(source)
         if key is None:
             return None

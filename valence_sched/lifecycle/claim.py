@@ -72,7 +72,7 @@ class Claimer:
     ``statuses`` are the statuses of unread pod managers. Pod managers in ``known`` were just
     stored, and are not read back. After a lost race, ``salt`` shuffles the order of equal blocks:
     with the same order, claimers would conflict repeatedly. With a shared ``follower`` of the
-    store, these arguments are not used. ``unclaimable`` pod managers are not claimed for now.
+    store, these arguments are not used. ``unclaimable`` pod managers are not claimed now.
     """
 
     def __init__(

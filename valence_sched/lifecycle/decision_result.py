@@ -64,7 +64,10 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
 
 
 def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
-    """Return all verdicts if no node fits or the inventory is small, else those of the choice."""
+    """Return all verdicts if no node fits or the inventory is small.
+
+    Otherwise return the verdicts on the chosen podms if only some nodes are placed, else none.
+    """
     from valence_sched.core.explain.verdicts import Verdicts  # only on request
 
     if not decision.placed_nodes or len(decision.view.podms) <= MAX_LISTED_PODMS:

@@ -154,7 +154,7 @@ class BmcAddress(NamedTuple):
 
 
 class HardwareMatch:
-    """Finds the Ironic nodes of hardware of the pod manager at a URL.
+    """Finds the Ironic nodes that are hardware of the pod manager at a URL.
 
     ``names`` returns the names and addresses of a host.
     """

@@ -143,7 +143,7 @@ class StoredInventory:
         self._loader.check(count, self._selection)
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
-        """Return overviews with the times of the last readings, also if those changed nothing."""
+        """Return overviews with the times of the last readings, including unchanged readings."""
         every = list(overviews)
         names = (one.podm.id for one in every if one.podm.id not in self._refused)
         times = self._store.read_times(names)

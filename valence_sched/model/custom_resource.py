@@ -30,8 +30,8 @@ class CustomResource(Noun, frozen=True, kw_only=True):
     The amount is the entry of ``podms`` for the pod manager's id or name, else the value of its
     ``fact``, else ``total``. ``used_fact`` is the fact with the amount in use; the other fields are
     as in a stock. If ``per`` is a kind of device, the amount is the number of parts of each such
-    device; the parts become accelerators of the kind ``name``. ``of`` is a pattern of the model or
-    kind of these devices.
+    device; the parts become accelerators of the kind ``name``. ``of`` is a pattern for the model or
+    the kind of these devices.
     """
 
     name: Name
@@ -124,7 +124,7 @@ class DeclaredResources:
         return msgspec.structs.replace(devices, accelerators=(*devices.accelerators, *more))
 
     def all_stocks(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
-        """Return the stocks of a pod manager with the declared ones.
+        """Return the stocks of a pod manager with the declared stocks.
 
         A reported resource overrides its declaration, with a remark. Stocks of an earlier
         declaration are replaced.

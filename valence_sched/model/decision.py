@@ -75,7 +75,7 @@ class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that could almost take the node.
 
     ``kind`` is ``hardware`` if it lacks only free hardware. Then ``freeing`` is a node whose
-    removal is enough, None if no single one of the ``tried`` nodes is. ``kind`` is ``word`` if
+    removal is enough, None if the ``tried`` nodes have no such node. ``kind`` is ``word`` if
     exactly one filter rejects it, and not for lack of free hardware.
     """
 
@@ -141,7 +141,7 @@ class DecisionZones(Struct, frozen=True, kw_only=True):
     """The zones of a decision.
 
     ``answered`` counts the zones that answered and the queried zone. ``rounds`` is the number of
-    queries for offers to the child zones. ``silent`` zones did not answer; ``excluded`` ones were
+    queries for offers to the child zones. ``silent`` zones did not answer; ``excluded`` zones were
     not queried, because their capabilities do not match the request.
     """
 

@@ -31,7 +31,7 @@ _Item = tuple[str, ItemKind, str]  # pod manager, kind and name
 class Difference(NamedTuple):
     """One difference of an item: ``added``, ``removed``, or the name of the field that differs.
 
-    ``before`` and ``after`` are JSON values, None for a missing one.
+    ``before`` and ``after`` are JSON values, None for a missing value.
     """
 
     podm: str

@@ -85,7 +85,7 @@ class AttributeCondition(Struct, frozen=True):
 def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
     """Parse an operator and its values; without an operator the text itself is the value.
 
-    A number may have a unit if the name of the ``attribute`` ends in one. ValueError if the
+    A number may have a unit if the name of the ``attribute`` ends in a unit. ValueError if the
     operator is unknown, or its values are invalid.
     """
     words = text.split()

@@ -131,7 +131,7 @@ class PoolOverview(Struct, frozen=True, kw_only=True):
 
 
 class DeviceCount(Struct, frozen=True, kw_only=True):
-    """Devices of one kind and model: their number, the free ones, and their pod managers.
+    """Devices of one kind and model: all, free, and their pod managers.
 
     A device is free if its block is free, and its own state and health allow its use. Unknown
     numbers are None.

@@ -102,7 +102,7 @@ class Memory(InventoryDevice, frozen=True, kw_only=True, gc=False):
 
 
 class Drive(InventoryDevice, frozen=True, kw_only=True, gc=False):
-    """``count`` identical drives; ``remote`` ones are connected by a network."""
+    """``count`` identical drives; A ``remote`` drive is connected by a network."""
 
     count: Positive | None = 1
     capacity_bytes: Count | None = None
@@ -317,7 +317,7 @@ class Inventory(InventoryHeader, frozen=True, kw_only=True):
 
 
 class InventoryEnvelope(InventoryHeader, frozen=True, kw_only=True):
-    """The document with undecoded podms, so that an invalid one does not affect the others."""
+    """The document with undecoded podms, so that an invalid podm does not affect the others."""
 
     podms: tuple[Raw, ...] = ()
 
@@ -330,7 +330,7 @@ def condition_word(state: str | None, health: Health | None) -> str | None:
 
 
 def parse_status(text: bytes) -> Status:
-    """Return the status of a block from its JSON; a block without one is free."""
+    """Return the status of a block from its JSON; a block without a status is free."""
     return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE_STATUS
 
 
@@ -386,7 +386,7 @@ def largest_grant(stock: Stock) -> float:
 def grant_size(stock: Stock, requested: float) -> float | None:
     """Return the smallest grant of at least ``requested``, None if the stock has too little.
 
-    A stock with a step of 64 MiB grants 1,024 MiB for 1,000.
+    A stock with a step of 64 MiB grants 1,024 MiB for a requested 1,000 MiB.
     """
     amount = requested if requested >= stock.min else stock.min
     if stock.step:

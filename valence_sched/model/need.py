@@ -269,5 +269,5 @@ def need_for_measure(name: str) -> Need:
 
 
 def need_for_stock(name: str, amount: float = 0) -> Need:
-    """Return the need of an amount of a stock resource."""
+    """Return the need for an amount of a stock."""
     return Need(kind="stock", measure="amount", amount=amount, resource=name)

@@ -188,7 +188,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class PageLink(Struct, frozen=True, kw_only=True):
-    """A link to another page of the same site, or to the ``current`` one."""
+    """A link to another page of the same site, or to the ``current`` page."""
 
     text: str
     href: str

@@ -24,7 +24,7 @@ VERSION = "1.2"
 class PodmBasis(Noun, frozen=True, kw_only=True):
     """A pod manager as the decision read it, without credentials, with a digest of its content.
 
-    A ``recorded`` one was read from an inventory, not live.
+    A ``recorded`` pod manager was read from an inventory, not live.
     """
 
     podm: FullPodm

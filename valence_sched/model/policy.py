@@ -50,7 +50,7 @@ class WeigherUse(Noun, frozen=True):
 
 
 class Pick(Noun, frozen=True):
-    """Pick the best pool, or a random one of the ``best_of`` best to avoid conflicts."""
+    """Pick the best pool, or a random pool of the ``best_of`` best to avoid conflicts."""
 
     best_of: Annotated[int, Meta(ge=1, le=1000)] = 1
 

@@ -52,7 +52,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ProfileFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file of profiles; ``profile`` names the one that is used by default."""
+    """The file of profiles; ``profile`` names the default profile."""
 
     profile: str | None = None
     profiles: dict[str, Profile] = {}

@@ -178,7 +178,7 @@ def check_time(text: str | None, file: str, place: str) -> None:
 
 
 def format_utc(text: str) -> str:
-    """Return a timestamp in UTC with a Z; an invalid one unchanged."""
+    """Return a timestamp in UTC with a Z; an invalid timestamp unchanged."""
     try:
         return _in_utc(text).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError):

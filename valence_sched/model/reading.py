@@ -24,9 +24,9 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers in
     the catalogue of a cloud, None if it is not used. ``only`` are the names to read, empty for all.
-    A reading older than ``max_age_s`` is an error, one older than ``warn_age_s`` a warning.
-    ``liveness`` is the plug-in (``NAME`` or ``NAME:ARGUMENT``) that decides whether unread pod
-    managers are alive. With ``stored`` the stored readings are used. With ``subtract_claims``
+    A reading older than ``max_age_s`` is an error; a reading older than ``warn_age_s`` is a
+    warning. ``liveness`` is the plug-in (``NAME`` or ``NAME:ARGUMENT``) that decides whether unread
+    pod managers are alive. With ``stored`` the stored readings are used. With ``subtract_claims``
     claims are subtracted from recorded pod managers, too.
     """
 

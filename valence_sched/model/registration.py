@@ -140,7 +140,7 @@ def alters_reading(old: Registration, new: Registration) -> bool:
 def reregistered(
     podm: inventory.FullPodm, old: Registration, new: Registration
 ) -> inventory.FullPodm:
-    """Return the reading of a pod manager under an old registration, adapted to a new one.
+    """Return the reading of a pod manager under an old registration, adapted to a new registration.
 
     Properties that are no longer registered are removed, and maxima of blocks replaced. A reported
     maximum that the old registration replaced is unknown until the next reading. Until then, unless

@@ -233,7 +233,7 @@ def check_measure_names(names: Iterable[str], replay: Replay) -> None:
 def changes(
     baseline: Replay, replay: Replay, tolerance: float, tolerances: Mapping[str, float]
 ) -> list[MeasureChange]:
-    """Return the measures that differ from a baseline by more than their tolerated share of it.
+    """Return the measures that differ by more than a tolerated share of the baseline.
 
     ``tolerances`` are shares by measure, or by the part of its name before the dot; ``tolerance``
     is the share for all other measures. Worked example: 0.05 tolerates 95 to 105 for 100, and only
@@ -258,7 +258,7 @@ def changes(
 
 
 def _independent(run: ReplayResult) -> dict[str, float | None]:
-    """Return the measures except derived ones and imbalance, which older results lack."""
+    """Return the measures except derived measures and imbalance, which older results lack."""
     found = (one for one in measures(run) if not one.name.startswith("imbalance"))
     return {one.name: one.value for one in found if one.name not in _PER_NODE}
 
@@ -321,7 +321,7 @@ class SweepRun(Struct, frozen=True, kw_only=True):
 class MeasureComparison(Struct, frozen=True, kw_only=True):
     """A measure over the seeds of each variation: mean and standard error, None if unknown.
 
-    ``best`` is the variation that is significantly better than each other one, if any.
+    ``best`` is the variation that is significantly better than every other variation, if any.
     """
 
     measure: RunMeasure

@@ -66,7 +66,7 @@ class Resolver(Protocol):
 def external_resources(
     names_by_kind: Mapping[str, str | Iterable[str]], *, soft: bool = False
 ) -> tuple[ExternalResource, ...]:
-    """Return the resources of a map from kinds to names; RequestError for an empty one."""
+    """Return the resources of a map from kinds to names; RequestError for an empty map."""
     resources = tuple(
         ExternalResource(kind, name, soft)
         for kind, names in names_by_kind.items()

@@ -32,7 +32,7 @@ class Target(Noun, frozen=True, kw_only=True):
     part of a URI, or a name. These, ``pool``, ``zone``, ``aggregate`` and ``trait`` may be patterns
     with ``*``, ``?`` and ``[…]``. ``model`` are adjacent words of the model of a device, ``kind``
     is the kind of an accelerator. A ``free`` block can be used by at least one more node. A
-    ``trait`` is one of the pod manager or of the pool.
+    ``trait`` belongs to the pod manager or to the pool.
     """
 
     podm: Name | None = None
@@ -129,7 +129,7 @@ class Fail(_TargetedEdit, frozen=True):
 
 
 class Drain(_TargetedEdit, frozen=True):
-    """The target gets no new nodes and keeps its present ones; pod managers are disabled."""
+    """The target gets no new nodes and keeps its present nodes; pod managers are disabled."""
 
     drain: Target | str
 
@@ -248,7 +248,7 @@ class EditEffect(Struct, frozen=True, kw_only=True):
 
 
 class Template(Noun, frozen=True, kw_only=True):
-    """A kind of block that can be bought: its types, its devices, and the price of one."""
+    """A kind of block that can be bought: its types, its devices, and the price of one block."""
 
     name: Name
     description: str = ""
@@ -274,8 +274,8 @@ class ScenarioText(Noun, frozen=True, kw_only=True):
 
     ``extends`` is a scenario of the same file, a file with one scenario, or ``FILE#NAME``; its
     edits are applied first. ``policy`` is the default policy of requests, ``weights`` override the
-    weights of its weighers. ``policies``, ``flavors`` and ``templates`` are added to the known ones
-    and replace those with the same name.
+    weights of its weighers. ``policies``, ``flavors`` and ``templates`` are added to the known
+    entries and replace entries with the same name.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^#]*$")]

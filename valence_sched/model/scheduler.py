@@ -160,7 +160,7 @@ class ClaimingVerbs(Verbs, Protocol):
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
-        """Return claims: of one pod manager or owner, with ``ended`` also those that ended."""
+        """Return claims: of one pod manager or owner, with ``ended`` also ended claims."""
         return self._call(ClaimingVerbs.claims, podm=podm, owner=owner, ended=ended)
 
     def claim_record(self, claim_id: str) -> lifecycle.ClaimRecord:
@@ -172,15 +172,15 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.renew, claim_id, ttl_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        """Release claims, also ended ones; yield the error of each failure."""
+        """Release claims, also ended claims; yield the error of each failure."""
         return self._call(ClaimingVerbs.release, claim_ids)
 
     def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
-        """Return the newest changes that match a query, also refused ones."""
+        """Return the newest changes that match a query, also refused changes."""
         return self._call(ClaimingVerbs.audit, query)
 
     def quotas(self) -> Sequence[Quota]:
-        """Return all quotas, first the default one, without an owner."""
+        """Return all quotas; the first is the default quota, which has no owner."""
         return self._call(ClaimingVerbs.quotas)
 
     def quota(self, owner: str) -> Quota:
@@ -188,7 +188,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.quota, owner)
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        """Replace the limits of an owner (None: the default ones); return the effective quota.
+        """Replace the limits of an owner (None: the default limits); return the effective quota.
 
         Usage beyond a limit stays. InputError for an invalid resource or limit.
         """

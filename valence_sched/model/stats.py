@@ -93,7 +93,7 @@ def _wanted_facts(values: Mapping[str, Any], prefix: str, wanted: set[str]) -> S
 
 
 def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
-    """Return a podm with the reported values instead of the read ones; InputError if invalid."""
+    """Return a podm with the reported values instead of the values read; InputError if invalid."""
     file = f"stats of {podm.id!r}"
     plain = msgspec.to_builtins(podm)
     facts = dict(plain.get("facts", {}))

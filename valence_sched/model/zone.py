@@ -165,7 +165,7 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
     """The group state of a request on the pod managers of a zone and of those below it.
 
     ``generations`` were read before the members. ``supplies`` are the supplies of all these pod
-    managers. ``uncounted`` zones reported no supplies, or invalid ones.
+    managers. ``uncounted`` zones reported no or invalid supplies.
     """
 
     group_state: GroupState

@@ -33,7 +33,7 @@ def anchor(*names: str) -> str:
 
 
 class PageLinks(NamedTuple):
-    """Relative links from a page ``depth`` steps below the first one, which may be at any path."""
+    """Relative links from a page ``depth`` steps below the first page, which may be at any path."""
 
     depth: int
 

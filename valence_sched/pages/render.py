@@ -49,7 +49,7 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def map_detail(section: pages.HardwareMap) -> MapDetail:
-    """Return the detail of a map: less for a large one."""
+    """Return the detail of a map: less for a large map."""
     bars = len(section.podms) * _BYTES["podm"]
     squares = named = 0
     for podm in section.podms:

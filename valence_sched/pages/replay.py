@@ -94,7 +94,7 @@ def _percent(shares: Iterable[float] | None) -> Values | None:
 
 
 def _line(run: model.ReplayResult, name: str, values: Values | None) -> pages.ChartSeries:
-    """Return the values of the buckets of a run as a line; the last one lasts until its end."""
+    """Return the bucket values of a run as a line; the last value lasts until the run ends."""
     width_s = run.series.bucket_s
     points = [(number * width_s, value) for number, value in enumerate(values or ())]
     if points and points[-1][0] < run.duration_s:

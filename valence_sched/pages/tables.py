@@ -60,7 +60,7 @@ def in_sentence(title: str) -> str:
 
 
 def shown_text(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return a text, cut, with unsafe characters escaped as in JSON; it is not markup yet."""
+    """Cut a text, and escape unsafe characters as in JSON; the result is not markup yet."""
     text = escape(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch orders: promising orders of the requests of a batch.
 
-The first order is *scarcest first*: requests of which the fewest nodes fit in the pools come first.
-The number of nodes is an upper bound that considers each need alone: a pool with 40 free cores and
-1 free card fits at most 1 node of 8 cores and a card.
+The first order is *scarcest first*: the fewer nodes of a request fit in the pools, the earlier it
+comes. The number of nodes is an upper bound that considers each need alone: a pool with 40 free
+cores and 1 free card fits at most 1 node of 8 cores and a card.
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ class Decisions:
 def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
     """Decide on several requests together, as one decision.
 
-    They share the largest budget of their policies. If a request gets fewer nodes than required,
-    the decisions are those in the given order, up to the first that fails. Same errors as
+    The requests share the largest budget of their policies. If a request gets fewer nodes than
+    required, the decisions are those in the given order, up to the first that fails. Same errors as
     ``Decider.select_destinations``, with the number of the request.
     """
     succession, sealed = Succession(decider), []

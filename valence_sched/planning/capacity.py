@@ -198,9 +198,9 @@ def mix_order(shares: Sequence[int]) -> Iterator[int]:
     """Yield the number of the flavor of each next node, without end.
 
     Of the first ``n`` nodes each flavor has ``n × share / sum of shares``, rounded down or up: node
-    ``j`` of a flavor may come once ``n > (j - 1) × sum / share``, and comes before
-    ``j × sum / share``. The earliest of these deadlines first is an order that meets all of them
-    (Baruah et al., Proportionate progress, 1996).
+    ``j`` of a flavor may come once ``n > (j - 1) × sum / share``, and comes before ``j × sum /
+    share``. The order of the earliest deadlines meets all of them (Baruah et al., Proportionate
+    progress, 1996).
     """
     whole, counts, step = sum(shares), [0] * len(shares), 0
     while True:

@@ -493,7 +493,7 @@ class _Scenarios:
         return key
 
     def _extended(self, key: ScenarioKey) -> ScenarioKey | None:
-        """Return the scenario that another one extends: of the same file, else of another file."""
+        """Return the scenario that another scenario extends, from the same file or another file."""
         own = self._scenario(key)
         if own.extends is None:
             return None

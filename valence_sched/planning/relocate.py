@@ -125,8 +125,8 @@ def survive(
     """Return whether all nodes can be re-placed after any ``failures`` pod managers fail.
 
     At most ``MOST_SETS`` sets of failed pod managers are tried; sets with the most expensive nodes
-    come first. ``progress`` receives the number of tried sets, and of all. Disabled and offline pod
-    managers without nodes are left out.
+    come first. ``progress`` receives the numbers of tried sets and of all sets. Disabled and
+    offline pod managers without nodes are left out.
     """
     view = site.view()
     residents = Residents(view, site.policy, site.flavors)
@@ -297,9 +297,10 @@ class Resident:
 class Residents:
     """The nodes of a View, and notes about those with unknown hardware or requests.
 
-    The request of a node is its original one, else one for its flavor from ``flavors``, else one
-    for all its hardware. It has no group: the rules of groups are not in the inventory. Nodes with
-    equal requests share one request and its evaluation. ``policy`` places them.
+    The request of a node is its original request, else a request for its flavor from ``flavors``,
+    else a request for all its hardware. It has no group: the rules of groups are not in the
+    inventory. Nodes with equal requests share one request and its evaluation. ``policy`` places
+    them.
     """
 
     def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:

@@ -67,7 +67,7 @@ class Bucket:
     sample: Sample
 
     def merged(self, later: Bucket) -> Bucket:
-        """Return this bucket merged with the next one, of equal length."""
+        """Return this bucket merged with the next bucket, of equal length."""
         means = [(one + other) / 2 for one, other in zip(self.means, later.means, strict=True)]
         counts = [one + other for one, other in zip(self.counts, later.counts, strict=True)]
         return Bucket(means, counts, later.sample)

@@ -52,7 +52,7 @@ class Succession:
 
     @property
     def current_view(self) -> View:
-        """Return the present View; ``view`` is the first one."""
+        """Return the present View; ``view`` is the first View."""
         return self._ledger.view
 
     def spending(self, requests: Iterable[Request]) -> Spending:

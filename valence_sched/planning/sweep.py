@@ -120,7 +120,7 @@ def sweep_run(task: SweepTask) -> SweepRun:
 
 
 def _portable(workload: workloads.Workload, sites: Sequence[Site]) -> dict[str, PortableWorkload]:
-    """Return the workload by site name; sites with the same flavors share one."""
+    """Return the workload by site name; sites with the same flavors share a workload."""
     if isinstance(workload, workloads.SyntheticWorkload):
         return {site.name: workload for site in sites}
     found: dict[str, PortableWorkload] = {}

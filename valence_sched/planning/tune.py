@@ -4,7 +4,7 @@
 The candidates are the weights of the policy, the weights of the site's other policies, and variants
 with one weight multiplied or divided by 4. A second round changes one weight of the best candidate
 by a factor of 2. Each candidate replays the samples of the workload: draws of a synthetic workload,
-or consecutive parts of a recorded one.
+or consecutive parts of a recorded workload.
 
 The gain of tuning is cross-validated (leave-one-out). For each sample, the candidate that is best
 on all *other* samples is compared with the policy; the gain is the mean of the differences.
@@ -164,7 +164,7 @@ def variants(policy: Policy, varied: Sequence[int], factor: float) -> Iterator[P
 
 
 def workload_samples(workload: Workload, site: Site, samples: int) -> list[PortableWorkload]:
-    """Return draws of a synthetic workload, or consecutive parts of a recorded one."""
+    """Return draws of a synthetic workload, or consecutive parts of a recorded workload."""
     if isinstance(workload, SyntheticWorkload):
         return [workload.with_seed(number) for number in range(samples)]
     return list(compile_workload(workload, site.flavors).parts(samples))

@@ -90,7 +90,7 @@ class WhatIf:
         policy: str | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> list[Site]:
-        """Return the site of each scenario, by default the given one, after the edits.
+        """Return the site of each scenario, by default of the given site, after the edits.
 
         ``policy`` decides requests that name no policy; ``weights`` override weights of its
         weighers. Same errors as scenarios and edits.

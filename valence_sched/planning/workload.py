@@ -120,7 +120,7 @@ class FileWorkload:
     def _entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice
     ) -> Iterator[WorkloadEntry]:
-        """Yield requests in the order of lines; lines that differ only in times share one."""
+        """Yield requests in the order of lines; lines that differ only in times share a request."""
         before, requests = 0.0, BoundedMemo[Any, Request](MOST_REQUESTS)
         with self._opened() as stream:
             for line in read_lines(stream, self.name, self._columns):

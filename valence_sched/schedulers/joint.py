@@ -8,7 +8,7 @@ from valence_sched.view.reads import reads_podm
 
 @reads_podm()
 class JointScheduler:
-    """Places the largest number of nodes, and of such placements the best by the policy's goals.
+    """Places the most nodes; of several such placements, takes the best by the policy's goals.
 
     If the filter scheduler places all nodes and the policy has no goals, both give the same answer.
     """

@@ -49,7 +49,7 @@ def selection_of(settings: ServiceSettings) -> Selection:
 
 
 class EnginePool:
-    """The engines of one process: a shared one, for one thread at a time, and others for changes.
+    """The engines of one process: one is shared, by one thread at a time; others make changes.
 
     The shared engine decides and claims. For registered pod managers it follows the change log of
     the state, and reads nothing else. A change of its files or an internal error causes a new

@@ -74,7 +74,7 @@ class KeystoneLogins:
         self._cache = TokenCache()
 
     def tokens(self, name: str, password: bytes) -> Iterator[str]:
-        """Yield the cached token, then a new one; Unauthenticated or IdentityUnavailable."""
+        """Yield the cached token, then a new token; Unauthenticated or IdentityUnavailable."""
         words = name.encode() + b"\0" + password
         key = hmac.digest(self._secret, words, hashlib.sha256).hex()
         known = self._cache.get(key)

@@ -55,7 +55,7 @@ _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 
 def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
-    """Return the body as a noun; an empty one is an empty object.
+    """Return the body as a noun; an empty body is an empty object.
 
     Raises:
         InputError: not JSON, not the noun, nested too deeply, a duplicate key in an object, or a
@@ -146,7 +146,7 @@ def check_key(key: str | None) -> str | None:
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return the answer of the handler or the recorded one, and whether it was recorded.
+    """Return the answer of the handler or the recorded answer, and whether it was recorded.
 
     Only a success is recorded; concurrent requests get the answer that is recorded first. NameTaken
     if another request has the key.

@@ -113,7 +113,7 @@ def listed_result(found: Iterable[object]) -> CallResult:
 class Call:
     """One request: its user, the words of its path and query, its body and idempotency key.
 
-    It never changes, but the class is not frozen: making a frozen one takes three times as long.
+    It never changes, but the class is not frozen: making a frozen object takes three times as long.
     """
 
     parts: ServiceParts
@@ -166,7 +166,7 @@ class Call:
         return text == "true"
 
     def query_noun(self, kind: type[T]) -> T:
-        """Return the query as a noun; InputError for an invalid one."""
+        """Return the query as a noun; InputError for an invalid query."""
         words = {name: self.text(name) for name in self.query}
         try:
             return msgspec.convert(words, kind, strict=False)
@@ -174,7 +174,7 @@ class Call:
             raise errors.InputError("the query", "", errors.one_line(str(error))) from None
 
     def compiled(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request of a body, compiled, within the limits and of this user.
+        """Return the compiled request of a body, after checks of its limits and its owner.
 
         Raises:
             UnknownName, NewerSchema: no such flavor; a newer major version.

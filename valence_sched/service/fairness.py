@@ -133,7 +133,7 @@ class RateLimiter:
             self._hit("changes", tenant)
 
     def address_of(self, peer: str, forwarded: str) -> str:
-        """Return the address of a client; behind proxies, the last one that is not a proxy."""
+        """Return the address of a client: the last address that is not of a proxy."""
         for hop in (*forwarded[-MOST_FORWARDED_CHARS:].split(","), peer)[::-1]:
             try:
                 address = ipaddress.ip_address(hop.strip())

@@ -38,7 +38,7 @@ class RecordStore(Protocol):
     """Documents by ID, shared by all processes of a service. Raises the errors of a store."""
 
     def put_new(self, id_: str, document: bytes) -> bytes:
-        """Store a record unless one with this id exists; return the stored one."""
+        """Store a record unless its id exists; return the stored record."""
 
     def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
         """Replace an existing record; wait up to ``patience_s`` if the state is unavailable."""
@@ -87,11 +87,12 @@ class Operations:
         self._idle = threading.Condition(self._lock)
 
     def start(self, operation: Operation, work: Callable[[], Any], *, repeat: bool) -> Operation:
-        """Start an operation, unless one with its ID runs; return the running one.
+        """Start an operation unless its ID is running; return the running operation.
 
         With ``repeat`` a finished operation starts again, since its work finds the earlier result
-        by its key. A failed operation, or one whose process is gone, always starts again. NameTaken
-        if another request has the key, ServiceBusy if the process already runs ``most`` operations.
+        by its key. A failed operation, or an operation whose process is gone, always starts again.
+        NameTaken if another request has the key, ServiceBusy if the process already runs ``most``
+        operations.
         """
         record = PREFIX + operation.id
         with self._lock:

@@ -83,8 +83,8 @@ class Access(Protocol):
         """Return the user of a WSGI environment; a ``page`` also accepts the login of a browser.
 
         Raises:
-            Unauthenticated: it has no credentials, or wrong ones.
-            AccessDenied, IdentityUnavailable: no project is chosen; the identity service does not
+            Unauthenticated: it has no or wrong credentials. AccessDenied, IdentityUnavailable: no
+            project is chosen; the identity service does not
                 answer.
         """
 

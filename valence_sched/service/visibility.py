@@ -25,15 +25,15 @@ WALKED = (msgspec.Struct, str, tuple)
 
 
 def listed_owner(owner: str | None, named: str | None) -> str | None:
-    """Return the owner that a list of claims or nodes is limited to: the user's or the named one.
+    """Return the owner of the claims or nodes to list: the user's owner or the named owner.
 
-    None means all owners. A user with an owner cannot select another one.
+    None means all owners. A user with an owner cannot select another owner.
     """
     return owner or named
 
 
 def visible_claim(scheduler: Scheduler, claim_id: str, owner: str | None) -> ClaimRecord:
-    """Return a claim that an owner may see; UnknownName without a hint for any other.
+    """Return a claim that an owner may see; UnknownName without a hint for other claims.
 
     Without an owner, every claim is visible.
     """

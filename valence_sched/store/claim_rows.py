@@ -69,7 +69,7 @@ def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
 
 
 def consumer_key(owner: str | None, key: str | None) -> str | None:
-    """Return the unique key of an owner's idempotency key, None without one."""
+    """Return the unique key of an owner's idempotency key, None without an idempotency key."""
     return None if key is None else key_of(owner or "", key)
 
 

@@ -2,7 +2,7 @@
 """Decisions of the store: documents by id, summaries, and the queue for a controller.
 
 A decision is queued in the transaction that stores it or holds its choice. Decisions of one request
-are posted in order: while one of them waits, the later ones wait too.
+are posted in order: while a decision waits, later decisions wait too.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 The members of a group may be on any pod manager, so the generation of a pod manager does not cover
 them. A decision under hard rules reads the generation of the group before the members. The
 transaction that adds members locks the row of the group, compares the generation, and advances it.
-Of two concurrent claims, the second one is decided again. A claim over several zones adds its
-members zone by zone; until it is held, this zone refuses other claims of the group.
+Of two concurrent claims, the second is decided again. A claim over several zones adds its members
+zone by zone; until it is held, this zone refuses other claims of the group.
 """
 
 from __future__ import annotations

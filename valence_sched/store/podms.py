@@ -122,7 +122,7 @@ class StoredPodm(NamedTuple):
 
 
 class PodmUpdate(NamedTuple):
-    """A pod manager to store over its row, which is None for a new one.
+    """A pod manager to store over its row, which is None for a new pod manager.
 
     If ``is_read`` is False, the update is not a reading, and an earlier read failure stays.
     """
@@ -347,7 +347,7 @@ def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[
 def decodable(
     connection: sa.Connection, found: Mapping[str, StoredPodm], decode: Callable[[StoredPodm], T]
 ) -> dict[str, T]:
-    """Return the decoded pod managers; undecodable ones are left out."""
+    """Return the decoded pod managers; undecodable documents are left out."""
     rows = ((stored.name, key, stored) for key, stored in found.items())
     return dict(readable(connection, _table, rows, lambda _, key, stored: (key, decode(stored))))
 
@@ -411,7 +411,7 @@ def _write_stocks_and_shares(connection: sa.Connection, podms: Mapping[str, Full
 
 
 def _is_older(read_at: str | None, row: PodmRow) -> bool:
-    """Return whether a reading began before the stored one; False if a time is unparsable.
+    """Return whether a reading began before the stored reading; False if a time is unparsable.
 
     A stored time in the future comes from a wrong clock. It is ignored, since it would block all
     readings.
@@ -527,8 +527,8 @@ def check_unused(connection: sa.Connection, name: str) -> None:
 def record_failures(connection: sa.Connection, readings: FailedReadings) -> list[str]:
     """Store read failures of pod managers by name; return the names with a change.
 
-    A repeated failure keeps the time of the first one. A pod manager that was never read is stored
-    without blocks.
+    A repeated failure keeps the time of the first failure. A pod manager that was never read is
+    stored without blocks.
     """
     by_key = {key_of(name): (name, *reading) for name, reading in readings.items()}
     known_rows = rows_of(connection, by_key, lock=True)

@@ -177,8 +177,8 @@ class Store:
 
         One transaction finds the unchanged readings of each ``CHUNK``; the others are stored as by
         :meth:`remember`, ``BATCH_SIZE`` per transaction. If a pod manager has two readings, the
-        last one is stored. Pass the result to :meth:`snapshot` as ``known``: these documents are
-        not read again.
+        last reading is stored. Pass the result to :meth:`snapshot` as ``known``: these documents
+        are not read again.
 
         Raises:
             StoreError, IdentityConflict: a reading cannot be stored; all others are stored.

@@ -50,7 +50,7 @@ _claim = functools.partial(claim_rows.claim_of, ZoneClaim, _decode_parts)
 
 
 class ZoneClaimRows:
-    """The zone claims of a store; ``ids`` makes the id of each new one."""
+    """The zone claims of a store; ``ids`` makes the id of each new claim."""
 
     def __init__(
         self, database: Database, ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes generated inventories of any size as JSON Lines: a header, then one pod manager per line.
+"""Writes generated inventories of any size as JSON Lines: a header, then a pod manager per line.
 
 ``python -m valence_sched.testing.generate --podms 1000 --blocks 100 --seed 1 --output site.jsonl``
 """
@@ -306,7 +306,7 @@ def _memberships(pools: Sequence[str]) -> tuple[list[str], list[float]]:
 
 
 def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> tuple[Stock, ...]:
-    """Draw stocks, one per resource; after the last resource a second of the first, and so on."""
+    """Draw stocks, one for each resource in turn, starting again after the last resource."""
     drawn = []
     for number in range(count):
         resource, unit, largest, step = RESOURCES[number % len(RESOURCES)]

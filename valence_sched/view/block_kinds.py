@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Block kinds: the supply of a need by a block of each kind, and the kinds of each row.
+"""Block kinds: the amount of a need that each kind of block supplies, and the kinds of each row.
 
 Blocks of one kind have equal types and devices. A site has a million blocks of a few dozen kinds,
 so each question about devices is answered once per kind.

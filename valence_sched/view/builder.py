@@ -189,7 +189,7 @@ class ViewBuilder:
 
 
 def repeated_id(podm_id: str, first_file: str, file: str, document_path: str) -> DuplicateId:
-    """Return the error about a podm with the same id as an earlier one in ``first_file``."""
+    """Return the error about a podm with the same id as an earlier podm in ``first_file``."""
     found = f"{podm_id!r} again, first in {first_file}"
     hint = "give every pod manager a unique id"
     return DuplicateId(file, f"{document_path}.id", found, "a unique id", hint)

@@ -228,7 +228,7 @@ class View:
         return self.memoise_selected(("total", subject, by), getitem, make)  # type: ignore[no-any-return]
 
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
-        """Return per row whether an amount of ``need`` is completely unknown."""
+        """Return per row whether every amount of ``need`` is unknown."""
         subject = need.subject
         any_unknown = structs.replace(subject, amount=1, unknown="allow")
         known, every = (self._sum(it, by, free) for it in (subject, any_unknown))
@@ -409,7 +409,7 @@ class DomainIndex(Struct, frozen=True):
     numbers: Ints
 
     def largest_count(self, counts: Mapping[str, int]) -> Floats:
-        """Return per row the largest count among its values; NaN where it has no value."""
+        """Return per row the largest of the counts of its values; NaN where it has no value."""
         size, last = len(counts), len(self.values)
         if size > last:  # few rows: most values belong to other rows
             by_value = np.array([*(counts.get(value, 0) for value in self.values), np.nan])
@@ -431,7 +431,7 @@ def domain_index(view: View, domain: str) -> DomainIndex:
 
 
 def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
-    """Return the values of a domain that a pod manager reports, maybe empty."""
+    """Return the values that a pod manager reports for a domain; may be empty."""
     if domain == "podm":
         return (podm.id,)
     if domain == "aggregate":

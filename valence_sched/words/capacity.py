@@ -73,7 +73,7 @@ def stranded_lines(found: Iterable[StrandedAmount]) -> Iterator[str]:
 
 
 def part_of_free(amount: float, free: float, kind: str, model: str | None, unit: str) -> str:
-    """Return an amount of the free amount: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
+    """Return an amount as a part of the free amount: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
     name = resource_title(model or "") if kind == "stock" else short_model(model) if model else ""
     what = name if name and kind not in PLAIN[:-1] else f"{kind} {name}".strip()
     if mib := MIB_PER_UNIT.get(unit):

@@ -79,7 +79,7 @@ class ZonesBelow:
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part with a pod manager as ``find`` does; an unknown one belongs to this zone.
+        """Return as ``find`` the part with a pod manager; unknown names belong to this zone.
 
         ``CHILD/NAME`` is a path; a plain name is looked up in all zones.
 

@@ -167,7 +167,7 @@ def line_below(zone: str, line: str) -> str:
 
 
 def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines of zones, each prefixed with its zone; a line of all zones appears once.
+    """Return the lines of zones, each prefixed with its zone; a line of all zones is listed once.
 
     A line about a missing fact or capability is left out if another zone may have it.
     """

@@ -63,7 +63,7 @@ class Selected:
 
     ``queries`` counts the queries to the zones directly below, ``rounds`` those for offers.
     ``answered`` is the largest number of zones in one answer. ``request`` is the request with its
-    mix completed; the supplies of ``uncounted`` zones to it are unknown.
+    mix completed; ``uncounted`` are the zones with unknown supplies to the mix.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -82,7 +82,7 @@ class _LostZone(Exception):
 
 
 class _OtherSupplies(Exception):
-    """The mix was completed from outdated supplies; ``supplies`` has the present ones, if known."""
+    """The mix was completed from outdated supplies; ``supplies`` are the present ones, if known."""
 
     def __init__(self, supplies: nouns.ZoneSupplies | UnsetType) -> None:
         super().__init__()

@@ -272,9 +272,9 @@ class ZoneTree:
 class _Children:
     """The children of a zone, queried once in parallel.
 
-    ``silent`` children do not answer; ``excluded`` ones are disabled, or ruled out by capabilities.
-    ``for_group`` also queries children that capabilities rule out, since they may have group
-    members.
+    ``silent`` children do not answer; ``excluded`` children are disabled, or ruled out by
+    capabilities. ``for_group`` also queries children that capabilities rule out, since they may
+    have group members.
     """
 
     def __init__(

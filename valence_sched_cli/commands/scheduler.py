@@ -95,7 +95,7 @@ def junit_document(file: str, results: Sequence[model.check.CheckResult]) -> byt
 
 
 def github_annotations(results: Iterable[model.check.CheckResult]) -> Iterator[str]:
-    """Yield a workflow command of GitHub for each expectation that is not met."""
+    """Yield a GitHub workflow command for each expectation that is not met."""
     for one in results:
         if one.result == "fail":
             file = escape(one.file.translate(_PROPERTY_ESCAPES))

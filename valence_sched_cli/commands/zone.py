@@ -231,8 +231,8 @@ class _OwnZone(base.Lister):
 class InfoZone(_OwnZone):
     """Show the name and the capabilities of this zone.
 
-    The operator sets capabilities in the settings. For each reported amount, the minimum and the
-    maximum over the pod managers of this zone and of the zones below are added.
+    The operator sets capabilities in the settings. Also shows the minimum and the maximum of each
+    reported amount over the pod managers of this zone and of the zones below.
     """
 
     def take_action(self, args: base.Args) -> base.Table:

@@ -193,13 +193,13 @@ _USAGE = re.compile(
 
 
 def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setting) -> None:
-    """Add an option or argument for each line of a text; indented lines continue one.
+    """Add an option or argument for each line of a text; indented lines continue the line above.
 
     A line is a usage and its help, as in ``what --podm <podm>...: only this``; ``what`` is the
     section of the option, and dots make a list. An option without a value or ``settings`` is a
     flag; ``--limit <n>=100`` has a default, and ``[<name>]`` may be left out. Lines with ``|``
     before the option exclude each other; with ``|!`` one of them is needed. Settings are keyed by
-    the name of an option, or by its value, as ``<podm>``; the default is in TYPES.
+    the name of an option, or by its value such as ``<podm>``; TYPES has their defaults.
     """
     exclusive: argparse._ActionsContainer | None = None
     for line in re.sub(r"\n +", " ", textwrap.dedent(text).strip()).split("\n"):
@@ -239,7 +239,7 @@ def refuse_empty_names(parser: argparse.ArgumentParser) -> None:
 
 
 def nonempty(hint: str) -> Callable[[str], str]:
-    """Return the type of a nonempty name; the hint ends the error about an empty one."""
+    """Return the type of a nonempty name; the hint ends the error about an empty name."""
 
     def parse(text: str) -> str:
         if not text:
@@ -266,7 +266,7 @@ class HelpAll(argparse.Action):
 
 
 class StoreOnce(argparse._StoreAction):
-    """Stores the value of an option, and refuses a second one."""
+    """Stores the value of an option, and refuses a second value."""
 
     def __call__(
         self,

@@ -112,7 +112,7 @@ def _clone(text: str) -> model.scenario.Edit:
 
 
 def addition(text: str) -> model.scenario.Edit:
-    """Parse ``BLOCK@PODM``, ``NxBLOCK@PODM`` or one of them with ``/POOL``."""
+    """Parse ``BLOCK@PODM``, ``NxBLOCK@PODM`` or either with ``/POOL``."""
     match = re.fullmatch(r"(?:([0-9]{1,18})x)?(.+)@([^@]+)", text, re.DOTALL)
     if match is None:
         raise parsing.is_not("NxBLOCK@PODM, as in 2xGPU-03@rack-1", text)

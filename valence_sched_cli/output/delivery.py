@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delivery: reports the effects of a command on a working stream after another one failed."""
+"""Delivery: reports the effects of a command on a working stream after another stream failed."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from valence_sched_cli.output.table import is_of_numbers
 
 
 class TableStyle(base.ListFormatter, base.SingleFormatter):
-    """A table in one of tabulate's styles, with the patterns to escape in cells."""
+    """A table in a style of tabulate, with the patterns to escape in cells."""
 
     tablefmt: ClassVar[str]
     escapes: ClassVar[tuple[tuple[str, str], ...]] = ()

@@ -97,7 +97,7 @@ def is_of_numbers(cells: Iterable[Any]) -> bool:
 def _right_aligned(
     titles: Sequence[str], rows: Sequence[Sequence[Any]], cells: Sequence[Sequence[Any]]
 ) -> Sequence[Sequence[Any]]:
-    """Return rows with the numbers of ``cells`` aligned right, also those shown as text."""
+    """Return rows with the numbers of ``cells`` aligned right, also numbers shown as text."""
     aligned = [list(row) for row in rows]
     for number, (title, column) in enumerate(zip(titles, zip(*cells, strict=True), strict=False)):
         if is_of_numbers(column) and any(isinstance(cell, FormattableColumn) for cell in column):
@@ -268,7 +268,7 @@ class PreparedFormatter:
 
 
 def full_titles(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return named columns with the titles of these columns in place of the short ones."""
+    """Return named columns with the titles of these columns in place of the short titles."""
     known = {column_key(column) for column in columns}
     full = {column_key(short): title for title, short in SHORT_TITLES.items()}
     keys = map(column_key, names)

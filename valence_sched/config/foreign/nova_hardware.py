@@ -109,7 +109,7 @@ class HardwareSpecs:
         self.amounts: Counter[str] = Counter()
 
     def read(self, key: str, text: str) -> None:
-        """Take one extra spec; InputError for one unknown to Nova or without a counterpart here."""
+        """Take one extra spec; InputError if Nova does not know it or it has no counterpart."""
         cursor = self._cursor.at(key)
         self._values[key] = text
         if key in VALUES:

@@ -49,7 +49,7 @@ class Choice:
 
 
 class Choices(Protocol):
-    """Chooses the first node of a decision, also with one weight or need changed.
+    """Chooses the first node of a decision, also after a change of one weight or need.
 
     ``attempt_index`` is the index of the first alternative that fits.
     """
@@ -173,7 +173,7 @@ def weight_changes(
 ) -> Iterator[Sensitivity]:
     """Yield for each weight of a policy the least change that lets a pool overtake the chosen one.
 
-    ``found`` are the overtakings of zones that share no pod manager.
+    ``found`` has the overtaking pools of zones that share no pod manager.
     """
     assert chosen is not None, "no weight makes a node fit"
     for use in policy.weighers:

@@ -50,7 +50,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
 
 
 def _hint(value: str, known: Collection[str]) -> str:
-    """Return a hint with the nearest reported value, or a word of one, such as a model name."""
+    """Return a hint with the nearest reported value, or the nearest word of a value."""
     words = {word for text in known for word in text.split()}
     close = closest(value, known, SIMILARITY) or closest(value, words, SIMILARITY)
     return suggest(value, known if close is None else [close], SIMILARITY)
@@ -62,7 +62,7 @@ def _topology_names(view: View) -> frozenset[str]:
 
 
 def unknown_terms(view: View, request: Request) -> list[str]:
-    """Return a line for each unreported name or value in a request, with the nearest one."""
+    """Return a line with the nearest name for each unreported name or value in a request."""
     make = functools.partial(_unknown_terms, view, request)
     return view.memoise_free("unknown terms", request.evaluation_key, make)  # type: ignore[no-any-return]
 

@@ -207,9 +207,9 @@ class CoverNode:
 class CoverTree:
     """The cheapest covers of one component by offer, each found within a limit of search states.
 
-    The cheapest cover of an offer is also the cheapest of every smaller offer that contains it. The
-    root offers enough blocks of each kind. A child offers fewer blocks of one kind than the cover
-    of its parent takes.
+    The cheapest cover of an offer is also the cheapest cover of every smaller offer that contains
+    this cover. The root offers enough blocks of each kind. A child offers fewer blocks of one kind
+    than the cover of its parent takes.
     """
 
     def __init__(self, part: CoverComponent, states: int) -> None:

@@ -141,7 +141,7 @@ def _without_needless(
 
 
 def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
-    """Return an upper bound of the amount of one demand that all items cover within the caps."""
+    """Return an upper bound of the coverage of one demand by all items within the caps."""
     search = Dive([replace(item, coverage=(item.coverage[demand],)) for item in items], (0,), 0)
     return _most_covered(search.remaining_coverage[0][0], search.cap_room(tuple(caps)))
 

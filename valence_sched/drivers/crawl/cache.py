@@ -175,7 +175,7 @@ class Answers:
         self.certain = True
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Return a prefetched answer, once, else a new one; errors as for a connection."""
+        """Return a prefetched answer, once, else a new answer; errors as for a connection."""
         request = ReadRequest(uri, most, share)
         found = self._early.pop(request, None)
         try:

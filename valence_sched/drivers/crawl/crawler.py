@@ -227,7 +227,7 @@ class Crawler:
         return list(self._below(task, self._found[task.key]))
 
     def fetch(self, tasks: Iterable[FetchTask], *, deep: bool = True) -> None:
-        """Fetch documents and, if ``deep``, all that they link."""
+        """Fetch documents and, if ``deep``, all documents that they link."""
         self._deep = deep
         with self._changed:
             for one in tasks:

@@ -267,7 +267,7 @@ def plain_http_error(text: str) -> Unreachable:
 def late_alert(
     address: tuple[str, int], context: ssl.SSLContext, timeout_s: float
 ) -> ssl.SSLError | None:
-    """Return the alert that a server sends after a handshake, None without one.
+    """Return the alert that a server sends after a handshake, None without an alert.
 
     With TLS 1.3 a server checks the client certificate after the handshake, and a request that is
     sent meanwhile can hide the alert. So another connection waits for the alert without a request.

@@ -35,7 +35,7 @@ _BODILESS, _INTERIM = (204, 304), range(100, 200)
 
 
 class Headers(Mapping[str, str]):
-    """Headers by name, case-insensitive; the first of several with the same name."""
+    """Headers by name, case-insensitive; of several with the same name, the first."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}

@@ -171,7 +171,7 @@ class AmountComposer:
         sent: composer.SendResult,
         before: set[str],
     ) -> Creation:
-        """Find the created amount by its name, the URI in the answer, or as the only new one."""
+        """Find the created amount by its name, the URI in the answer, or as the only new amount."""
         patience, late = self._patience(), LATE_READS if sent.lost else 1
         new: list[str] = []
         while late > 0 and not new:

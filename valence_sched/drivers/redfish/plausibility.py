@@ -184,7 +184,7 @@ def unreadable_devices(
     """Yield a device of unknown count for each kind with an unreadable list in a block or system.
 
     An unreadable list has a link without a target, into an ``Oem`` part, or to a document below
-    another one that ``is_gone``. If no device of the kind is listed, these are also unreadable
+    another document that ``is_gone``. If no device of the kind is listed, these are also unreadable
     lists: a list in an ``Oem`` part, an empty list with a count, and a storage without drives.
     """
     known: dict[str, bool] = {}  # whether a device of a kind is only a summary

@@ -45,9 +45,9 @@ class LimitsByZone:
     """The limits in the capabilities of a pod manager for each of its zones.
 
     A composed node boots as one system, so two servers do not add up to one. For blocks that are
-    whole compute units the default maximum is therefore 1. The operator can set another one, and a
-    composed system with several such blocks raises it. ``joined`` has the largest number of blocks
-    of each type in a composed system, ``zones`` the URIs of zones.
+    whole compute units the default maximum is therefore 1. The operator can set another maximum,
+    and a composed system with several such blocks raises it. ``joined`` has the largest number of
+    blocks of each type in a composed system, ``zones`` the URIs of zones.
     """
 
     def __init__(

@@ -265,7 +265,7 @@ class NodeReader:
         return self._last[uri] if uri in self._last else self.block(uri)
 
     def block_of_reply(self, uri: str, reply: Reply) -> ResourceBlock | None:
-        """Return the block in the answer to a change, None without one."""
+        """Return the block in the answer to a change, None without a block."""
         json = reply.body
         if reply.status != 200 or not json or not isinstance(json.get("CompositionStatus"), dict):
             return None

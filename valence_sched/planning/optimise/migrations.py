@@ -456,9 +456,9 @@ def _move_away(
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
     """Return the fewest nodes whose release makes room for a new node and for all of them.
 
-    Each of them needs hardware of another one, or hardware that the node of type ``wanted`` takes.
-    So moving one node at a time cannot make room. The result is empty if no such nodes exist, or if
-    no fits are left.
+    Each of them needs hardware of another of these nodes, or hardware that the node of type
+    ``wanted`` takes. So moving one node at a time cannot make room. The result is empty if no such
+    nodes exist, or if no fits are left.
     """
     start = state.mark()
     for size in range(1, MOST_WAITING + 1):

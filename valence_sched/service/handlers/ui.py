@@ -48,7 +48,7 @@ HTML_HEADERS = MappingProxyType(
 
 
 def problem_html(problem: Problem, depth: int) -> bytes:
-    """Return a problem as a page that is ``depth`` steps below the first one."""
+    """Return a problem as a page that is ``depth`` steps below the first page."""
     from valence_sched.pages.render import site_html
 
     lines = (f"Status {problem.status}, {problem.code}", f"Request {problem.request_id}")
@@ -287,7 +287,7 @@ def node(call: Call) -> CallResult:
 
 
 def _podm(call: Call, name: str) -> PodmOverview:
-    """Return a pod manager as the user may see it; UnknownName for an unknown one."""
+    """Return a pod manager as the user may see it; UnknownName for an unknown pod manager."""
     with call.reading() as scheduler:
         found: PodmOverview = call.visible(scheduler.podm(name))
     return found

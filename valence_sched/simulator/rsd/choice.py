@@ -309,7 +309,7 @@ def _is_healthy(system: RackSystem) -> bool:
 
 
 def _processor_matches(device: schema.ProcessorDevice, wanted: Json) -> bool:
-    """Return whether a processor matches, by default one of type CPU."""
+    """Return whether a processor matches; the default type is CPU."""
     oem = wanted.get("Oem") or {}
     detail: Json = oem.get("Intel_RackScale") or oem
     own = value_at(device.json, "Oem", "Intel_RackScale")
@@ -338,7 +338,7 @@ def _module_matches(device: schema.MemoryDevice, wanted: Json) -> bool:
 
 
 def _drive_matches(device: schema.DriveDevice, wanted: Json) -> bool:
-    """Return whether a drive matches; one behind a switch has endpoints."""
+    """Return whether a drive matches; a drive behind a switch has endpoints."""
     gib, behind = wanted.get("CapacityGiB"), wanted.get("FabricSwitch")
     return (
         _at_least(device.capacity_bytes, None if gib is None else gib * GIB)

@@ -72,7 +72,7 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """The received requests: their number, the last requests, and the number of concurrent ones."""
+    """The received requests: their number, the last of them, and how many are concurrent."""
 
     requests: int = 0
     writes: int = 0

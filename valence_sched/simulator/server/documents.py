@@ -179,13 +179,13 @@ def value_at(json: Json | None, *keys: str) -> Any:
 
 
 def object_of(json: Json | None, key: str) -> Json:
-    """Return the object at a key, an empty one if it is missing."""
+    """Return the object at a key, an empty object if it is missing."""
     found = value_at(json, key)
     return found if isinstance(found, dict) else {}
 
 
 def array_of(json: Json | None, key: str) -> list[Any]:
-    """Return the array at a key, an empty one if it is missing."""
+    """Return the array at a key, an empty array if it is missing."""
     found = value_at(json, key)
     return found if isinstance(found, list) else []
 

@@ -62,7 +62,7 @@ class Sessions:
         return len(self._open)
 
     def user(self, headers: Mapping[str, str]) -> str | None:
-        """Return the user of a request, None for an unknown one; headers in lower case."""
+        """Return the user of a request, None for an unknown user; headers in lower case."""
         if token := headers.get("x-auth-token"):
             for session in self._open.values():
                 if hmac.compare_digest(session.token.encode(), token.encode()):

@@ -15,7 +15,7 @@ FORMER = sa.table("former_identities", *map(sa.column, ("of", "podm_key", "ident
 
 
 def upgrade() -> None:
-    """Add the identities of registered and read pod managers, and restore saved ones."""
+    """Add the identities of registered and read pod managers, and restore saved identities."""
     for table in TABLES:
         op.add_column(table, sa.Column("identity", TEXT))
         op.add_column(table, sa.Column("identity_key", KEY))
