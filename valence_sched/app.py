@@ -172,7 +172,7 @@ class App:
     ) -> None:
         """Keep the registered pod managers fresh until interrupted, or read them ``once``.
 
-        ``log`` takes a line for each change. One process of those that share a state reads.
+        ``log`` takes a line for each change. Of the processes that share a state, one reads.
         ``messaging`` is the file of the broker that carries hints. Readings are reported every
         ``report_interval_s`` to each target in ``report``: the URL of a service, or ``messaging``
         for all receivers of that broker. With ``report_policies`` a report has only the fields that
@@ -273,7 +273,7 @@ class App:
         verify: bool | str = True,
         certificate: ClientCertificate | None = None,
     ) -> None:
-        """Use the decisions, flavors and policies of a service, by default that of the environment.
+        """Use the decisions, flavors and policies of a service, by default of the environment's.
 
         ``token``, ``verify`` and errors as for a connection.
         """
@@ -305,8 +305,7 @@ class App:
     ) -> None:
         """Before each change of hardware, ask Ironic whether it uses this hardware.
 
-        ``settings``, by default those of the user, name the Ironic; else the cloud of ``login``
-        does.
+        ``settings``, by default the user's, name the Ironic; else the cloud of ``login`` does.
         """
 
         def baremetals() -> Sequence[Baremetal]:

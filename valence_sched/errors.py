@@ -149,7 +149,7 @@ class NoPodm(UsageError):
 
 
 class UnknownName(SchedulerError):
-    """An unknown name; the message has the nearest known one."""
+    """An unknown name; the message has the nearest known name."""
 
     code, http_status = "name_unknown", 404
 
@@ -162,7 +162,7 @@ class UnknownName(SchedulerError):
 
 
 class NothingMatches(SchedulerError):
-    """A target that no pod manager, pool or block meets; the message has the nearest known one."""
+    """A target that no pod manager, pool or block meets; the message has the nearest known name."""
 
     code, http_status = "nothing_matches", 404
 

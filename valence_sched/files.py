@@ -194,8 +194,8 @@ def write_podms(
 class AtomicFile:
     """A file opened for writing that gets its name only after it is written whole.
 
-    Its permissions are ``mode``, by default those of the replaced file, else those of a new file.
-    With ``sync`` it is on disk before it gets its name. A pipe or a terminal is written directly.
+    Its permissions are ``mode``, by default as for the replaced file, else as for a new file. With
+    ``sync`` it is on disk before it gets its name. A pipe or a terminal is written directly.
 
     Raises:
         OSError: it cannot be written; an earlier file of this name is untouched.
@@ -294,7 +294,7 @@ def _compressor(stream: IO[bytes], file: str) -> Iterator[Any]:
 
 
 def _usual_mode(path: Path) -> int:
-    """Return the permissions of an existing file, else those of a new file under the umask."""
+    """Return the permissions of an existing file, else of a new file under the umask."""
     with contextlib.suppress(FileNotFoundError):
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)

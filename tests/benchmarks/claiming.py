@@ -32,7 +32,7 @@ bare = sa.Table(
 
 
 def claiming() -> Iterator[Measurement]:
-    """Yield the time of a claim relative to that of a bare insert, on each engine that runs.
+    """Yield the time of a claim relative to the time of a bare insert, on each engine that runs.
 
     Both use the same connections, so that durability and latency are equal. Each time is the best
     of some alternating rounds, since other load makes both slower.

@@ -48,7 +48,7 @@ def holding() -> Iterator[Measurement]:
 
 
 class Turn(NamedTuple):
-    """The CPU time of one turn, and that of the probe beside it, in ms."""
+    """The CPU times of one turn and of the probe beside it, in ms."""
 
     took_ms: float
     probe_ms: float

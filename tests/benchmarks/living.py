@@ -124,7 +124,7 @@ class Hosts:
         return "all together"
 
     def cards(self, asked: Asked, row: int) -> list[int]:
-        """Return the fullest cards of a host that a request can take."""
+        """Return the fullest cards of a host among those with room for a request."""
         free = self.gpu_free[row]
         order = np.argsort(np.where(free >= asked.milli, free, 10**9), kind="stable")
         return [int(slot) for slot in order[: asked.gpus]]
@@ -246,7 +246,7 @@ def ceiling(hosts: Sequence[Host], lives: Sequence[Life]) -> Served:
 
 
 def _amounts(hosts: Sequence[Host], lives: Sequence[Life]) -> tuple[Any, Any, int]:
-    """Return the amounts of each request, those of all hosts, and the scarcest resource."""
+    """Return the amounts of each request and of all hosts, and the scarcest resource."""
     amounts = np.array([(one.asked.cpu, one.asked.mem, one.asked.gpus * one.asked.milli)
                         for one in lives], dtype=float)  # fmt: skip
     totals = np.array([(host.cpu, host.mem, host.gpu * CARD) for host in hosts]).sum(axis=0)
@@ -429,6 +429,6 @@ def _result(task: tuple[str, str, int]) -> Result:
 
 
 def _line(name: str, percent: float, probe: float) -> Measurement:
-    """Return a percentage with its ratio to that of the best rule."""
+    """Return a percentage with its ratio to the percentage of the best rule."""
     value, least = max(percent, LEAST_LOST), max(probe, LEAST_LOST)
     return against(f"living: {name}", value, least, 1.0 + EQUAL / least, "%")

@@ -62,7 +62,7 @@ def _purchase(view: View, target: float) -> Measurement:
 
 
 def _timed(run: Callable[[], Answer]) -> tuple[Answer, float, float]:
-    """Return an answer, its CPU time, and that of a probe around it, in ms."""
+    """Return an answer, and the CPU times of the answer and of a probe around it, in ms."""
     probe = numpy_pass()
     median_ms(probe, 100)
     before = median_ms(probe, PROBES)

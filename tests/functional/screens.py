@@ -48,7 +48,7 @@ def replayed(name: str) -> str:
 
 
 class Aliases:
-    """Fixed ids and times that replace those of a run."""
+    """Fixed ids and times that replace the ids and times of a run."""
 
     def __init__(self) -> None:
         self._aliases: dict[str, str] = {}

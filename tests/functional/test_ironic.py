@@ -357,7 +357,7 @@ class TestRealIronic(IronicCase):
             time.sleep(0.1)
 
     def change(self, path=None, **fields):
-        """Set fields of the node, or remove those that are None."""
+        """Set fields of the node, or remove fields that are None."""
         for name, value in fields.items():
             set_ = {"op": "add", "path": f"/{name}", "value": value}
             _real("PATCH", path or self.path,
@@ -368,7 +368,7 @@ class TestRealIronic(IronicCase):
         self.check(6, f"{self.named}.*{told}", *words, **{URL: REAL, **more})
 
     def check_allowed(self):
-        """Delete the node, and create another one that Ironic has in its place."""
+        """Delete the node, and create another node that Ironic has in its place."""
         done = self.podms("node", "delete", self.node["Node"], **{URL: REAL})
         self.assertEqual((0, "", ""), done)
         done = self.podms("schedule", "--flavor", "small", "--compose", "-f", "json", **{URL: REAL})

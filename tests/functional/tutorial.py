@@ -2,7 +2,7 @@
 """The commands of the tutorial, run as its reader does: ``python -m tests.functional.tutorial``.
 
 A transcript has a part for each screen. ``podm serve`` continues in its own terminal until a part
-ends it with ``^C``. Free ports replace those of the transcript.
+ends it with ``^C``. Free ports replace the ports of the transcript.
 """
 
 import re

@@ -90,7 +90,7 @@ class TestSequences(FuzzCase):
         return super().new_process(**{"inventories": (), **words})
 
     def test_no_sequence_of_calls_is_too_much(self):
-        """Every route, also those that write, on live pod managers."""
+        """Every route, also routes that write, on live pod managers."""
         asked = Counter()
         machine = self.schema.as_state_machine()
 

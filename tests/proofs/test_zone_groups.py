@@ -173,7 +173,7 @@ class TestRaces(GroupCase):
 
 
 class TestMembers(GroupCase):
-    """Members in other zones count, also those of a silent zone."""
+    """Members in other zones count, also members of a silent zone."""
 
     def test_those_of_a_zone_that_does_not_answer_count_where_they_are(self):
         self.top.claim(self.asked(podms=["w1"]))

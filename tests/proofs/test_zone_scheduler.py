@@ -45,7 +45,7 @@ def claiming(zone: InProcessZone) -> ZoneScheduler:
 
 
 class ZoneCase(unittest.TestCase):
-    """A test case with a zone with a pod manager over ``east``, which has another one."""
+    """A test case with a zone with a pod manager over ``east``, which has another pod manager."""
 
     def setUp(self) -> None:
         stack = contextlib.ExitStack()

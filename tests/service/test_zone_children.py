@@ -67,7 +67,7 @@ class ChildrenCase(unittest.TestCase):
         return self.enterContext(child_server(respond))
 
     def check_good(self, report, reason):
-        """Check that the honest child has the nodes, and that the other one is named."""
+        """Check that the honest child has the nodes, and that the other child is named."""
         self.assertEqual({"good-1", "good-2"}, set(chosen(report)))
         self.assertEqual(["bad"], [one.zone for one in report.zones.silent])
         self.assertRegex(report.zones.silent[0].reason, reason)

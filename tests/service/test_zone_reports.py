@@ -205,7 +205,7 @@ class TestWhole(ReportCase):
                 self.assertEqual(flat.inventory.podms, found.inventory.podms)
 
     def test_what_a_zone_tells_covers_what_is_below(self):
-        """S77: its ranges are those of one zone with all pod managers."""
+        """S77: its ranges are the same as for one zone with all pod managers."""
         for zone, child in (("east", "e1"), ("top", "east"), ("top", "west")):
             info = scheduler(self.urls[child]).zone_info()
             with Store(self.zones.state(zone)) as store:
@@ -295,7 +295,7 @@ class TestCapabilities(ReportCase):
 
 
 class TestRouter(ReportCase):
-    """A zone without pod managers of its own reports those of the zones below."""
+    """A zone without pod managers of its own reports the pod managers of the zones below."""
 
     def test_it_lists_theirs(self):
         west = self.zones.start("west", self.podms[4:])

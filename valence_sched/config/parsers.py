@@ -35,8 +35,8 @@ def parse_flavors(
 ) -> list[Flavor]:
     """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
 
-    Each is in the project's own format or in that of Valence, Nova or an RSD pod manager. ``known``
-    returns the flavors that the file may name; each key that has no effect adds a line to
+    Each is in the project's own format or the format of Valence, Nova or an RSD pod manager.
+    ``known`` returns the flavors that the file may name; each key that has no effect adds a line to
     ``remarks``. ``ignored`` are keys of Nova's extra specs to skip.
 
     Raises:

@@ -50,7 +50,7 @@ def compile_spec(
 
 
 def split_plugin_name(source: str) -> tuple[str, str]:
-    """Return the plug-in name before the colon, empty without a colon, and the rest."""
+    """Return the plug-in name before the colon, empty without a colon, and the text after it."""
     name, colon, path = source.partition(":")
     if not colon or not name.isidentifier() or os.path.exists(source):
         return "", source
@@ -69,7 +69,7 @@ NO_HOME = "/nonexistent"
 
 
 class Homes:
-    """The folders of one user; environment variables override those of the platform."""
+    """The folders of one user; environment variables override the platform's folders."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -108,7 +108,7 @@ class Configuration:
     Nova's extra specs that are skipped. ``default_owner`` returns the owner for a request without
     an owner. ``baremetals`` returns each Ironic that is queried before hardware changes.
     ``service_flavors`` and ``service_policies`` return the flavors and policies of a service, which
-    replace those that are built in and those of the user.
+    replace those built in and the user's.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Configuration:
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
     def resources(self, paths: Sequence[str] = ()) -> list[custom_resource.CustomResource]:
-        """Return declared resources: the user's, then those of ``paths``; the last applies."""
+        """Return declared resources: the user's, then from ``paths``; the last applies."""
         layers = self._layered_files("resources.yaml", paths)
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
         return custom_resource.unique_by_name(itertools.chain.from_iterable(parsed))

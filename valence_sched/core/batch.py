@@ -88,9 +88,9 @@ def goes_by_cost(policy: Policy) -> bool:
 def place(context: EvaluationContext, order: RowOrder) -> Batch:
     """Place the ``count`` nodes of a request, or as many as fit.
 
-    Each node is chosen as if those before it had been composed: an overlay takes the nodes. Then
-    only the rows of podms that gave blocks are evaluated again (``Lookahead``); plug-ins that read
-    the group state evaluate every row. If the context has the fits of a plan, these nodes are
+    Each node is chosen as if the nodes before it had been composed: an overlay takes the nodes.
+    Then only the rows of podms that gave blocks are evaluated again (``Lookahead``); plug-ins that
+    read the group state evaluate every row. If the context has the fits of a plan, these nodes are
     placed unless a filter rejects them.
     """
     request = context.request

@@ -115,7 +115,7 @@ class Decision:
 
     @property
     def failed_attempts(self) -> list[tuple[int, Attempt]]:
-        """Return the attempts before the main one, numbered from 1; they placed no node."""
+        """Return the attempts before the main attempt, numbered from 1; they placed no node."""
         first = next((n for n, attempt in enumerate(self.attempts) if attempt.batch.nodes), 0)
         return list(enumerate(self.attempts[:first], 1))
 

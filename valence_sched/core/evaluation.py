@@ -119,8 +119,8 @@ class Evaluation(msgspec.Struct):
     ``filter_verdicts`` and ``weigher_scores`` (0..1) have an array of shape ``(pools,)`` for each
     plug-in. ``cost`` is the weighted sum of ``COST_SCALE × (1 - score)``, and ``INFINITE_COST``
     where a filter rejects. A placed node changes the answers of ``availability_readers`` for its
-    own podm, and those of ``group_state_readers`` for any pool. ``failed_plugins`` are not called
-    again in a decision.
+    own podm, and the answers of ``group_state_readers`` for any pool. ``failed_plugins`` are not
+    called again in a decision.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -182,9 +182,10 @@ class EvaluationContext:
     A context never changes. It is not a frozen class because frozen objects take three times as
     long to make. With ``strict``, a plug-in that breaks its contract raises. ``other_nodes`` is the
     number of nodes of other requests in the same decision, which may take the blocks of an
-    alternate. ``planned`` has the fits that a plan chose, by alternative from the present one on;
-    None: the scheduler chooses. ``earlier`` has the fits of nodes that the same decision placed on
-    this View. ``turn`` is the number of nodes that the decision placed in all zones.
+    alternate. ``planned`` has the fits that a plan chose, by alternative, from the present
+    alternative on; None: the scheduler chooses. ``earlier`` has the fits of nodes that the same
+    decision placed on this View. ``turn`` is the number of nodes that the decision placed in all
+    zones.
     """
 
     view: View

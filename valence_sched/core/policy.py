@@ -83,8 +83,8 @@ class RequestReader(Struct, frozen=True, eq=False):
         """Return whether this plug-in can replace a plug-in of ``kind`` as reader of a field.
 
         A filter and a weigher with different tests ``when`` read different parts of the field. Then
-        only a plug-in of the same kind, or one for which the field is optional, can replace the
-        other.
+        only a plug-in of the same kind, or a plug-in for which the field is optional, can replace
+        the other.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
         return any(name == field and holds(value) for name, holds in (*required, *self.optional))
@@ -207,7 +207,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     """Resolve a policy's names and check its options.
 
     UnknownName: no such filter, weigher or scheduler; the message suggests the nearest name.
-    InputError: an unknown option or one of the wrong type, a plug-in twice, or goals for a
+    InputError: an unknown option, an option of the wrong type, a plug-in twice, or goals for a
     scheduler without goals.
     """
     where = f"{file}: policy {policy.name!r}"
@@ -235,7 +235,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
 
 
 def filter_uses(policy: Policy) -> tuple[FilterUse, ...]:
-    """Return the filters that a policy applies: those required of all policies, and its own."""
+    """Return the filters that a policy applies: the filters of all policies, and its own."""
     listed = {use.name for use in policy.filters}
     required = (FilterUse(name) for name in REQUIRED_FILTERS if name not in listed)
     return (*required, *policy.filters)

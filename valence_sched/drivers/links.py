@@ -87,7 +87,7 @@ def _is_plain(uri: str) -> bool:
 
 
 class LinkedDocuments:
-    """Documents that link each other; each URI has one spelling: the known one, else the first.
+    """Documents that link each other; a URI has one spelling: the known one, else the first.
 
     ``max_blocks`` is the operator's limit on blocks of a type in one node, ``known_nodes`` are the
     nodes of the last reading, ``shared`` is used by several threads.

@@ -83,8 +83,8 @@ def recorded_readings(
 ) -> Iterator[Reading]:
     """Yield the pod managers of an inventory as if they had been read now.
 
-    With ``documents`` each has its Redfish documents: those of its recorded tree, else those that
-    its driver would read. ``diagnostics`` notes each document that is left out.
+    With ``documents`` each has its Redfish documents: from its recorded tree, else as its driver
+    would read them. ``diagnostics`` notes each document that is left out.
     """
     for podm, record in podms:
         if not documents:

@@ -253,7 +253,7 @@ def with_age(failure: str, read_at: str | None, now: datetime.datetime) -> str:
 
 
 class StoredMembers(NamedTuple):
-    """The pod managers of a command: the registered ones, and names of those that only report."""
+    """The pod managers of a command: the registered ones, and the names that only report."""
 
     members: list[Member]
     reporting: list[str]

@@ -13,7 +13,7 @@ from valence_sched.model.quantity import age_s, format_age
 
 
 class ReadingAges:
-    """Finds the readings that are older than a limit, without checking newer ones.
+    """Finds the readings that are older than a limit, without checking newer readings.
 
     A reading with an unknown or future time is in ``unknown``.
     """

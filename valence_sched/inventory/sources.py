@@ -30,8 +30,8 @@ class SourceReader:
     ``progress`` gets the count of records, and the names of live pod managers without an answer.
 
     The attributes describe the last reading. ``live_ids`` are the ids of live pod managers,
-    ``read_ids`` of those read in this run, and ``unread_ids`` of those that could not be read.
-    ``stored_names`` are the names that the state knows.
+    ``read_ids`` of readings in this run, and ``unread_ids`` of failed readings. ``stored_names``
+    are the names that the state knows.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SourceReader:
         return self.live_ids - self.read_ids
 
     def named_sources(self, selection: Selection) -> list[str]:
-        """Return the named inventories, else those of the environment."""
+        """Return the named inventories, else the inventories of the environment."""
         sources = list(selection.sources)
         if not sources and not selection.live.selects_live:
             inventories = self.config.environ.get(INVENTORY, "")

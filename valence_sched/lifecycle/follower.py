@@ -204,7 +204,7 @@ class Follower:
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
     def _updated_decider(self, changed: set[str], *, is_ordered: bool) -> Decider:
-        """Return the decider after an update by the changes, or a new one if that costs less.
+        """Return the decider after an update by the changes, or a new decider if that costs less.
 
         Unless ``is_ordered``, the order of pod managers may have changed, for example by a new
         registration.

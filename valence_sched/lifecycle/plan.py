@@ -188,7 +188,7 @@ class Planner:
 
         ``claimer`` holds the plan: by default a claimer on the state, under the policy of the plan
         unless policy files are given. ClaimLost if a pod manager of the plan is gone,
-        InventoryIncomplete if one is unreadable.
+        InventoryIncomplete if a pod manager is unreadable.
         """
         names = tuple(basis.podm.id for basis in plan.podms)
         selection = replace(self._selection, live=self._options_for(names))

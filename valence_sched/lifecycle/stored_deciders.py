@@ -67,7 +67,7 @@ class StoredInventory:
 
     @property
     def skipped(self) -> Sequence[str]:
-        """Return a line for each pod manager that is not read, and each that is invalid."""
+        """Return a line for each pod manager that is not read or is invalid."""
         return [*self._in_order(self._unread), *self._invalid.values()]
 
     def unread_ids(self) -> Collection[str]:

@@ -77,7 +77,7 @@ class HintFanout:
             thread.start()
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Send a hint that these pod managers changed, or other data if no names are given.
+        """Send a hint that these pod managers changed; without names, that the state changed.
 
         Waiting hints are merged.
         """

@@ -89,7 +89,7 @@ def as_text(value: object) -> str:
 
 
 def as_number(value: Any) -> float:
-    """Return a value as a number, NaN if it is not one."""
+    """Return a value as a number, NaN if it is no number."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

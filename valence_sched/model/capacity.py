@@ -55,9 +55,9 @@ class Capacity(Noun, frozen=True, kw_only=True):
     """The number of nodes of one flavor, or of one mix, that still fit.
 
     ``podm_sums`` is an upper bound from the free amounts of each pod manager, ``site_sums`` from
-    those of the whole site. ``exhausted`` are the resources that run out first, sorted by the nodes
-    on their pod managers. For a mix ``by_flavor`` counts its nodes, and ``refused`` is the flavor
-    of the first node that does not fit. ``silent`` zones are not counted.
+    the free amounts of the whole site. ``exhausted`` are the resources that run out first, sorted
+    by the nodes on their pod managers. For a mix ``by_flavor`` counts its nodes, and ``refused`` is
+    the flavor of the first node that does not fit. ``silent`` zones are not counted.
     """
 
     name: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes bytes into nouns; an error names the path, the found value and the expected one."""
+"""Decodes bytes into nouns; an error names the path, the found and the expected value."""
 
 import itertools
 import json
@@ -118,7 +118,7 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
 
 
 def _with_topology(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:
-    """Rename ``bonds`` of an object to ``topology``, if its type has only the latter."""
+    """Rename ``bonds`` of an object to ``topology``, if its type has only ``topology``."""
     if TOPOLOGY in item or not types_at(type_, f"{path}.{TOPOLOGY}"):
         return item
     return {TOPOLOGY if key == BONDS else key: value for key, value in item.items()}

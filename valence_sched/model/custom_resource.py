@@ -202,5 +202,5 @@ def declared_amounts(podm: Podm[Any, Any]) -> dict[str, float]:
 
 
 def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:
-    """Return the resources, only the last of those with the same name."""
+    """Return the resources, only the last of several with the same name."""
     return list({resource.name: resource for resource in resources}.values())

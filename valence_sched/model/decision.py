@@ -75,8 +75,8 @@ class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that could almost take the node.
 
     ``kind`` is ``hardware`` if it lacks only free hardware. Then ``freeing`` is a node whose
-    removal is enough, None if the ``tried`` nodes have no such node. ``kind`` is ``word`` if
-    exactly one filter rejects it, and not for lack of free hardware.
+    removal is enough, None if none of the ``tried`` nodes is. ``kind`` is ``word`` if exactly one
+    filter rejects it, and not for lack of free hardware.
     """
 
     podm: str
@@ -321,7 +321,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     """The pod managers of a dispatched decision that were not read live.
 
     ``read_at`` is the time of their oldest reading and ``age_s`` its age at the dispatch; both are
-    None if one of them is unknown.
+    None if either is unknown.
     """
 
     podms: tuple[str, ...]

@@ -12,7 +12,7 @@
 
 An argument is a text, a number, true or false; a text that begins with ``$`` is a path, as in
 ``$facts.year``; ``$$`` escapes the character. :mod:`valence_sched.view.expression` documents how
-values compare. The language is that of Nova's JsonFilter (2011), with ``!=`` added and two mistakes
+values compare. The language of Nova's JsonFilter (2011), with ``!=`` added and two mistakes
 corrected: ``not`` returned a list, and 0 counted as a missing value.
 """
 

@@ -116,8 +116,8 @@ class Action(Struct, frozen=True, kw_only=True):
 class ReconcileResult(Struct, frozen=True, kw_only=True):
     """The actions of reconciling, and the numbers of deleted claims and decisions.
 
-    ``composing`` are the claims whose composition may still be running, without their parts, the
-    oldest first.
+    ``composing`` are the claims whose composition may still be running, the oldest first; parts of
+    claims are left out.
     """
 
     actions: tuple[Action, ...] = ()

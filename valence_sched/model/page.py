@@ -108,7 +108,7 @@ class HardwareMap(Struct, frozen=True, kw_only=True):
 
 
 class FunnelChart(Struct, frozen=True, kw_only=True):
-    """The number of pools left after each filter, and the reasons against the others."""
+    """The number of pools left after each filter, and the reasons against the other pools."""
 
     title: str
     steps: tuple[FunnelStep, ...]

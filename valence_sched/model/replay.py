@@ -388,7 +388,7 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 
 def _is_clear(one: Mapping[int, float], other: Mapping[int, float], sign: int) -> bool:
-    """Return whether ``one`` is above ``other`` (``sign`` -1: below), paired, at 95 percent."""
+    """Return whether ``one`` is above ``other`` (``sign`` -1: below) in a paired 95 % test."""
     differences = [sign * (one[seed] - other[seed]) for seed in one if seed in other]
     error, freedom = standard_error(differences), len(differences) - 1
     if error is None:

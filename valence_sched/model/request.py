@@ -291,7 +291,7 @@ def sealed(request: Request) -> Request:
 
 
 def with_content_id(request: Request) -> Request:
-    """Return a request with its id; without one, with an id that is the same for equal requests."""
+    """Return a request with its id, else with an id that equal requests share."""
     if request.id:
         return request
     _ = request.evaluation_key  # computed once for a request that is decided on again

@@ -51,7 +51,7 @@ class Resolver(Protocol):
         """Return the name of the source, for the message about an unknown resource."""
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the place of a resource: empty if the place is unknown, None if the resource is.
+        """Return the place of a resource: empty if unknown, None for an unknown resource.
 
         CloudError if the cloud does not answer.
         """
@@ -160,8 +160,8 @@ def inline_flavor(spec: RequestSpec) -> Flavor:
 def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ...] = ()) -> Request:
     """Return the compiled request: the requirements of the flavor and of the spec.
 
-    Attributes and capabilities of the spec override those of the flavor; names and expressions of
-    both are required.
+    Attributes and capabilities of the spec override the flavor's; names and expressions of both are
+    required.
     """
     first, *other_alternatives = flavor.alternatives
     attributes = {extra_specs.qualify(name): text for name, text in spec.attributes.items()}

@@ -406,7 +406,7 @@ class ZoneVerbs(Verbs, Protocol):
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> zone_registry.ZoneNode:
-        """Return this zone and those below it, which are queried in parallel.
+        """Return this zone and the zones below it, which are queried in parallel.
 
         At most ``hops`` levels are queried; a zone without an answer within ``deadline_s`` is
         silent. ``route`` are the ids of the zones above; they prevent loops.

@@ -70,7 +70,7 @@ class RequestsBody(Noun, frozen=True, kw_only=True):
 
 
 class SelectAllBody(RequestsBody, frozen=True, kw_only=True):
-    """Several requests to decide on, each as if the nodes of those before it were composed."""
+    """Several requests to decide on, each as if the nodes of earlier requests were composed."""
 
     detail: Detail = "placements"
 
@@ -293,7 +293,7 @@ VERBS = {route.verb: route for route in (
     Route("update_resource_stats", "podms_update_stats", "POST", "/v1/podms/{name}/stats", "Store the statistics that a pod manager reports.", StatsBody, Generation, "stats:update", "admin"),
     Route("forget_report", "podms_forget_report", "DELETE", "/v1/podms/{name}/stats", "Delete the reported statistics of a pod manager.", None, None, "stats:delete", "admin", 204),
     Route("zone_info", "zones_zone_info", "GET", "/v1/zones/info", "Show the name and the capabilities of the zone of the service.", None, zone_registry.ZoneInfo, "zones:info", reading=True),
-    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and those below it, with their amounts.", None, zone_registry.ZoneNode, "zones:tree", query=zone_registry.ZoneTreeQuery.__struct_fields__, reading=True),
+    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and the zones below it, with their amounts.", None, zone_registry.ZoneNode, "zones:tree", query=zone_registry.ZoneTreeQuery.__struct_fields__, reading=True),
     Route("zones", "zones_zones", "GET", "/v1/zones", "List the zones directly below.", None, tuple[zone_registry.ZoneOverview, ...], "zones:list", "admin"),
     Route("add_zone", "zones_add_zone", "POST", "/v1/zones", "Register a zone directly below, without a connection to it.", zone_registry.ZoneRegistration, zone_registry.ZoneOverview, "zones:create", "admin", 201),
     Route("zone", "zones_zone", "GET", "/v1/zones/{name}", "Show a zone directly below.", None, zone_registry.ZoneOverview, "zones:get", "admin"),

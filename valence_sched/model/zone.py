@@ -162,7 +162,7 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
 
 
 class GroupAnswer(Struct, frozen=True, kw_only=True):
-    """The group state of a request on the pod managers of a zone and of those below it.
+    """The group state of a request on the pod managers of a zone and of the zones below it.
 
     ``generations`` were read before the members. ``supplies`` are the supplies of all these pod
     managers. ``uncounted`` zones reported no or invalid supplies.

@@ -259,7 +259,7 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
     capabilities: str = ""
 
     def walk(self, path: str = "") -> Iterator[tuple[str, RecordedZone]]:
-        """Yield this zone and all below it, each with its path, empty for this one."""
+        """Yield this zone and all below it, each with its path, empty for this zone."""
         yield path, self
         for child in self.children:
             yield from child.walk(f"{path}/{child.name}" if path else child.name)
@@ -267,7 +267,7 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
     def stated(
         self, above: Mapping[str, tuple[str, ...]] | None = None
     ) -> dict[str, dict[str, tuple[str, ...]]]:
-        """Return the capabilities of its zone and those ``above``, by inventory."""
+        """Return the capabilities of its zone and of the zones ``above``, by inventory."""
         own = {**(above or {}), **parse_capabilities(self.capabilities)}
         found = dict.fromkeys(self.inventories, own) if own else {}
         for child in self.children:

@@ -239,7 +239,7 @@ def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
 
 
 def short_label(name: str) -> str:
-    """Return a name that fits next to a bar; a long one loses its middle, not its end."""
+    """Return a name that fits next to a bar; a long name loses its middle, not its end."""
     text = shown_text(name)
     end = MOST_LABEL // 2
     return text if len(text) <= MOST_LABEL else f"{text[: end - 1]}…{text[-end:]}"

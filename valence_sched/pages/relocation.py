@@ -84,7 +84,7 @@ def rebalance_page(
         blocks = inventory.names_of(move.to_blocks)
         rows.append((*place, blocks, _hardware(move), *_measures(move.after).values()))
     columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", *before)
-    text = "In the order of the moves. The numbers are those after each move."
+    text = "In the order of the moves. The numbers show the site after each move."
     moves = [table("Moves", columns, rows, before, text)] if rows else []
     changes = ((name, f"{text} before, {after[name]} after") for name, text in before.items())
     return Page(

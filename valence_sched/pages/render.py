@@ -90,7 +90,7 @@ class PageWriter:
     def squares(
         self, podm: str, group: pages.MapGroup, detail: MapDetail, takers: Sequence[str] = ()
     ) -> Markup:
-        """Return a square for each block; with names each is a link that shows its name."""
+        """Return a square for each block; with names each square is a link that shows its name."""
         blocks = sorted(group.blocks, key=_rank)
         draw = self._square if detail == "names" else self._plain_square
         return Markup("").join(draw(podm, one, takers) for one in blocks)

@@ -117,7 +117,7 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
     """Decide on several requests together, as one decision.
 
     The requests share the largest budget of their policies. If a request gets fewer nodes than
-    required, the decisions are those in the given order, up to the first that fails. Same errors as
+    required, the decisions are made in the given order, up to the first that fails. Same errors as
     ``Decider.select_destinations``, with the number of the request.
     """
     succession, sealed = Succession(decider), []

@@ -403,7 +403,7 @@ def _free_amounts(
 
 
 def _unused_blocks(table: BlockTable, before: BlockTable) -> Iterator[int]:
-    """Yield the free blocks with as many slots as ``before``."""
+    """Yield the free blocks whose number of slots is the same in ``before``."""
     pairs = enumerate(zip(table.slots, before.slots, strict=True))
     return (block for block, (slots, old) in pairs if slots and slots == old)
 

@@ -185,7 +185,7 @@ _DISRUPTIONS: dict[type[Edit], DisruptionRule] = {
 
 
 def edited(site: Site, edits: Iterable[Edit]) -> Site:
-    """Return a site after edits, each applied to the result of those before it.
+    """Return a site after edits, each applied to the result of the edits before it.
 
     NothingMatches: the target of an edit does not exist; the message begins with the edit and has
     the nearest name. UsageError: the name of a block to copy matches blocks of several kinds.

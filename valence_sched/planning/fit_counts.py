@@ -36,8 +36,8 @@ class BlockEntries:
     """The blocks by entry of the block counts, and the entries by block.
 
     Blocks are numbered across all pod managers. The blocks of entry ``e`` of the pools are
-    ``blocks[start[e]:start[e + 1]]``, first those in the fewest pools, then in inventory order. The
-    pool entries of block ``b`` are ``entries[first[b]:first[b + 1]]``; its entry in the block
+    ``blocks[start[e]:start[e + 1]]``, blocks in the fewest pools first, then in inventory order.
+    The pool entries of block ``b`` are ``entries[first[b]:first[b + 1]]``; its entry in the block
     counts of pod managers is ``podm_entry[b]``.
     """
 

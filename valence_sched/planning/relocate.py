@@ -295,7 +295,7 @@ class Resident:
 
 
 class Residents:
-    """The nodes of a View, and notes about those with unknown hardware or requests.
+    """The nodes of a View, and notes about nodes with unknown hardware or requests.
 
     The request of a node is its original request, else a request for its flavor from ``flavors``,
     else a request for all its hardware. It has no group: the rules of groups are not in the

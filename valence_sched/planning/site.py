@@ -145,7 +145,7 @@ def members(podm: LeanPodm, pools: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def block_names(block: LeanBlock) -> tuple[str, ...]:
-    """Return the names of a block: its URI, the last part of that, and its name."""
+    """Return the names of a block: its URI, the last part of the URI, and its name."""
     names = (block.uri, block.uri.rstrip("/").rpartition("/")[2])
     return (*names, block.name) if block.name else names
 

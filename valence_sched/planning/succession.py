@@ -60,7 +60,7 @@ class Succession:
         return Spending(self.budget(requests))
 
     def budget(self, requests: Iterable[Request]) -> Budget:
-        """Return the most generous budget of the policies of some requests."""
+        """Return the largest budget among the policies of some requests."""
         budgets = [self.policy(one).budget for one in requests]
         return max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
 
@@ -108,7 +108,7 @@ class Succession:
         raise StaleOffer(f"{place}: {ReasonPhrases().of_pool(reasons)}")
 
     def eligible(self, request: Request) -> Mask:
-        """Return the rows that pass all filters except those on free capacity and the group."""
+        """Return the rows that pass all filters except filters on free capacity and the group."""
         sealed, bound, _ = self._prepare(request)
         return self._eligible(sealed, bound)
 

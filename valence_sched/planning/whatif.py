@@ -451,7 +451,7 @@ class FragmentationGoal:
         return left + 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return all nodes, first those whose removal decreases the excess most."""
+        """Return all nodes, first the nodes whose removal decreases the excess most."""
         numbers = itertools.chain.from_iterable(state.by_podm().values())
         gains = {number: self.change(state, number) for number in numbers}
         return sorted(gains, key=lambda number: (gains[number], number))

@@ -39,7 +39,7 @@ MOST_SORTED = 2_000_000  # lines that are sorted in memory
 
 
 class PolicyChoice(NamedTuple):
-    """The policy of a request: ``every`` if set, else the request's own, else ``default``."""
+    """The policy of a request: ``every`` if set, else the request's policy, else ``default``."""
 
     every: str | None = None
     default: str = "default"

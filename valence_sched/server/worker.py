@@ -356,7 +356,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
                 del self._of_host[connection.host]
 
     def limit_held(self) -> None:
-        """If all connections hold too many bytes together, close those above their share."""
+        """If all connections together hold too many bytes, close connections above their share."""
         if self.held_bytes > MOST_HELD_BYTES:
             self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, SHARE_BYTES)
 

@@ -44,9 +44,9 @@ class Limits(base.Noun, frozen=True, kw_only=True):
 class RateSettings(base.Noun, frozen=True, kw_only=True):
     """The request rates of a tenant: a rate such as ``100/second``, or a ``;``-separated list.
 
-    ``requests`` counts all requests, ``changes`` those that hold, compose or change something.
-    ``failures`` counts the failed logins and malformed requests from one address. They are counted
-    in each process, or for all processes in the Redis at ``redis_url``.
+    ``requests`` counts all requests, ``changes`` the requests that hold, compose or change
+    something. ``failures`` counts the failed logins and malformed requests from one address. They
+    are counted in each process, or for all processes in the Redis at ``redis_url``.
     """
 
     requests: str | None = None

@@ -504,7 +504,7 @@ class Nodes:
     def newest(
         self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
     ) -> tuple[Sequence[ComposedNode], int]:
-        """Return ``most`` nodes, those of the newest claims first, and the total number.
+        """Return ``most`` nodes, nodes of the newest claims first, and the total number.
 
         The first ``skip`` nodes are left out. ``podm`` and ``owner`` select nodes.
         """

@@ -353,7 +353,7 @@ def decodable(
 
 
 def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, StoredPodm]:
-    """Return pod managers that are not gone, by key: those of ``keys``, or all."""
+    """Return pod managers that are not gone, by key: of ``keys``, or all."""
     of = _table.c
     columns = of.podm_key, of.name, of.generation, of.read_at, of.document
     query = sa.select(*columns).where(~of.gone)
@@ -500,7 +500,7 @@ def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]
 
 
 def forget_report(connection: sa.Connection, name: str) -> None:
-    """Remove a report, and a pod manager that was never read.
+    """Remove a report, and with it the pod manager if it was never read.
 
     UnknownName without a report, InUse with claims or nodes.
     """

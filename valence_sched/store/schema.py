@@ -97,7 +97,7 @@ def stored_revision(connection: sa.Connection) -> str | None:
 def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
     """Raise StoreError if only another program has tables.
 
-    The database of a server may have other tables, but not those of another alembic program.
+    The database of a server may have other tables, but not of another alembic program.
     """
     found = set(sa.inspect(connection).get_table_names())
     version = {tables.version.name}

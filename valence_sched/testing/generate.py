@@ -184,7 +184,7 @@ BLOCKS_URI = "/redfish/v1/ResourceBlocks/"
 
 
 class BlockText(NamedTuple):
-    """A kind of block as JSON: the text up to its number, up to its pools, the rest by state."""
+    """A kind of block as JSON: the texts before its number and its pools, the rest by state."""
 
     head: str
     middle: str

@@ -47,9 +47,9 @@ class FlavorMix:
         return bool(self._shares)
 
     def useless_and_free(self, view: View) -> tuple[Floats, Floats]:
-        """Return by row the numbers of free accelerators: those useless for the mix, and all.
+        """Return by row the numbers of free accelerators: useless for the mix, and all.
 
-        The useless number is the mean over the shares, by weight. If no node of a share fits in the
+        The useless number is the weighted mean over the shares. If no node of a share fits in the
         row, all free accelerators are useless. Otherwise accelerators of another kind are useless.
         So are those that exceed ``LIGHTER_NODES_FACTOR`` times the accelerators of the nodes that
         the other free resources allow.

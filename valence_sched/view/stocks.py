@@ -183,7 +183,7 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
         return tuple([getattr(self, name) for name in _ROW_ARRAYS])
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return all arrays, those of ``by_stock`` last."""
+        """Return all arrays, the arrays of ``by_stock`` last."""
         return (*self.row_arrays(), *self.by_stock.arrays())
 
 

@@ -281,8 +281,8 @@ class View:
     ) -> Any:
         """Return a memoised value that placing nodes does not change.
 
-        A View of taken rows selects the value from that of its View of origin, by ``select(whole,
-        rows)``. Any other View computes it by ``make``.
+        A View of taken rows selects the value from the value of its View of origin, by
+        ``select(whole, rows)``. Any other View computes it by ``make``.
         """
         value = self._memo.get(key)
         if value is not None:

@@ -35,7 +35,7 @@ def _scarce(view: View, requested: tuple[Need, ...]) -> Floats:
 
 
 def _none_of(needs: tuple[Need, ...]) -> dict[tuple[Test, ...], int]:
-    """Return a sign by set of tests; the signed device counts add up to the devices of no need.
+    """Return a sign for each set of tests: signed device counts add up to the unrequested devices.
 
     This is inclusion–exclusion, the expanded product of ``1 - passes(need)``: a device that several
     needs accept is subtracted once.

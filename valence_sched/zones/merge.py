@@ -81,7 +81,7 @@ class OfferOrder:
         return min(max(weighted, 0), self.worst_cost)
 
     def key(self, part: Part, offer: Offer) -> RankKey:
-        """Return the sort key of an offer; the best has the lowest."""
+        """Return the sort key of an offer; the best offer has the lowest key."""
         one, request = offer.candidate, self._query.request
         if self._query.order == "cost":
             return self.cost(part, offer), pool_lot(one.podm, one.pool, request)

@@ -50,8 +50,8 @@ def fit_matrix(
 ) -> tuple[Sequence[str], list[Any]]:
     """Return the titles and rows of the matrix for a screen ``width``, else 80 characters.
 
-    If there are too many pod managers, those that fit most nodes are shown, the others in one
-    column. The last columns are ``totals``, else the sum of each row.
+    If there are too many pod managers, the pod managers that fit most nodes are shown, the others
+    in one column. The last columns are ``totals``, else the sum of each row.
     """
     width = width or screen_width() or USUAL_WIDTH
     if totals is None:

@@ -269,7 +269,7 @@ def _bucket_rows(run: model.ReplayResult) -> Iterator[dict[str, Any]]:
 
 
 def _resources(runs: Sequence[model.ReplayResult], most: int | None) -> list[str]:
-    """Return the resources in their order; if more than ``most``, those that change most."""
+    """Return the resources in their order; if above ``most``, the resources that change most."""
     ranges: dict[str, float] = {}
     for run in runs:
         for name, values in run.series.used.items():

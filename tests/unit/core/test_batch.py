@@ -170,7 +170,7 @@ class TestDepletion(unittest.TestCase):
         )
 
     def test_the_order_follows_what_is_left_not_what_there_was(self):
-        """S35: the order differs from that of a static ranking."""
+        """S35: the order differs from a static ranking."""
         site = view({"id": "big", "blocks": cpus(10)}, {"id": "small", "blocks": cpus(6)})
         names = [
             p.chosen.podm

@@ -282,7 +282,7 @@ def site_of(drawn: list[dict]) -> list[dict]:
 
 
 class TestBatch(unittest.TestCase):
-    """Every node is placed as if the earlier ones existed."""
+    """Every node is placed as if the earlier nodes existed."""
 
     def allowed(self, group: Group, counts: dict[str, Counter], podm, online) -> bool:
         """Return whether one more node on a podm follows every hard rule, counted by hand."""
@@ -398,7 +398,7 @@ class TestBatch(unittest.TestCase):
         self,
     ):
         def near_full(view, request):
-            """Prefers small pod managers, and among them those of the owner."""
+            """Prefers small pod managers, and among them pod managers of the owner."""
             free = view.free(request.needs[0])
             held = np.array([request.group_state.owned.get(view.podm(row).id, 0)
                              for row in range(len(view))])  # fmt: skip

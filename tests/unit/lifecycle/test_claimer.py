@@ -450,7 +450,7 @@ class TestCandidates(StoreCase):
         self.assertEqual([], self.one.claims.list())
 
     def test_what_another_request_is_made_of_is_lost(self):
-        """A token of one request is invalid for another one."""
+        """A token of one request is invalid for another request."""
         for properties in ({"processor": {"total_cores": 9}}, {"nics": [{"count": 1}]}):
             with self.assertRaisesRegex(ClaimLost, "p: .* do not match a node of the request"):
                 self.claimer.claim_candidates(request(properties), self.last)

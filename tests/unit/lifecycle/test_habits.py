@@ -527,7 +527,7 @@ class TestDeciding(unittest.TestCase):
     """A dialect that cannot create an amount: the decision reports this before a claim."""
 
     def provision(self, here: Site, dialect: Dialect, **fields):
-        """Provision with one pod manager of a dialect in place of the other one."""
+        """Provision with one pod manager of a dialect in place of the other pod manager."""
         there = here.store.load_podms()["mem-1"]
         here.store.remember(replace(there, driver=dialect.name))
         reach = dataclasses.replace(

@@ -98,7 +98,7 @@ class TestFiles(SettingsCase):
 
 
 class TestNames(SettingsCase):
-    """The pod managers of a decision, their order, and those that are named."""
+    """The pod managers of a decision, their order, and the named pod managers."""
 
     def ids(self):
         return [one.id for one in self.site.engine.decider().snapshot().podms]

@@ -136,7 +136,7 @@ class TestClone(unittest.TestCase):
 
 
 class TestAdd(unittest.TestCase):
-    """Blocks like another one, or of a template."""
+    """Blocks like another block, or of a template."""
 
     def test_new_blocks_are_like_the_one_that_is_named(self):
         site = apply_edit(racks(), edit(add="g1", to="east", count=2))

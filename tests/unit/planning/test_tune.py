@@ -81,7 +81,7 @@ class TestTune(unittest.TestCase):
 
 
 class TestGain(unittest.TestCase):
-    """The gain on a sample is that of weights which were chosen without this sample."""
+    """The gain on a sample is measured with weights that were chosen without this sample."""
 
     def tuning(self, *shares):
         policies = [Policy(name=f"{number}") for number in range(len(shares))]

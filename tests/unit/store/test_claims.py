@@ -417,7 +417,7 @@ class TestTimes:
         self.assertEqual([], self.claims.list())
 
     def test_the_first_pod_manager_decides_whether_anything_is_begun(self):
-        """Pod managers are locked in the order of their keys, not in that of the parts."""
+        """Pod managers are locked in the order of their keys, not in the order of the parts."""
         first, second = sorted("pq", key=key_of)
         self.claims.create([part(first, 1, "c0")])
         self.claims.create([part(second, 1, "c1")])

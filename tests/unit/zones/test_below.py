@@ -98,7 +98,7 @@ class TestNames(unittest.TestCase):
 
 
 class TestPodms(unittest.TestCase):
-    """Own pod managers take precedence over those of children, by path or by name."""
+    """Own pod managers take precedence over pod managers of children, by path or by name."""
 
     def test_what_is_stored_is_stored_where_the_pod_manager_is(self):
         own, east, west = Verbs("a"), Verbs("b"), Verbs("c")

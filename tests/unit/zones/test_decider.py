@@ -75,7 +75,7 @@ def fits_in_order(flat, order) -> bool:
 
 
 class TestTree(unittest.TestCase):
-    """Batches of a tree compared with those of one zone with all pod managers."""
+    """Batches of a tree compared with batches of one zone with all pod managers."""
 
     def site(self, seed):
         random = Random(seed)

@@ -312,7 +312,7 @@ class TestZoneInfo(unittest.TestCase):
     """Name, static capabilities, and the ranges of pod managers."""
 
     def test_a_zone_without_pod_managers_tells_its_name_and_its_own_capabilities(self):
-        """S51, S46: the static capabilities are those of the settings."""
+        """S51, S46: the static capabilities come from the settings."""
         self.assertEqual(
             {"arch": "x86", "name": "dallas", "os": "linux;windows"}, {**info_properties(info())}
         )

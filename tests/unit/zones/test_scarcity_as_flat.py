@@ -30,7 +30,7 @@ NO_INVENTORY = InventorySummary(digest="", podms=0, pools=0, blocks=0, skipped=(
 def selection(zone, flat, asked, sums=None, **words) -> ZoneSelection:
     """Return the selection of a zone, which seals requests as ``flat`` does.
 
-    ``sums`` are those of earlier decisions, if any.
+    ``sums`` are the sums of earlier decisions, if any.
     """
     request = flat.seal(asked)
     policy, most_cost = flat.policy(request)
@@ -235,7 +235,7 @@ class TestSupplies(unittest.TestCase):
         self.assertEqual(expected.context.request.mix.scarcity, selected.request.mix.scarcity)
 
     def test_zones_of_other_requests_are_lost_before_anything_is_offered(self):
-        """Each is lost at the query for supplies: at first, or after another one was lost."""
+        """Each is lost at the query for supplies: at first, or after another zone was lost."""
         every = replace(self.asked, count=50, other_alternatives=(Alternative((CORES,), ()),))
         offers = [one.chosen for one in selection(self.zones()[0], self.flat, every).nodes().nodes]
         taken = {one.zone: OtherOffer(OtherNode(token=one.token), one.zone) for one in offers}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors of OpenStack Nova, in the format of its API and in that of ``openstack flavor``.
+"""Flavors of OpenStack Nova, in the format of its API or of ``openstack flavor``.
 
 ``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each, of at
 least that size in GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, 0
@@ -82,7 +82,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; a bare metal flavor may become a ``known`` one.
+    """Parse a Nova flavor; a bare metal flavor may become a ``known`` flavor.
 
     InputError if it is invalid, has a field twice, or an extra spec has no counterpart here.
     """

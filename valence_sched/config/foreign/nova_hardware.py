@@ -21,7 +21,7 @@ IGNORE_HINT = "--ignore-extra-spec {key} skips it"
 
 
 class Effect(NamedTuple):
-    """The requirements of one value of a key; without any, it only tunes a virtual machine."""
+    """The requirements of one value of a key; without requirements the key only tunes a VM."""
 
     required: str | None = None
     forbidden: str | None = None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenStack Valence flavors and compose bodies, of which the project's own flavors are a superset.
 
-A document is a flavor (``name``, ``properties``), an answer of Valence about one (with ``uuid``,
-``created_at``, ``updated_at``, ``links``), or the body that composes a node: with ``properties``,
-or with ``flavor_id``, which names a known flavor by uuid or name. Older samples have ``memory``
-and ``processor`` as lists.
+A document is a flavor (``name``, ``properties``), an answer of Valence about a flavor (with
+``uuid``, ``created_at``, ``updated_at``, ``links``), or the body that composes a node: with
+``properties``, or with ``flavor_id``, which names a known flavor by uuid or name. Older samples
+have ``memory`` and ``processor`` as lists.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _referenced_flavor(
 
 
 def _without_lists(properties: dict[str, Any], cursor: DocumentCursor) -> dict[str, Any]:
-    """Return properties in which each list of older samples is one spec of its total."""
+    """Return properties with each list of older samples replaced by one spec of its total."""
     memory, processor = properties.get("memory"), properties.get("processor")
     converted = dict(properties)
     if isinstance(memory, list):

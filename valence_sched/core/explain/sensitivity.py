@@ -2,7 +2,7 @@
 """Sensitivity: the smallest change of one weight, or of one amount, that changes the choice.
 
 A pool's cost is linear in each weight, in whole numbers. So the weight at which a pool overtakes
-the chosen one is computed, then verified by a new ranking. For an amount, the search doubles the
+the chosen pool is computed, then verified by a new ranking. For an amount, the search doubles the
 change until the choice changes, then bisects; each try is placed like any request.
 """
 
@@ -171,7 +171,7 @@ def _has_ties(context: EvaluationContext, row: int) -> bool:
 def weight_changes(
     policy: Policy, rival: Rival, chosen: PoolRef | None, found: Sequence[Overtaking]
 ) -> Iterator[Sensitivity]:
-    """Yield for each weight of a policy the least change that lets a pool overtake the chosen one.
+    """Yield for each weight of a policy the least change that lets another pool overtake.
 
     ``found`` has the overtaking pools of zones that share no pod manager.
     """

@@ -168,7 +168,7 @@ MAX_TRIALS = 100
 
 
 class Crawler:
-    """The documents of one pod manager; ``unplanned`` counts those without a declared link."""
+    """The documents of one pod manager; ``unplanned`` counts documents without a declared link."""
 
     def __init__(
         self, documents: ExpandReader, cache: DocumentCache, host: str, parallel: int, start: Start

@@ -209,7 +209,7 @@ def _lines(
 def _in_mib(podm: bytes | Raw) -> bytes | Raw:
     """Return a pod manager in which memory has ``capacity_mib`` in place of ``capacity_gib``.
 
-    A text without the latter is returned as it is: programs write MiB, and are read fast.
+    A text without ``capacity_gib`` is returned as it is: programs write MiB, and are read fast.
     """
     text = bytes(podm)
     if _GIB_KEY not in text:

@@ -363,7 +363,7 @@ class BlockReservations:
 
 
 class RedfishComposer:
-    """Composes on one Redfish service; ``methods`` are those of a vendor."""
+    """Composes on one Redfish service; ``methods`` are the methods of a vendor."""
 
     def __init__(
         self,

@@ -153,7 +153,7 @@ class FabricOffer:
 
 
 class FabricReach(NamedTuple):
-    """The PCIe fabrics that a system is assumed to reach, and those that name the system."""
+    """The PCIe fabrics that a system is assumed to reach, and the fabrics that name it."""
 
     fabrics: frozenset[str]
     stated: frozenset[str]

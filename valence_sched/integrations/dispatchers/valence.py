@@ -52,7 +52,7 @@ def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
 
 
 def _description(recording: decision.Recording | None) -> dict[str, str]:
-    """Return the description of a node that was decided on a recording, empty for a live one."""
+    """Return the description of a node that was decided on a recording, else an empty text."""
     if recording is None:
         return {}
     age = "of unknown age"

@@ -122,7 +122,7 @@ def cover_parts(
 
 
 def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
-    """Return the demands without those that another demand implies."""
+    """Return the demands that no other demand implies."""
 
     def implies(one: int, other: int) -> bool:
         (sizes, amount), (others, other_amount) = lines[one], lines[other]

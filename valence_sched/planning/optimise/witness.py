@@ -64,7 +64,7 @@ class Witness:
         return self._overlay.view
 
     def realise(self, group: PoolGroup, model: GroupModel, values: Floats) -> None:
-        """Take the nodes of a solution of a group, except those that the fit refuses."""
+        """Take the nodes of a group's solution, except nodes that the fit refuses."""
         table = self._overlay.view.block_tables[group.podm]
         queues = _block_queues(self._overlay.view, group, model, values)
         positions = {int(self.view.position_of[row]) for row in group.rows}

@@ -69,7 +69,7 @@ Number = Annotated[int, Meta(ge=1, le=10_000)]
 
 
 class SiteQuery(Noun, frozen=True, kw_only=True):
-    """The pod managers to show: those with ``search`` in their name, id or zone."""
+    """The pod managers to show, with ``search`` in their name, id or zone."""
 
     search: Words = ""
     page: Number = 1

@@ -270,7 +270,7 @@ def receive(call: Call) -> CallResult:
 
 
 def zone_tree(call: Call) -> ZoneNode:
-    """Show the zone of the service and those below it, with the amounts of each."""
+    """Show the zone of the service and the zones below it, with the amounts of each."""
     query = call.query_noun(ZoneTreeQuery)
     with call.reading() as scheduler:
         own = scheduler.zone_tree(hops=0)

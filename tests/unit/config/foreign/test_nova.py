@@ -217,7 +217,7 @@ class TestBareMetal(unittest.TestCase):
 
 
 class TestDocuments(unittest.TestCase):
-    """Flavors in the format of the API, and in that of the client."""
+    """Flavors in the format of the API, and in the format of the client."""
 
     def test_the_answer_of_the_api_and_what_the_client_prints_are_one_flavor(self):
         specs = {"resources:PGPU": "1"}

@@ -362,7 +362,7 @@ class TestHard(unittest.TestCase):
             self.assertEqual(*prices, seed)
 
     def test_many_groups_of_devices_are_assigned_one_by_one(self):
-        """Eight groups are 255 demands of a cover; the answers are those of fewer groups."""
+        """Eight groups are 255 demands of a cover; the answers are the same as for fewer groups."""
         speeds = (10, 10, 25, 25, 40, 40, 100, 100)
         asked = request({"nics": [{"name": f"n{n}", "speed_mbps": speed, "count": 1}
                                   for n, speed in enumerate(speeds)]})  # fmt: skip

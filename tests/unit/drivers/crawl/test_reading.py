@@ -70,7 +70,7 @@ class TestFailure(unittest.TestCase):
 
 
 class TestRegistration(unittest.TestCase):
-    """Facts of the operator are added to those of the pod manager, and override them."""
+    """Facts of the operator are added to facts of the pod manager, and override them."""
 
     def test_each_property_is_the_operators_or_both(self):
         known = {

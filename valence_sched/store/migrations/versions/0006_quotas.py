@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: limits of the claims of owners, and the charges of their claims."""
+"""Quotas: limits on claims by owner, and the charges of claims."""
 
 import sqlalchemy as sa
 from alembic import op
