@@ -124,7 +124,7 @@ class Hosts:
         return "all together"
 
     def cards(self, asked: Asked, row: int) -> list[int]:
-        """Return the fullest cards of a host among those with room for a request."""
+        """Return the fullest cards of a host with room for a request."""
         free = self.gpu_free[row]
         order = np.argsort(np.where(free >= asked.milli, free, 10**9), kind="stable")
         return [int(slot) for slot in order[: asked.gpus]]

@@ -45,5 +45,5 @@ def _attribute(view: View, request: Request, root: str, name: str) -> Labels:
 
 
 def _display(value: Any) -> Any:
-    """Return a value for an explanation: numbers as text, since 2,024 is no year."""
+    """Return a value for an explanation: numbers as text, since a year is not ``2,024``."""
     return as_text(value) if isinstance(value, (int, float)) else value
