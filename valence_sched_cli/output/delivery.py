@@ -34,7 +34,7 @@ class Delivery:
         self._effects, self._stdout, self._log, self._clear = effects, stdout, log, clear
 
     def print(self, emit: Callable[[Any], object]) -> None:
-        """Print the output of ``emit``, after an effect only the whole output; or raise OutputError."""
+        """Print the output of ``emit``, after an effect whole or not at all; else OutputError."""
         self._clear()
         if self._effects:
             text = io.StringIO()
