@@ -81,7 +81,7 @@ class Aliases:
         return text if _DEVICE_NUMBER.fullmatch(text) else self.of(unquote(text))
 
     def uuid(self, text: str) -> str | None:
-        """Return the alias of a UUID in any spelling, again a UUID; None for another text."""
+        """Return the alias of a UUID, itself a UUID, for any spelling; None for another text."""
         identity = uuid_identity(text)
         if identity is None:
             return None

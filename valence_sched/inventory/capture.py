@@ -170,13 +170,13 @@ class Captures:
         tree: str | None = None,
         aliases: Aliases | None = None,
     ) -> CaptureResult:
-        """Record the pod managers of inventories, else live ones; ``live.only`` limits both.
+        """Record pod managers of inventories, else live pod managers; ``live.only`` limits both.
 
         The output is one inventory file, or with ``tree`` a folder of Redfish documents for each
         pod manager. It has no credentials, and with ``aliases`` no names.
 
         Raises:
-            UsageError, UnknownName: no pod manager is known; a named one does not exist.
+            UsageError, UnknownName: no pod manager is known; a named pod manager does not exist.
             InputError: an inventory cannot be read at all, or the capture cannot be written.
             PodmError: no pod manager could be read, so there is no tree.
         """

@@ -75,7 +75,7 @@ class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that could almost take the node.
 
     ``kind`` is ``hardware`` if it lacks only free hardware. Then ``freeing`` is a node whose
-    removal is enough, None if none of the ``tried`` nodes is. ``kind`` is ``word`` if exactly one
+    removal is enough, None if no ``tried`` node is enough. ``kind`` is ``word`` if exactly one
     filter rejects it, and not for lack of free hardware.
     """
 

@@ -57,7 +57,7 @@ def decision_page(
 
 
 def _as_in(hardware: HardwareListing, report: Report) -> Report:
-    """Return a decision whose pod managers have their zone's path, as in the hardware."""
+    """Return a decision with the zone paths of its pod managers, as the hardware names them."""
     named, known = with_podm_paths(report), {one.podm.id for one in hardware.podms}
     return named if any(one.chosen.podm in known for one in named.placements) else report
 

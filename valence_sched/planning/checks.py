@@ -189,7 +189,7 @@ class Checker:
 
 
 def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, ...]]:
-    """Return the site with other pools of the place's pod managers drained, and their ids."""
+    """Return the site with only the pools of a place open, and the ids of its pod managers."""
     if place is None:
         return site, ()
     matches = find_targets(site.podms, model.place_target(place), site.kinds)

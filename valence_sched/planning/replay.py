@@ -351,7 +351,7 @@ def last_step(decision: Decision) -> str:
 
 
 def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
-    """Return the reasons against pod managers, most frequent first, with the nearest of each."""
+    """Return the reasons against pod managers by frequency, each with the nearest pod manager."""
     groups: dict[tuple[str, str, bool], list[PodmVerdict]] = defaultdict(list)
     for verdict in Verdicts(decision).podm_verdicts():
         if (reason := verdict.reason) is not None:

@@ -83,7 +83,7 @@ class Document(sa.TypeDecorator[bytes]):
 
 
 class NonNegative(sa.TypeDecorator[float]):
-    """A column of amounts of 0 or more."""
+    """A column of amounts that are never negative."""
 
     impl = sa.Double
     cache_ok = True

@@ -2,9 +2,9 @@
 """Reads: declarations, next to a filter or weigher, of the fields that it reads.
 
 Fields of a request: a policy refuses a request that sets a field which no plug-in reads. A plug-in
-is inactive if the request sets none of its fields. Fields of a pod manager: those besides its
-pools, blocks and stocks, such as ``status``, ``facts.year`` for one fact, ``facts`` for all facts.
-A plug-in without a declaration is active in every decision and may read all fields.
+is inactive if the request sets none of its fields. Fields of a pod manager: all except its pools,
+blocks and stocks, such as ``status``, ``facts.year`` for one fact, ``facts`` for all facts. A
+plug-in without a declaration is active in every decision and may read all fields.
 """
 
 from __future__ import annotations

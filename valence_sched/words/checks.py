@@ -77,7 +77,7 @@ def usage_text(run: ReplayResult) -> str:
 
 
 def differences(recorded: Report, now: Report, *, placements_only: bool = False) -> Iterator[str]:
-    """Yield the differences of a decision, each with the recorded value and the present one.
+    """Yield the differences of a decision, each with the recorded and the present value.
 
     With ``placements_only`` request, policy and inventory are not compared.
     """

@@ -227,7 +227,7 @@ def is_amount(reason: Reason) -> bool:
 
 
 def _value_phrase(reason: Reason) -> str:
-    """Return the value of a pod manager and the required one: ``zone west, needs east``."""
+    """Return the value of a pod manager and the required value: ``zone west, needs east``."""
     need, have = format_value(reason.need), format_value(reason.have)
     if reason.filter == "json":
         return f"needs {need}, but has {have}"

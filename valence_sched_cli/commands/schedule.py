@@ -334,7 +334,7 @@ class SchedulePodm(base.Lister):
         return [msgspec.structs.replace(request, **common) for request in requests]
 
     def _write_report(self, report: Any, facts: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the report and the page; after an effect, a failure is raised after the rows."""
+        """Write the report and the page; after an effect, print the rows before a failure."""
         writers: list[Callable[[], None]] = []
         if self._report_writer is not None:
             writers.append(functools.partial(self._report_writer, report))

@@ -140,8 +140,8 @@ class RebalanceWhatif(_MoveLister):
     A node gets its new blocks before it leaves the old ones. The command moves nothing itself. Room
     is the number of further nodes of the flavor that fit after a move. Fragmentation is the share
     of the free accelerators that the mix of flavors cannot use. Imbalance is the standard deviation
-    over pod managers of the utilization of their most used resource. Exits 0 if the moves reach the
-    goal or no move is needed, 3 if no moves reach it, 5 if the search ended undecided.
+    of the utilization of pod managers; the most used resource of each counts. Exits 0 if the moves
+    reach the goal or no move is needed, 3 if no moves reach it, 5 if the search ended undecided.
     """
 
     examples = (

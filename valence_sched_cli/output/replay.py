@@ -84,7 +84,7 @@ class Shares(PairLines):
 
 
 def number_text(number: float, *, is_share: bool = False) -> str:
-    """Return a number for people: a share in percent, others with two decimals or digits."""
+    """Return a number for people: a share in percent, others with 0 or 2 decimals or 2 digits."""
     if is_share:
         return f"{100 * number:.1f}%"
     if 0 < abs(number) < 0.1:

@@ -268,7 +268,7 @@ class PreparedFormatter:
 
 
 def full_titles(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return named columns with the titles of these columns in place of the short titles."""
+    """Return the names of columns with full titles in place of the short titles."""
     known = {column_key(column) for column in columns}
     full = {column_key(short): title for title, short in SHORT_TITLES.items()}
     keys = map(column_key, names)

@@ -89,7 +89,7 @@ class PoolCovers:
         return self._entries[rows][places], covers[places].astype(np.int64)
 
     def settle(self, rows: Ints) -> tuple[Mask, Mask]:
-        """Return two masks of ``rows``: those with a cover, and those that the trees decided."""
+        """Return two masks of ``rows``: rows with a cover, and rows that the trees decided."""
         free = self.free(rows)
         has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
         limits_of = np.array(self._limits)[rows]
