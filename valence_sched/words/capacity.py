@@ -17,7 +17,7 @@ PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds other than acceler
 
 
 def proven_text(one: Capacity) -> str:
-    """Return the proven maximum, ``at most`` a bound if no placement reaches it."""
+    """Return the proven maximum; ``at most`` precedes a bound that no placement reaches."""
     if one.proven is None:
         return ""
     return f"{one.proven.bound:,}" if one.is_optimal else f"at most {one.proven.bound:,}"
