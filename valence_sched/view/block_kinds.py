@@ -7,6 +7,7 @@ so each question about devices is answered once per kind.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -149,6 +150,20 @@ class BlockKinds:
             useful.sort(key=cost)
             remembered = self._cheapest_first.store(need, (len(self.kinds), useful))
         return remembered[1]
+
+    def whole_amount(self, need: Need) -> Need:
+        """Return the need with its amount rounded up to a multiple of the unit that blocks supply.
+
+        If blocks supply 262,144 or 393,216 MiB, their greatest common divisor is 131,072 MiB: the
+        same blocks satisfy 65,536 MiB and 131,072 MiB. Needs of stocks, and those that allow
+        unknown amounts, do not change.
+        """
+        if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
+            return need
+        unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
+        if not unit or not need.amount % unit:
+            return need
+        return replace(need, amount=math.ceil(need.amount / unit) * unit)
 
     def distinct_devices(self, need_kind: str) -> list[Any]:
         """Return the distinct devices of all kinds for a kind of need."""

@@ -14,13 +14,15 @@ from msgspec import Struct
 from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 from valence_sched.model.need import NameRequirements, Need, need_for_measure
 from valence_sched.model.request import Mix
-from valence_sched.view.block_kinds import BlockKinds, read_only
+from valence_sched.view.availability import feasible_rows
+from valence_sched.view.block_kinds import BlockKinds, BoundedMemo, read_only
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 ONE_PER_NODE = frozenset(SINGLE_PER_NODE)
 NO_ROWS = np.empty(0, dtype=np.int64)
+MOST_LOST = 16  # requests whose lost nodes are memoised
 MOST_NODES = 10**9  # nodes of a share that count on one row
 MANY_ROWS = 256  # from this number of rows on, one list of needs after another is faster
 EPSILON = 1e-9  # the rounding error of a number of nodes
@@ -40,6 +42,8 @@ class RoomBefore(Struct, frozen=True, eq=False):
     have: Floats
     nodes: Floats
     has_room: Any  # mask by list of needs: whether any row can make a node
+    #: By the needs and scarcity of recent requests: the lost nodes of every row.
+    lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats]
 
 
 class MixRoom:
@@ -120,9 +124,26 @@ class MixRoom:
                 have[: len(parts), rows] -= self._pieces @ free.blocks[:, rows]
         self._count_stocks(free.stocks, have)
         nodes = self._nodes(have)
-        return RoomBefore(free, read_only(have), read_only(nodes), (nodes > 0.0).any(axis=1))
+        has_room = (nodes > 0.0).any(axis=1)
+        return RoomBefore(free, read_only(have), read_only(nodes), has_room, BoundedMemo(MOST_LOST))
 
-    def lost(
+    def lost(self, view: View, needs: tuple[Need, ...], scarcity: Sequence[float]) -> Floats:
+        """Return by row the number of nodes that are lost if it makes a node with ``needs``.
+
+        The number is the mean over the shares of the mix, by their weight and scarcity. It is
+        infinite for rows that cannot make the node.
+        """
+        before = self.before(view)
+        whole = tuple(map(view.kinds.whole_amount, needs))
+        lost = before.lost.get((whole, scarcity))  # the same blocks satisfy equal needs
+        if lost is None:
+            feasible = feasible_rows(view, needs)
+            lost = self._lost(view, before, whole, feasible, scarcity)
+            lost[~feasible] = np.inf
+            before.lost.store((whole, scarcity), read_only(lost))
+        return lost
+
+    def _lost(
         self,
         view: View,
         before: RoomBefore,
@@ -130,11 +151,7 @@ class MixRoom:
         feasible: Mask,
         scarcity: Sequence[float],
     ) -> Floats:
-        """Return by row the number of nodes that are lost if it makes a node with ``needs``.
-
-        The number is the mean over the shares of the mix, by their weight and scarcity. It is
-        undefined for rows that are not ``feasible``.
-        """
+        """Return the lost nodes by row, undefined for rows that are not ``feasible``."""
         free, have = before.free, before.have.copy()
         touched = np.zeros(len(have), dtype=bool)  # lines
         if self._blocks:

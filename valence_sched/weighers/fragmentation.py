@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta
 
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, Request
-from valence_sched.view.availability import feasible_rows
 from valence_sched.view.mix_room import mix_room
 from valence_sched.view.reads import completes_mix, reads, reads_podm
 from valence_sched.view.view import Floats, View
@@ -68,9 +67,5 @@ def fragmentation(view: View, request: Request, *, power: Power = 1.0, of: str =
     room = mix_room(view, mix, of)
     if not room:
         return view.constant(1.0)
-    before = room.before(view)
-    feasible = feasible_rows(view, request.needs)
-    lost = room.lost(view, before, request.needs, feasible, mix.scarcity)
-    score: Floats = 1.0 / (1.0 + lost)
-    score[~feasible] = 0.0
+    score: Floats = 1.0 / (1.0 + room.lost(view, request.needs, mix.scarcity))
     return score
