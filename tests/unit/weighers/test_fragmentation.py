@@ -3,6 +3,7 @@
 
 import math
 import unittest
+from unittest import mock
 
 import msgspec
 from hypothesis import given
@@ -17,6 +18,7 @@ from valence_sched.model.need import NameRequirements
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, sealed
 from valence_sched.testing import check_weigher, request, view
+from valence_sched.view import mix_room
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.weighers.fragmentation import fragmentation, mix_supplies, with_scarcity
 
@@ -88,16 +90,18 @@ class TestStocks(unittest.TestCase):
 
     @quietly(40)
     @given(POOLS, st.lists(st.tuples(ASKED, st.sampled_from([1.0, 3.0])), min_size=1, max_size=4),
-           ASKED, st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(["", "milli"]))  # fmt: skip
+           ASKED, st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(["", "milli"]),
+           st.sampled_from([1, 256]))  # fmt: skip
     def test_the_score_is_the_number_of_lost_nodes_by_definition(
-        self, pools, shares, asked, power, of
+        self, pools, shares, asked, power, of, many_rows
     ):
         site = view(*({"id": str(n), "stocks": stocks(*pool)} for n, pool in enumerate(pools)))
         whole = Mix(shares_of(shares))
         supplies = mix_supplies(site, whole, power=power, of=of)
         whole = with_scarcity(whole, supplies, power=power, of=of)
         wanted = request({"stocks": needs(*asked)}, mix=whole)
-        found = fragmentation(site, wanted, power=power, of=of)
+        with mock.patch.object(mix_room, "MANY_ROWS", many_rows):
+            found = fragmentation(site, wanted, power=power, of=of)
         totals = [sum(number_of(pool, one, of) for pool in pools) for one, _ in shares]
         weights = [
             weight * (((max(totals) + 1) / (total + 1)) ** power if total else 1.0)
