@@ -45,13 +45,14 @@ def needs(cores, memory, milli, count):
 def number_of(pool, asked, of=""):
     """Return the number of nodes that a pool of stocks can make, by counting each need."""
     cores, memory, cards = pool
-    numbers = [cores / asked[0], memory / asked[1] if asked[1] else math.inf]
+    numbers = [cores // asked[0], memory // asked[1] if asked[1] else math.inf]
     if asked[3]:
-        by_cards = sum(left // asked[2] for left in cards) / asked[3]
+        by_cards = sum(left // asked[2] for left in cards) // asked[3]
         if of == "milli" and min(*numbers, by_cards) >= 1:
-            numbers = [2.5 * number for number in numbers]
+            numbers = [math.floor(2.5 * number) if number < math.inf else number
+                       for number in numbers]  # fmt: skip
         numbers.append(by_cards)
-    return math.floor(min(numbers) + 1e-9)
+    return min(numbers)
 
 
 def after(pool, asked):
