@@ -174,8 +174,12 @@ class TestTaking(unittest.TestCase):
                 with self.subTest(title, verb=verb):
                     podms, id_, seed = self.taken(url, verb)
                     request = {"request": {**NODE, "id": id_, "seed": seed}}
-                    again = self.call(url, "POST", "select_destinations", request)["report"]
-                    self.assertEqual((podms, id_), (chosen(again), again["request"]["id"]))
+
+                    def is_same(url=url, request=request, expected=(podms, id_)):
+                        again = self.call(url, "POST", "select_destinations", request)["report"]
+                        return (chosen(again), again["request"]["id"]) == expected
+
+                    wait_for(is_same)  # until the release of the hardware was read
 
     def test_one_that_is_asked_with_a_seed_takes_of_the_same_each_time(self):
         for title, url in self.urls.items():
