@@ -164,6 +164,19 @@ class TestBlocks(unittest.TestCase):
         self.assertEqual([1 / 2], fragmentation(found, request(CARD)).tolist())
         self.assertEqual([1 / 3], fragmentation(found, request(CARD), of="accelerators").tolist())
 
+    def test_needs_that_take_the_same_blocks_score_alike(self):
+        blocks = [cpu("c1", 16), cpu("c2", 32), cpu("c3", 32)]
+        found = view({"id": "p", "blocks": blocks}, {"id": "q", "blocks": blocks[1:]})
+        large = request({"processor": {"total_cores": 32}})
+        mix = Mix((FlavorShare(large.needs), FlavorShare(request(SMALL).needs)))
+        few, more, most = (
+            fragmentation(found, request({"processor": {"total_cores": cores}}, mix=mix)).tolist()
+            for cores in (9, 16, 17)
+        )
+        self.assertEqual(few, more)
+        self.assertGreater(few[0], few[1])  # pool p gives its small block
+        self.assertEqual(most[0], most[1])
+
     def test_a_scarce_flavor_counts_more(self):
         podms = (
             {"id": "last", "blocks": [cpu("a", 16, 64)]},
