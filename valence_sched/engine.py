@@ -70,8 +70,8 @@ class Engine(scheduler.OwnScheduler):
 
     The snapshot to decide on is read when a verb first needs it, and again after a verb changed the
     state. Flavors are read once. For stored pod managers every verb applies the new part of the
-    change log, and reads no pod manager live. The progress of ``sources`` shows the reason of a
-    wait. ``effects`` notes the changes of a verb, also while it runs.
+    change log, and reads no pod manager live. While a verb waits, the progress of ``sources`` shows
+    the reason. ``effects`` notes the changes of a verb, also while it runs.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Engine(scheduler.OwnScheduler):
         )
 
     def close(self) -> None:
-        """Close the state, if it is followed."""
+        """Close the state if the engine follows it."""
         if self._stored is not None:
             self._stored.store.close()
             self._stored = None

@@ -162,7 +162,7 @@ class UnknownName(SchedulerError):
 
 
 class NothingMatches(SchedulerError):
-    """A target that no pod manager, pool or block meets; the message has the nearest known name."""
+    """A target that no pod manager, pool or block matches; the message has the nearest name."""
 
     code, http_status = "nothing_matches", 404
 

@@ -76,7 +76,7 @@ class TestClaims(Case):
         self.assertEqual(0, self.asked("release", self.claim.id).code)
         self.assertEqual([], self.asked("reap", "--keep", "1h", "-f", "json").data)
         (row,) = self.asked("reap", "--keep", "0s", "-f", "json").data
-        self.assertEqual(("claims", "forgot 1 older than --keep"), (row["Kind"], row["Done"]))
+        self.assertEqual(("claims", "deleted 1 older than --keep"), (row["Kind"], row["Done"]))
         self.assertEqual([], self.asked("list", "--all", "-f", "json").data)
 
     def test_asking_makes_no_state(self):

@@ -165,7 +165,7 @@ def _sweep(here: Here) -> Prepared:
 
 
 def _tuned(here: Here) -> Prepared:
-    """Tune a policy that takes pods with cards first, so that fewer nodes fit on the site."""
+    """Tune a policy that prefers pod managers with cards, so that fewer nodes fit."""
     cards = [{"id": f"a{n}", "blocks": [cpu("c", 8), gpu("g")]} for n in range(8)]
     plain = [{"id": f"b{n}", "blocks": [cpu(f"c{m}", 8) for m in range(4)]} for n in range(3)]
     files = {name: here.folder / name for name in ("site.jsonl", "tuned.yaml")}

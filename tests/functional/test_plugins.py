@@ -187,7 +187,7 @@ class TestPlugins(Case):
         self.assertEqual(
             {
                 "Name": "quiet_hours",
-                "Description": "Keeps pods whose noise is known and at most 'limit'.",
+                "Description": "Keeps pod managers whose noise is known and at most 'limit'.",
                 "Options": {"fact": "noise_db", "limit": 60.0},
                 "Source": "quiet_site.quiet_hours:quiet_hours",
             },

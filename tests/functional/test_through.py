@@ -52,7 +52,7 @@ def _again(name: str) -> dict[str, type[unittest.TestCase]]:
 
 
 def _is_chosen(title: str, name: str) -> bool:
-    """Return whether a name is not a test, or a test that runs: one in ten in the size of CI."""
+    """Return whether to keep a name: all in a soak test, else one test in ten."""
     if not name.startswith("test") or os.environ.get("VALENCE_SCHED_SOAK"):
         return True
     return zlib.crc32(f"{title}.{name}".encode()) % 10 == 0

@@ -166,7 +166,7 @@ class TestStrangers(Live):
         near = ("schedule", "--inventory", SITE, "--flavor", "small", "--near", "volume=db-1")
         for number, (body, line) in enumerate((
             ("return {}['rack']", "resolver 'odd': cmdb: KeyError: 'rack'\n"),
-            ("return 7", "a resolver asked for volume db-1: "
+            ("return 7", "the resolver of volume db-1: "
                          "AttributeError: 'int' object has no attribute 'find'\n"),
         )):  # fmt: skip
             with self.subTest(body):

@@ -92,7 +92,7 @@ class TestWhere(WhereCase):
             ('["=", "$zone", NaN]',
              f"line 1 column 16: found invalid character (byte 15), expected JSON {hint}"),
             ("[" * 100_000,
-             f"$: found too many nested lists and objects, expected JSON of modest depth {hint}"),
+             f"$: found too many nested lists and objects, expected JSON with fewer levels {hint}"),
             ('["not"]', "$: found 'not' with 0, expected one expression"),
             ('["and", ["=", "$zne", "x"]]',
              "$[1][1]: found unknown path \"$zne\" (did you mean '$zone'?)"),

@@ -67,11 +67,11 @@ class TestViolators(unittest.TestCase):
 
     def test_an_innocent_filter_and_weigher_pass(self):
         def innocent(view, request, *, word: str = "redfish"):
-            """Keeps pods of a driver."""
+            """Keeps pod managers of a driver."""
             return np.array([view.podm(row).driver == word for row in range(len(view))], dtype=bool)
 
         def plain(view, request, *, fact: str = "year"):
-            """Prefers pods that report a fact."""
+            """Prefers pod managers that report a fact."""
             return np.isfinite(view.number(fact)).astype(float)
 
         testing.check_filter(innocent)
@@ -87,7 +87,7 @@ class TestViolators(unittest.TestCase):
 
         @per_pool
         def young(podm, pool, request):
-            """Prefers pods of few generations."""
+            """Prefers pod managers of few generations."""
             return 1 / (1 + podm.generation)
 
         testing.check_filter(traited, trait="WARM")
@@ -95,7 +95,7 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_writes_to_an_array(self):
         def writer(view, request):
-            """Keeps pods and changes them."""
+            """Keeps pod managers and changes them."""
             free = view.free(request.needs[0])
             free -= 1
             return free >= 0
@@ -104,7 +104,7 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_switches_a_read_only_array_to_writable(self):
         def burglar(view, request):
-            """Keeps pods and writes to protected arrays."""
+            """Keeps pod managers and writes to protected arrays."""
             free = (
                 view.block_counts.free
                 if view.block_counts.free.base is None
@@ -120,7 +120,7 @@ class TestViolators(unittest.TestCase):
         used = {}
 
         def thrifty(view, request):
-            """Prefers pods and reuses its result array."""
+            """Prefers pod managers and reuses its result array."""
             score = used.setdefault(len(view), np.empty(len(view)))
             score[:] = np.isfinite(view.number("year"))
             return score
@@ -129,7 +129,7 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_writes_to_a_map_of_the_request(self):
         def scribbler(view, request):
-            """Keeps pods and writes to their documents."""
+            """Keeps pod managers and writes to their documents."""
             request.capabilities["seen"] = ("yes",)
             return view.all_rows
 
@@ -137,7 +137,7 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_writes_to_the_facts_of_a_podm(self):
         def marker(view, request):
-            """Keeps pods and marks them."""
+            """Keeps pod managers and marks them."""
             for podm in view.podms:
                 podm.facts["seen"] = 1.0
             return view.all_rows
@@ -146,7 +146,7 @@ class TestViolators(unittest.TestCase):
 
     def test_a_weigher_that_compares_rows_with_each_other(self):
         def relative(view, request):
-            """Prefers pods with the most of a fact, relative to other candidates."""
+            """Prefers pod managers with the most of a fact, relative to other candidates."""
             free = view.free(request.needs[0])
             return free / max(1.0, free.max(initial=1.0))
 
@@ -170,14 +170,14 @@ class TestViolators(unittest.TestCase):
         draws = iter(range(10**6))
 
         def moody(view, request):
-            """Prefers pods at random."""
+            """Prefers pod managers at random."""
             return np.full(len(view), 1.0 / (1.0 + next(draws)))
 
         self.refuses("differently when asked again", testing.check_weigher, moody)
 
     def test_nan(self):
         def absent(view, request):
-            """Prefers pods by a fact that some do not report."""
+            """Prefers pod managers by a fact that some do not report."""
             return np.clip(view.number("year") / 4000.0, 0.0, 1.0)
 
         self.refuses("answers NaN", testing.check_weigher, absent)
@@ -230,22 +230,22 @@ class TestViolators(unittest.TestCase):
 
     def test_one_that_raises(self):
         def told(view, request):
-            """Keeps pods that report their year."""
+            """Keeps pod managers that report their year."""
             return np.array([podm.facts["year"] > 0 for podm in view.podms], dtype=bool)
 
         self.refuses("raised KeyError", testing.check_filter, told)
 
     def test_options_that_are_not_keyword_only_or_have_no_default(self):
         def positional(view, request, limit=1.0):
-            """Keeps pods below a limit."""
+            """Keeps pod managers below a limit."""
             return view.all_rows
 
         def demanding(view, request, *, limit):
-            """Keeps pods below a limit."""
+            """Keeps pod managers below a limit."""
             return view.all_rows
 
         def anything(view, request, **options):
-            """Keeps pods by any option."""
+            """Keeps pod managers by any option."""
             return view.all_rows
 
         self.refuses("not keyword-only", testing.check_filter, positional)
@@ -261,7 +261,7 @@ class TestViolators(unittest.TestCase):
     def test_a_filter_that_explains_something_else(self):
         @terms
         def honest(view, request):
-            """Keeps pods that are enabled."""
+            """Keeps pod managers that are enabled."""
             yield Term("enabled", True, view.enabled, holds=view.enabled)
 
         testing.check_filter(honest)

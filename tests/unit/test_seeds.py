@@ -259,12 +259,12 @@ class TestPlugIns(unittest.TestCase):
 
 
         def cool(view, request, *, fact: str = "inlet_celsius", limit: float = 27.0):
-            """Keeps pods whose inlet is known to be cool."""
+            """Keeps pod managers whose inlet is known to be cool."""
             return view.number(fact) <= limit
 
 
         def cheap(view, request, *, fact: str = "cents_per_kwh", dear: float = 100.0):
-            """Prefers pods where power costs little."""
+            """Prefers pod managers where power costs little."""
             return np.nan_to_num(np.clip(1 - view.number(fact) / dear, 0, 1), nan=0.0)
     '''
     POLICY = """

@@ -173,7 +173,7 @@ def parse_resources(data: bytes, file: str) -> list[CustomResource]:
 
 
 def parse_settings(data: bytes, file: str, kind: type[T], check: Callable[[T, str], object]) -> T:
-    """Parse a file of settings, empty for the defaults; ``check`` raises for invalid settings."""
+    """Parse a file of settings (empty: the defaults); ``check`` raises for invalid settings."""
     settings = convert(load_yaml(data, file) or {}, kind, file)
     check(settings, file)
     return settings

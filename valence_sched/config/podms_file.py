@@ -55,7 +55,7 @@ class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def parse_podms(document: Any, file: str) -> list[nouns.Registration]:
-    """Return the pod managers of a file, paths as written; an InputError repeats no password."""
+    """Return the pod managers of a file, with paths as written; errors repeat no password."""
     decode_error.refuse_other_kind(document, "podms", file)
     if not isinstance(document, dict) or not isinstance(document.get("podms"), dict):
         raise InputError(file, "$", "no map 'podms'", "podms: {NAME: {url: …}}")

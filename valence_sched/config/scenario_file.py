@@ -94,7 +94,7 @@ KEY = "expectations"
 
 
 def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
-    """Parse a file of expectations, at least one, with warnings; InputError or NewerSchema."""
+    """Return the expectations of a file, at least one, and warnings; InputError, NewerSchema."""
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", f"a list under {KEY!r}")

@@ -50,7 +50,7 @@ def compile_spec(
 
 
 def split_plugin_name(source: str) -> tuple[str, str]:
-    """Return the plug-in name before the colon, empty without a colon, and the text after it."""
+    """Split a text at its colon into plug-in name and argument; no colon means no name."""
     name, colon, path = source.partition(":")
     if not colon or not name.isidentifier() or os.path.exists(source):
         return "", source
@@ -128,7 +128,7 @@ class Configuration:
         self.service_policies: Callable[[], Iterable[Policy]] | None = None
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
-        """Return policies by name: built in, then the user's, then ``paths``; the last applies."""
+        """Return policies by name: built in, the user's, and ``paths``; later ones override."""
         policies = {one.name: one for one in (self.service_policies or tuple)()}
         for file, data in self._layered_files("policies.yaml", paths, self.service_policies):
             policies |= {policy.name: policy for policy in parsers.parse_policies(data, file)}
@@ -138,7 +138,7 @@ class Configuration:
         return parsers.parse_policies(self.read(path), path)
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
-        """Return flavors by name: built in, then the user's, then ``paths``; the last applies."""
+        """Return flavors by name: built in, the user's, and ``paths``; later ones override."""
         flavors = {one.name: one for one in (self.service_flavors or tuple)()}
         for file, data in self._layered_files("flavors.yaml", paths, self.service_flavors):
             parsed = self._parse_flavors(data, file, flavors.copy)
@@ -185,7 +185,7 @@ class Configuration:
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
     def resources(self, paths: Sequence[str] = ()) -> list[custom_resource.CustomResource]:
-        """Return declared resources: the user's, then from ``paths``; the last applies."""
+        """Return declared resources: the user's, and ``paths``; later ones override."""
         layers = self._layered_files("resources.yaml", paths)
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
         return custom_resource.unique_by_name(itertools.chain.from_iterable(parsed))
@@ -310,7 +310,7 @@ class Configuration:
         cloud_resolver: list[nouns.Resolver] = []
         located = []
         for resource in wanted:
-            who = f"a resolver asked for {resource.text}"
+            who = f"the resolver of {resource.text}"
             with plugins.plugin_errors(who):
                 unknown = not nouns.is_known(resolvers, resource)
             if unknown and self._cloud and not cloud_resolver:

@@ -2,7 +2,7 @@
 """Batches: places the nodes of one request one after another on a private overlay.
 
 The alternatives of the request are tried in order. If a group must stay together, its first node
-fixes the domain value of all nodes, the anchor. Other anchors are tried if nodes do not fit.
+fixes one domain value for all nodes: the anchor. Other anchors are tried if nodes do not fit.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 
 class _NextNode(Struct, frozen=True, gc=False):
-    """The next node of a pod, taken ahead of its turn: its fit, undo and evaluated ``rows``."""
+    """The next node of a podm, taken ahead of its turn: its fit, undo and evaluated ``rows``."""
 
     fit: Fit
     undo: Change
@@ -291,9 +291,9 @@ class _NextNode(Struct, frozen=True, gc=False):
 class Lookahead:
     """The overlay and the evaluation of a batch; ``take`` updates both by one node.
 
-    Evaluating one pod again costs almost as much as evaluating sixty. So the overlay takes the next
-    node of several pods, these pods are evaluated together, and each result is stored until the pod
-    is chosen. The outcome is exactly the same as without Lookahead.
+    Evaluating one podm again costs almost as much as evaluating sixty. So the overlay takes the
+    next node of several podms and evaluates these podms together. Each result is stored until its
+    podm is chosen. The outcome is exactly the same as without Lookahead.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:
@@ -327,7 +327,7 @@ class Lookahead:
         return self._request
 
     def fit(self, row: int) -> Fit | Undecided | None:
-        """Return the present fit of a row, even if the next node of its pod was taken ahead."""
+        """Return the present fit of a row, even if the next node of its podm was taken ahead."""
         podm = int(self.view.podm_of[row])
         ahead = self._ahead.get(podm)
         if ahead is not None:
@@ -376,7 +376,7 @@ class Lookahead:
         self._ahead.clear()
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the present fits of the best pods, if the short search finds them."""
+        """Return the present fits of the best podms, if the short search finds them."""
         count = min(self._count_ahead, self._left) - 1
         if count < 1:
             return []
@@ -397,7 +397,7 @@ class Lookahead:
         return list(ahead.values())
 
     def _evaluate_ahead(self, fits: list[Fit]) -> None:
-        """Take these fits on the overlay and evaluate all their pods together."""
+        """Take these fits on the overlay and evaluate all their podms together."""
         changes = self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
         spans = [self._overlay.rows(change[0]) for change in changes]
         rows = np.array([row for first, last in spans for row in range(first, last)])

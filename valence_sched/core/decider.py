@@ -154,10 +154,10 @@ class Decider:
     def offers(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> ZoneAnswer:
-        """Return the offers of these pods to a tree of zones, without tokens.
+        """Return the offers of these podms to a tree of zones, without tokens.
 
         The caller tries the alternatives of the request and the anchors of its group. ``earlier``
-        and ``others`` are candidates on these pods; StaleOffer: one is no longer free.
+        and ``others`` are candidates on these podms; StaleOffer: one is no longer free.
         """
         if others:
             return self._after(others).offers(query, earlier)
@@ -268,7 +268,7 @@ class Decider:
 
 
 class BoundPolicies:
-    """Binds each policy that requests name once, and seals requests for their policy.
+    """Binds each policy once, when a request first names it, and seals requests.
 
     ``mix`` is as for a :class:`Decider`; ``stated`` are the capabilities of the zone itself.
     """
@@ -305,7 +305,7 @@ class BoundPolicies:
         With ``other_zones`` it may name pod managers of other zones.
 
         Raises:
-            RequestError: no plug-in of the policy reads a field of the request, or units differ.
+            RequestError: the request sets a field that the policy ignores, or units differ.
             UnknownName: no such policy or pod manager.
         """
         bound = self.policy(request.policy)

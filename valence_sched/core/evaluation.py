@@ -39,7 +39,7 @@ def _tracked(name: str) -> Any:
 
 
 def _tracked_call(name: str) -> Any:
-    """Return a method that records reads of data that placed nodes change, memoised or not."""
+    """Return a method that records each read, memoised or not, of data that nodes change."""
     method = getattr(View, name)
 
     def call(view: TrackedView, *arguments: Any, **options: Any) -> Any:
@@ -209,7 +209,7 @@ class EvaluationContext:
         return replace(self, other_nodes=nodes, spending=spending or self.spending)
 
     def window(self, first: int, last: int, count: int) -> EvaluationContext:
-        """Return the context of ``count`` nodes on rows ``[first, last)``: whole podms."""
+        """Return the context of ``count`` nodes on rows ``[first, last)`` of whole podms."""
         return replace(
             self,
             view=self.view.window(first, last),
@@ -297,7 +297,7 @@ def reevaluate(
 def reevaluate_group_state(
     view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> Mask:
-    """Call the readers of the group state again; return the changed rows, not their costs."""
+    """Call the readers of the group state again, without costs; return the changed rows."""
     changed = np.zeros(len(view), dtype=bool)
     readers = evaluation.group_state_readers
     _call_again(view, request, bound, evaluation, readers, strict, changed)

@@ -70,8 +70,8 @@ def with_group_state(
 
     ``eligible`` returns the rows that pass every filter which reads neither free capacity nor the
     group; it is called only for a group with spread rules. The skew ignores domain values without
-    such rows, but not values whose pods are full (Kubernetes: ``nodeAffinityPolicy: Honor``). Nodes
-    placed ``earlier`` and nodes on ``other_podms``, which are not in the View, also count.
+    such rows, but not values whose podms are full (Kubernetes: ``nodeAffinityPolicy: Honor``).
+    Nodes placed ``earlier`` and nodes on ``other_podms``, which are not in the View, also count.
     """
     group = request.group
     if group is None and request.owner is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes of a request that fit on the pods of one zone; verifies earlier offers."""
+"""Offers: the nodes of a request that fit on the podms of one zone; verifies earlier offers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLACK = 1e-6  # rounding error of sums of floats
 def offers(
     context: EvaluationContext, query: OfferQuery, earlier: Sequence[Candidate]
 ) -> ZoneAnswer:
-    """Return the offers of the pods of a context: nodes one after another, and a ranking.
+    """Return the offers of the podms of a context: nodes one after another, and a ranking.
 
     The request of the context is the request of the query with its group state. ``earlier`` are the
     candidates that the decision has already taken; StaleOffer if one is no longer free.

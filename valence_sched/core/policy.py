@@ -242,7 +242,7 @@ def filter_uses(policy: Policy) -> tuple[FilterUse, ...]:
 
 
 def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:
-    """Yield the weigher that penalises unknown attributes, with the largest weight of all."""
+    """Yield the weigher that penalises unknown attributes, heavier than all others together."""
     if policy.unknown != "penalise":
         return
     loaded = plugins.load(plugins.WEIGHERS)

@@ -337,7 +337,7 @@ def _with_claims(
     statuses: dict[str, PodmStatus],
     requests: bool = False,
 ) -> Iterator[LeanPodm]:
-    """Yield pod managers with their status, and in ``stored`` without the usage of claims.
+    """Yield pod managers with their status; those in ``stored`` without hardware of claims.
 
     With ``requests`` their nodes have the flavor and the request that the store knows.
     """

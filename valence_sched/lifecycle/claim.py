@@ -70,9 +70,9 @@ class Claimer:
 
     ``declared`` adds resources. ``among`` are the pod managers to decide on, by default all.
     ``statuses`` are the statuses of unread pod managers. Pod managers in ``known`` were just
-    stored, and are not read back. After a lost race, ``salt`` shuffles the order of equal blocks:
-    with the same order, claimers would conflict repeatedly. With a shared ``follower`` of the
-    store, these arguments are not used. ``unclaimable`` pod managers are not claimed now.
+    stored, and are not read back. A shared ``follower`` of the store replaces these arguments.
+    After a lost race, ``salt`` shuffles the order of equal blocks: with the same order, claimers
+    would conflict repeatedly. ``unclaimable`` pod managers are not claimed now.
     """
 
     def __init__(

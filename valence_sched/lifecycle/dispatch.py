@@ -108,9 +108,9 @@ class DispatchSender:
     """Posts the waiting decisions of a store to a controller, each until it is accepted.
 
     ``post`` raises a SchedulerError unless the decision was certainly accepted. After an error the
-    decision is posted again after a pause, which doubles each time. Only decisions of the same
-    request wait for it. Each process of a service may have a sender, but a decision is posted by
-    one sender at a time. ``log`` receives a line for each change, ``sleep`` waits.
+    decision is posted again after a pause, which doubles each time. Meanwhile only later decisions
+    of the same request wait. Each process of a service may have a sender, but a decision is posted
+    by one sender at a time. ``log`` receives a line for each change, ``sleep`` waits.
     """
 
     def __init__(

@@ -18,8 +18,8 @@ N = TypeVar("N", bound=Struct)
 class Portable(Struct, frozen=True):
     """A struct that is encoded to the same bytes after it was pickled.
 
-    msgspec omits a field only if its value is the default object itself, not if it is equal.
-    Without this class, an unpickled request would have another digest.
+    msgspec omits a field only if its value is the default object itself, not if the value only
+    equals it. Without this class, an unpickled request would have another digest.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ def as_text(value: object) -> str:
 
 
 def as_number(value: Any) -> float:
-    """Return a value as a number, NaN if it is no number."""
+    """Return a value as a number, NaN if it is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

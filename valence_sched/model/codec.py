@@ -57,7 +57,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
     except UnicodeDecodeError as error:
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
     except RecursionError:
-        raise InputError(file, document_path, _ENDLESS, "JSON of modest depth") from None
+        raise InputError(file, document_path, _ENDLESS, "JSON with fewer levels") from None
 
 
 def check_depth(data: bytes, file: str) -> None:
@@ -68,7 +68,7 @@ def check_depth(data: bytes, file: str) -> None:
     steps = b"".join(no_escapes.split(b'"')[::2]).translate(_STEPS, _NO_BRACKETS)
     if max(itertools.accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
         found = f"more than {MAX_DEPTH} nested lists and objects"
-        raise InputError(file, "", found, "JSON of modest depth")
+        raise InputError(file, "", found, "JSON with fewer levels")
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
@@ -84,7 +84,7 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
             raise InputError(file, document_path, "an empty document", "object") from None
         raise input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
-        raise InputError(file, document_path, _ENDLESS, "a document of modest depth") from None
+        raise InputError(file, document_path, _ENDLESS, "a document with fewer levels") from None
 
 
 def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> Any:
@@ -175,7 +175,7 @@ def load_yaml(data: bytes, file: str) -> Any:
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None
     except RecursionError:
-        raise InputError(file, "", _ENDLESS, "YAML of modest depth") from None
+        raise InputError(file, "", _ENDLESS, "YAML with fewer levels") from None
     if isinstance(document, str):
         raise InputError(file, "", noun or "text", "YAML or JSON", WRONG_FILE)
     return document

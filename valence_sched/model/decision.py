@@ -268,11 +268,11 @@ class PoolReasons(Struct, frozen=True, kw_only=True):
 class PodmVerdict(Struct, frozen=True, kw_only=True):
     """The verdict on one pod manager: its best pool, or the reasons against its pools.
 
-    ``behind`` is the score of the chosen pool minus its score. ``pools_passed`` is the number of
-    its ``pools`` that passed every filter. ``fitting`` is the number of nodes of the request that
-    fit on it one after another; they are placed if enough fit in total. The ``reason`` of a chosen
-    pod manager explains why it takes no more nodes. On a small site ``pool_reasons`` has all
-    reasons against rejected pools, the nearest first.
+    ``behind`` is the score of the chosen pool minus the score of the best pool here.
+    ``pools_passed`` is the number of its ``pools`` that passed every filter. ``fitting`` is the
+    number of nodes of the request that fit on it one after another; they are placed if enough fit
+    in total. The ``reason`` of a chosen pod manager explains why it takes no more nodes. On a small
+    site ``pool_reasons`` has all reasons against rejected pools, the nearest first.
     """
 
     podm: str

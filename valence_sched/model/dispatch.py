@@ -23,8 +23,8 @@ class Order:
     ``alternatives`` are the alternatives of the request that the nodes fulfil. ``key`` signs the
     document; it is never printed. ``recording`` names the pod managers that were not read live; a
     dispatcher must send ``recording`` even if it does not send the document. ``again`` is true if
-    an order with an ``id`` was sent before and got no answer. ``claim`` is the claim that holds the
-    hardware. ``login`` is a user name and a password.
+    the order of this ``id`` was sent before and got no answer. ``claim`` is the claim that holds
+    the hardware. ``login`` is a user name and a password.
     """
 
     report: bytes

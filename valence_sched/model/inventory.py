@@ -102,7 +102,7 @@ class Memory(InventoryDevice, frozen=True, kw_only=True, gc=False):
 
 
 class Drive(InventoryDevice, frozen=True, kw_only=True, gc=False):
-    """``count`` identical drives; A ``remote`` drive is connected by a network."""
+    """``count`` identical drives; a ``remote`` drive is connected by a network."""
 
     count: Positive | None = 1
     capacity_bytes: Count | None = None

@@ -147,7 +147,7 @@ def plan_drift(
     podms: Mapping[str, FullPodm],
     seen: Callable[[FullPodm], FullPodm] = lambda podm: podm,
 ) -> Iterator[Difference]:
-    """Yield the changes of a plan's pod managers since the plan; ``seen`` selects the parts."""
+    """Yield the changes of pod managers since the plan; ``seen`` selects the compared parts."""
     for basis in plan.podms:
         current = podms.get(basis.podm.id)
         if current is None:

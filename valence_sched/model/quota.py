@@ -9,7 +9,7 @@
 ``accelerators``               accelerators of every kind
 ``accelerators:NAME``          accelerators of this kind, or with this word in the model or request
 ``drives``, ``nics``           drives and network interfaces
-``stock:NAME``                 an amount of a stock, as of storage
+``stock:NAME``                 an amount of a stock, such as storage
 =============================  ==================================================================
 
 A node is charged for all devices of its blocks, which no other node can use. Nodes that share a

@@ -84,9 +84,9 @@ class ReadPace(Struct, frozen=True, kw_only=True):
 
     Each is read after ``interval_s``, varied by the share ``jitter``; after a failure the interval
     doubles, up to ``backoff_s``. After ``open_after`` consecutive failures its circuit breaker
-    opens; open pod managers are probed one at a time. With ``events`` an event causes a reading, at
-    least ``event_pause_s`` after the start of the last reading; that pause doubles with each
-    failure.
+    opens; pod managers with an open breaker are probed one at a time. With ``events`` an event
+    causes a reading, at least ``event_pause_s`` after the start of the last reading; that pause
+    doubles with each failure.
     """
 
     interval_s: float = 60.0

@@ -280,7 +280,7 @@ class InventoryVerbs(Verbs, Protocol):
         return self._call(InventoryVerbs.blocks, wanted)
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
-        """Return a block by its URI or the last part of it; UsageError if several have it."""
+        """Return a block by its URI or the last part of it; UsageError if several match."""
         return self._call(InventoryVerbs.block, name, podm)
 
     def pools(self, podm: str | None = None) -> Sequence[hardware.PoolOverview]:

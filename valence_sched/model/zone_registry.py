@@ -151,7 +151,7 @@ class ZoneOverview(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ZoneAmounts(Struct, frozen=True, kw_only=True):
-    """The sums over the own pod managers of a zone: ``(free, total)``, None if unknown."""
+    """The sums over the pod managers of the zone itself: ``(free, total)``, None if unknown."""
 
     podms: int = 0
     amounts: dict[str, tuple[int | None, int | None]] = {}

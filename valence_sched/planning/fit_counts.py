@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fit counts: the number of nodes of a request that fit on each pod manager, one after another.
 
-The counts are lower bounds, since an optimal packing may have more nodes. Pods are independent. If
+The counts are lower bounds, since an optimal packing may have more nodes. Podms are independent. If
 a fit is only a set cover of blocks, pools share covers (``pool_covers``): each turn places one node
-on every pod that has room, and evaluates all these pods in one call. The counts are the same as if
-pods were counted one at a time.
+on every podm that has room, and evaluates all these podms in one call. The counts are the same as
+if podms were counted one at a time.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class Call:
         return self.checked(body.compiled)
 
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request of a body to decide on; same errors as ``compiled``.
+        """Return the request to decide on from a body; same errors as ``compiled``.
 
         A request without ID and seed gets a random ID, so that equal requests are spread over
         equally good pools.
@@ -194,7 +194,7 @@ class Call:
         return _own(request, body.request or body.compiled, self.key)
 
     def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return all requests of a body to decide on; same errors as ``compiled``."""
+        """Return all requests to decide on from a body; same errors as ``compiled``."""
         asked = (*body.requests, *body.compiled)
         requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
         keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))

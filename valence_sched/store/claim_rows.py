@@ -397,7 +397,7 @@ def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> boo
 
 
 def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> set[str]:
-    """Settle the claims whose composed nodes appear in the readings of pod managers, by key.
+    """Settle the claims whose composed nodes appear in the readings ``podms``, by key.
 
     The caller has locked their rows in its transaction. Returns the keys of the pod managers with
     fewer holds.

@@ -250,11 +250,11 @@ def _check_terms(
     for term in make(view, request, **options):
         _require(bool(term.label), f"{name} has a comparison without a label")
         whole = term.mask.shape == (len(view),)
-        _require(whole, f"{name}: {term.label} is not one comparison a row")
+        _require(whole, f"{name}: {term.label} is not one comparison per row")
         for row in range(len(view)):
             term.have[row]
         conjunction &= term.mask
-    _require(_same(conjunction, answer), f"{name} explains another answer than it gives")
+    _require(_same(conjunction, answer), f"{name} explains an answer that differs from its own")
 
 
 def _ask(

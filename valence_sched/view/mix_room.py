@@ -52,8 +52,9 @@ class MixRoom:
     A line is a need of blocks, or an amount of one stock resource. Shares that differ only in
     traits have the same list of needs. Shares without needs do not count.
 
-    ``of`` names a measure or a stock resource. A row that can make a node of a share that needs it
-    counts for the nodes of this resource, at most ``OTHERS_FACTOR`` times the nodes of the others.
+    ``of`` names a measure or a stock resource. For a share that needs it, a row counts the nodes
+    that this resource allows, at most ``OTHERS_FACTOR`` times the nodes that the other resources
+    allow. A row that cannot make a whole node counts none.
     """
 
     def __init__(self, mix: Mix, of: str = "") -> None:

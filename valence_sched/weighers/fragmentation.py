@@ -57,11 +57,11 @@ def fragmentation(view: View, request: Request, *, power: Power = 1.0, of: str =
 
     The need that runs out first limits the number of nodes of a flavor; a block serves one node.
     ``of`` names the resource that must not be wasted, such as ``accelerators``. For a flavor that
-    needs it, a pool that can make a node counts up to 2.5 times more nodes by its other resources,
-    because nodes of other flavors need less of them. The blocks of the requested node are an
-    estimate, exact if one kind of block serves each need. Source: ours; with ``power`` 1 it is the
-    gradient of the weighted sum of the logarithms of the numbers of nodes (proportional fairness,
-    Kelly 1997).
+    needs it, the other resources of a pool count as if they allowed 2.5 times as many nodes,
+    because nodes of other flavors need less of them. A pool that cannot make a whole node counts
+    none. The blocks of the requested node are an estimate, exact if one kind of block serves each
+    need. Source: ours; with ``power`` 1 it is the gradient of the weighted sum of the logarithms of
+    the numbers of nodes (proportional fairness, Kelly 1997).
     """
     mix = request.mix if request.mix.shares else Mix((FlavorShare(request.needs, request.traits),))
     room = mix_room(view, mix, of)

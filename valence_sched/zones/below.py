@@ -79,7 +79,7 @@ class ZonesBelow:
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return as ``find`` the part with a pod manager; unknown names belong to this zone.
+        """Return the part with a pod manager, in the form of ``find``; this zone if unknown.
 
         ``CHILD/NAME`` is a path; a plain name is looked up in all zones.
 

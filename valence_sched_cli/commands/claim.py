@@ -269,7 +269,7 @@ class ReapClaim(base.Lister):
         rows = [(action.kind, action.id, action.podm, action.done) for action in result.actions]
         self.exit_code = max((action.exit_code for action in result.actions), default=0)
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
-        rows += [(kind, "", "", f"forgot {n} older than --keep") for kind, n in counts if n]
+        rows += [(kind, "", "", f"deleted {n} older than --keep") for kind, n in counts if n]
         for claim in result.composing[:MAX_LISTED_CLAIMS]:
             until = ExpiryCell(claim).human_readable()
             left = f"skipped: claim {claim.id} is being composed until {until}"

@@ -34,7 +34,7 @@ class ExplainScheduler(base.Lister):
         self.closing += warning_lines((*warnings, *document.warnings))
         reports = output.decision.reports_by_name(document)
         if any(report.explanation is None for report in reports.values()):
-            who = "requests that were placed, or failed because of another"
+            who = "requests that were placed, or failed because of another request"
             self.closing.append(f"the report holds no reasons for {who}")
         for one in reports.values():
             self.closing += warning_lines(output.decision.zone_notes(one))

@@ -34,7 +34,7 @@ _ARGPARSE = ("positional arguments", "options")  # argparse's own groups, which 
 
 
 def section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGroup:
-    """Return the section of a parser with this name of SECTIONS; create it if needed."""
+    """Return the section of a parser by its name, one of SECTIONS; create it if needed."""
     groups = parser._action_groups
     for group in groups:
         if group.title == name:

@@ -126,7 +126,7 @@ class TestLookahead(unittest.TestCase):
 
 
 class TestHowFar(unittest.TestCase):
-    """The look-ahead grows while pods take turns; it affects only the time."""
+    """The look-ahead grows while podms take turns; it affects only the time."""
 
     def test_nodes_that_spread_over_pods_are_evaluated_many_at_a_time(self):
         bound, sizes = policy("pool", 1), list[int]()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes that the pods of one zone offer to a tree of zones, and taken candidates."""
+"""Offers: the nodes that the podms of one zone offer to a tree of zones, and taken candidates."""
 
 import unittest
 from random import Random

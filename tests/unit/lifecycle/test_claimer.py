@@ -367,7 +367,7 @@ class TestCandidates(StoreCase):
         return self.claimer.claim_candidates(self.asked, candidates or self.last, **words)
 
     def test_the_very_blocks_are_held_node_by_node(self):
-        """Not the blocks of a new decision, which would choose these first."""
+        """A new decision would choose other blocks: the first free ones."""
         claim = self.claim(*self.offered[1:], ttl_s=90)
         (held,) = claim.parts
         expected = [tuple(b.uri for b in one.blocks) for one in self.offered[1:]]

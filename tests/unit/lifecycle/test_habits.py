@@ -107,7 +107,7 @@ class TestHabits(unittest.TestCase):
         self.assertEqual([], here.store.claims.list())
 
     def test_a_node_that_may_be_ours_is_named_and_is_not_foreign(self):
-        """The reply is lost and the node has another name: error (exit 7) and reaping name it."""
+        """The reply is lost, the name differs: the error (exit 7) and reaping name the node."""
         for of, where in ((self.redfish, SYSTEMS), (self.rack, NODES)):
             rules = [f"drop-reply:POST:{where}*", "own-names"]
             with self.subTest(where), self.on(of, *rules) as here:

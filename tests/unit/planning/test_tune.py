@@ -34,7 +34,7 @@ def here(run, tasks):
 
 
 def site():
-    """Return cards beside few cores, and more cores on larger pods without cards."""
+    """Return cards beside few cores, and more cores on larger pod managers without cards."""
     cards = [{"id": f"a{n}", "blocks": [cpu("c", 8), gpu("g")]} for n in range(8)]
     plain = [{"id": f"b{n}", "blocks": [cpu(f"c{m}", 8) for m in range(4)]} for n in range(3)]
     made = site_of(*cards, *plain)

@@ -171,7 +171,7 @@ class TestUsage:
         self.assertEqual(expected[::-1], found)
 
     def test_of_many_pod_managers_all_is_read_as_of_few(self):
-        """More than one query can contain; the first and the last are in use."""
+        """More pod managers than one query can contain; the first and the last are in use."""
         names = sorted((f"p{n}" for n in range(CHUNK + 1)), key=key_of)
         self.one.remember_all([podm(name, 1) for name in names])
         used = {names[0], names[-1]}
@@ -186,7 +186,7 @@ class TestUsage:
         self.assertEqual(used, {change.id for change in changes if change.usage})
 
     def test_many_new_claims_are_added_to_what_was_known(self):
-        """More than one query can contain."""
+        """More claims than one query can contain."""
         self.one.remember(podm("many", CHUNK + 1))
         position = self.one.snapshot().position
 

@@ -301,7 +301,7 @@ class TestBatches:
             self.one.claims.create([part("p", 1, "s")])
 
     def test_a_batch_settles_the_claims_whose_nodes_it_shows(self):
-        """One with content that was stored before the node was recorded, and one that changes."""
+        """The content of one is stored before its node is recorded; that of the other changes."""
         shown = {}
         for name in ("p", "q"):
             blocks = [{"uri": "c0", "status": {"state": "Composed"}}]

@@ -207,7 +207,7 @@ class TestLostZones(unittest.TestCase):
                 self.assertEqual(self.chosen(alone), self.chosen(selected))
 
     def test_a_group_is_never_split_by_a_zone_that_is_lost(self):
-        """The restrictions by a lost node are unknown: nothing is counted or placed with it."""
+        """The place of a lost node is unknown: no node is counted or placed together with it."""
         group = Group(name="g", anti_affinity=("facts.rack",))
         asked = replace(ASKED, group=group, policy="default")
         fact = {"rack": "r1"}

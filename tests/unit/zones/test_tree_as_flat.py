@@ -200,7 +200,7 @@ class TestTree(unittest.TestCase):
 def flat_names(change):
     """Return a change with the pod managers named without their zones.
 
-    A tie with a pool behind both pools of one pod manager is not reported over zones.
+    Over zones a tie is not reported if two better pools are on one pod manager.
     """
     podm, before = (
         (name or "").rpartition("/")[2] or None for name in (change.podm, change.instead_of)

@@ -2,14 +2,14 @@
 """Flavors of OpenStack Nova, in the format of its API or of ``openstack flavor``.
 
 ``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each, of at
-least that size in GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, 0
-included, and either of VCPU and PCPU overrides ``vcpus``; ``trait:X=required|forbidden``;
+least that size in GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, even
+with 0, and either of VCPU and PCPU overrides ``vcpus``; ``trait:X=required|forbidden``;
 ``capabilities:KEY`` is a condition on a capability of the pod manager, in Nova's operators; ``hw:``
 and ``os:`` become the traits and amounts that Nova derives from them. A key that only tunes a
 virtual machine adds a remark. Every other key is an error, also if Nova would skip it.
 
 A flavor of bare metal requests 0 VCPU, 0 MEMORY_MB and 1 of a custom class. It becomes the known
-flavor of that name, else a flavor of its own ``vcpus``, ``ram`` and ``disk``.
+flavor that is named after the class, else a flavor of its own ``vcpus``, ``ram`` and ``disk``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _GROUPED = re.compile(r"(resources|trait)[0-9_-][a-zA-Z0-9_-]*")
 
 
 class NovaFlavor(Noun, frozen=True, kw_only=True):
-    """A Nova flavor: vcpus, MiB of ram and swap, GiB of disks; an old API has null fields."""
+    """A Nova flavor: vcpus, MiB of ram and swap, GiB of disks; an old API leaves fields null."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     id: str | int | None = None

@@ -78,7 +78,7 @@ def _without_lists(properties: dict[str, Any], cursor: DocumentCursor) -> dict[s
 
 
 def _sum(items: list[Any], type_: type[A], total: str, cursor: DocumentCursor) -> Any:
-    """Return the sum of items that differ in their total only, as a map; None for no items."""
+    """Return the sum of items that differ only in their total, as a map; None for no items."""
     specs = [cursor.at(number).convert(item, type_) for number, item in enumerate(items)]
     if len(specs) < 2:
         return msgspec.to_builtins(specs[0]) if specs else None

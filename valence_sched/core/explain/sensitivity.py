@@ -41,7 +41,7 @@ NOTES = ("sensitivity: ", "drawn among ", "the scheduler ")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The choice of the first node: its pool, if any, and the facts that make it uncertain."""
+    """The choice of the first node: its pool, if any, and whether it is undecided or tied."""
 
     pool: PoolRef | None
     undecided: bool
@@ -173,7 +173,7 @@ def weight_changes(
 ) -> Iterator[Sensitivity]:
     """Yield for each weight of a policy the least change that lets another pool overtake.
 
-    ``found`` has the overtaking pools of zones that share no pod manager.
+    ``found`` has the overtaking pools of all zones. The zones share no pod manager.
     """
     assert chosen is not None, "no weight makes a node fit"
     for use in policy.weighers:

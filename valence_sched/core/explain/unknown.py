@@ -50,7 +50,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
 
 
 def _hint(value: str, known: Collection[str]) -> str:
-    """Return a hint with the nearest reported value, or the nearest word of a value."""
+    """Return a hint with the nearest reported value, else the nearest word of these values."""
     words = {word for text in known for word in text.split()}
     close = closest(value, known, SIMILARITY) or closest(value, words, SIMILARITY)
     return suggest(value, known if close is None else [close], SIMILARITY)

@@ -330,7 +330,7 @@ class PropagationSearch:
         return self._descend(None, entries)
 
     def _descend(self, ceiling: int | None, entries: int) -> bool:
-        """Find any solution up to ``ceiling``, else the cheapest; return whether it is complete."""
+        """Find a solution up to ``ceiling``, else the cheapest; return whether the search ended."""
         self._upper[self._price_row] = INFINITY if ceiling is None else ceiling
         path: list[tuple[int, int]] = []  # per step: the number of earlier changes, and the column
         self._waiting.add(self._price_row)

@@ -287,7 +287,7 @@ class Dive:
 
 
 def _helpful(item: Item, demand: Sequence[int]) -> int:
-    """Return the number of an item that meets every demand which it covers."""
+    """Return the number of an item that meets every demand that the item covers."""
     return max([-(-d // g) for d, g in zip(demand, item.coverage, strict=True) if g], default=0)
 
 

@@ -111,7 +111,7 @@ class _AllocationSearch:
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
-    """Return whether the sum of the amounts, or the number above some size, exceeds the stocks."""
+    """Return whether the amounts certainly exceed the stocks, by their sum or by their sizes."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True

@@ -217,9 +217,10 @@ class Answers:
 
 
 class RememberedReading(NamedTuple):
-    """The result of a reading, as a document, and its sources: answers and ``basis``.
+    """The result of a reading, as a document, with digests of the answers.
 
-    Its cached documents expire at ``until_s``, seconds since 1970.
+    ``basis`` identifies the other inputs, such as the dialect. The cached documents expire at
+    ``until_s``, seconds since 1970.
     """
 
     basis: Hashable

@@ -9,9 +9,9 @@ nodes, places other than URIs of a chassis, fabric or switch, and stocks other t
 MiB and storage in whole bytes.
 
 Differences after reading back: a missing name becomes the Id. The protocol decides whether a drive
-is remote. A block is composed at least once per linking node. A pool without a maximum of Compute
-or ComputerSystem blocks gets a maximum that is never reached: a driver would assume 1. A memory
-module of 0 MiB is missing.
+is remote. The number of compositions of a block is at least the number of nodes that link it. A
+pool without a maximum of Compute or ComputerSystem blocks gets a maximum that is never reached: a
+driver would assume 1. A memory module of 0 MiB is missing.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ def search_migrations(
 def _reach(
     state: MigrationState, goal: MigrationGoal, left: int, tried: dict[Hashable, int]
 ) -> bool:
-    """Make at most ``left`` migrations to the goal; ``tried`` has ``left`` by failed state."""
+    """Make at most ``left`` migrations to the goal; ``tried`` maps failed states to ``left``."""
     state.fits_left -= 1
     bound = goal.lower_bound(state, left)
     if not bound:

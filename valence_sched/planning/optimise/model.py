@@ -17,9 +17,9 @@ of it is lost); from trays of 3 and 2 it has the covers {3, 3}, {3, 2} and {2, 2
 
 The model is *exact* if every part is a chain or has its covers: then each integer solution can be
 divided into single nodes. The model includes a pool's limits per node, blocks in several pools,
-several stocks and the size of each grant. Otherwise it is a relaxation, whose bound may count too
-many nodes: if a part has too many covers, a node has topology constraints (the model has them only
-in the bound of a pool), or nodes share blocks (a node might get one block twice).
+several stocks and the size of each grant. A model that is not exact is a relaxation, whose bound
+may count too many nodes. The reasons are a part with too many covers, topology constraints (the
+model has them only in the bound of a pool), and shared blocks (a node might get one block twice).
 """
 
 from __future__ import annotations

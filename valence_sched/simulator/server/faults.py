@@ -79,7 +79,7 @@ RULES = (
     FaultRule("patch-replaces", "", "PATCH replaces a nested object as a whole"),
     FaultRule("if-match", "", "PATCH and DELETE without If-Match answer 428"),
     FaultRule("stale-tags", "", "PATCH and DELETE with an ETag in If-Match answer 412"),
-    FaultRule("body", "KIND:WHERE", "the request is carried out, the body is no document"),
+    FaultRule("body", "KIND:WHERE", "the request is carried out, the body is not a document"),
     FaultRule("own-names", "", "a composed node gets another name and URI"),
     FaultRule("uri-names", "", "a composed node has its name only as the last part of its URI"),
     FaultRule("no-location", "", "composing answers 201 without Location and body"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zone claims: the parts of one claim in the zones directly below and in the own pod managers."""
+"""Zone claims: the parts of one claim in the zones directly below and in this zone."""
 
 import sqlalchemy as sa
 from alembic import op
