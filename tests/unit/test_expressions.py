@@ -131,7 +131,7 @@ def sample(items, letter):
 
 
 def attacks(pattern):
-    """Return prefixes and repeated parts of texts that may take long."""
+    """Return prefixes and repeated parts of texts that may take long to match."""
     source = pattern.pattern
     text = source.decode("latin-1") if isinstance(source, bytes) else source
     tree = _parser.parse(text, pattern.flags & ~re.UNICODE)

@@ -180,8 +180,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A pool with the blocks and amounts for the node.
 
     ``score`` is 0..1, the weighted mean of ``scores``; ``cost`` is the sum of ``1000 × weight ×
-    1,000,000 × (1 - score)`` over the weighers, low is best; ``waste`` measures the devices of the
-    blocks beyond the request, in points.
+    1,000,000 × (1 - score)`` over the weighers, the lowest is best; ``waste`` measures the devices
+    of the blocks beyond the request, in points.
     """
 
     podm: Name

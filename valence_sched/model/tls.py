@@ -119,7 +119,7 @@ def plain_text(error: BaseException) -> str:
 
 
 def failure_hint(error: BaseException, *, cacert: str, cert: str) -> str:
-    """Return the hint for a failure of TLS with the options of the certificate files."""
+    """Return the hint for a failure of TLS; it names the options of the certificate files."""
     code = getattr(error, "verify_code", 0)
     reason = plain_text(error)
     found = next((hint for words, hint in _FAILURE_HINTS.items() if re.search(words, reason)), None)

@@ -2,9 +2,9 @@
 """Fit counts: the number of nodes of a request that fit on each pod manager, one after another.
 
 The counts are lower bounds, since an optimal packing may have more nodes. Podms are independent. If
-a fit is only a set cover of blocks, pools share covers (``pool_covers``): each turn places one node
-on every podm that has room, and evaluates all these podms in one call. The counts are the same as
-if podms were counted one at a time.
+a fit is only a set cover of blocks, pools share covers (``pool_covers``). Each turn then places one
+node on every podm that has room, and evaluates all these podms in one call. The counts are the same
+as if podms were counted one at a time.
 """
 
 from __future__ import annotations

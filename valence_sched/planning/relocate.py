@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relocation: new places for the nodes of hardware that fails or is drained.
 
-Nodes that lost their hardware are re-placed, the hardest first. The order is improved as in
-squeaky wheel optimisation (Joslin and Clements, 1999): unplaced nodes move to the front, and all
-nodes are placed anew, as long as fewer remain unplaced. Drained nodes move one by one, each to its
-new place before it leaves the old one.
+Nodes that lost their hardware are re-placed, the hardest first. The order is improved as in squeaky
+wheel optimisation (Joslin and Clements, 1999): unplaced nodes move to the front, and all nodes are
+placed anew. This is repeated as long as fewer nodes remain unplaced. Drained nodes move one by one,
+each to its new place before it leaves the old one.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ DEFAULT_SETTINGS = ServiceSettings()
 
 
 def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
-    """Return the settings of a YAML file, with ``check`` checked; InputError or UsageError."""
+    """Return the settings of a YAML file; ``check`` verifies them. InputError, UsageError."""
     data = files.read(path)
     settings = codec.convert(codec.load_yaml(data, path) or {}, ServiceSettings, path)
     if check:

@@ -2,8 +2,8 @@
 """The contract of filters and weighers, as checks that raise AssertionError.
 
 A plug-in is a pure function of a View and a Request. It answers each row independently of the
-others, so that any selection of rows gets the same answers as the whole; it repeats its answer, and
-changes nothing, not even an earlier answer. Each check raises ``AssertionError`` with one line.
+others: any selection of rows gets the same answers as the whole. It repeats its answer, and changes
+nothing, not even an earlier answer. Each check raises ``AssertionError`` with one line.
 """
 
 from __future__ import annotations

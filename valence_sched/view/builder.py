@@ -56,7 +56,7 @@ class ViewBuilder:
         """Add a podm; a fit tries its blocks in the order of the ``key`` of their URIs.
 
         InputError if an id or a block URI is a duplicate, a block is in a pool that the podm does
-        not list, or devices are invalid; the builder is then unchanged.
+        not list, or devices are invalid. An error leaves the builder unchanged.
         """
         if podm.id in self._files:
             raise repeated_id(podm.id, self._files[podm.id], file, document_path)

@@ -51,8 +51,8 @@ class FlavorMix:
 
         The useless number is the weighted mean over the shares. If no node of a share fits in the
         row, all free accelerators are useless. Otherwise accelerators of another kind are useless.
-        So are those that exceed ``LIGHTER_NODES_FACTOR`` times the accelerators of the nodes that
-        the other free resources allow.
+        Accelerators beyond a limit are useless, too: the other free resources allow a number of
+        nodes, and ``LIGHTER_NODES_FACTOR`` times the accelerators of these nodes is the limit.
         """
         rows = leftover(view, self._stocks, blocks=True)
         free: Floats = _accelerators(view.kinds) @ rows.blocks

@@ -59,7 +59,7 @@ def nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
 
 
 def would_fit(report: Report) -> str:
-    """Return the numbers of fitting and required nodes of a request without placements."""
+    """Return the numbers of fitting and of required nodes, for a report without placements."""
     request = report.request
     least = "all" if request.min_count is None else f"at least {request.required_count:,}"
     nodes = format_count(request.count, "node")

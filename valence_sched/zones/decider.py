@@ -74,8 +74,8 @@ class ZoneTrial:
 class ZoneBatch:
     """Requests decided together over zones; ``most_nodes`` is an upper bound for each.
 
-    ``new_trial`` returns a function that selects the nodes of the requests in one order. After
-    ``is_late``, further orders are not tried.
+    ``new_trial`` returns a function that selects the nodes of the requests in one order. Once
+    ``is_late`` returns True, no further order is tried.
     """
 
     requests: Sequence[SealedRequest]

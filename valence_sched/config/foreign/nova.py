@@ -2,8 +2,8 @@
 """Flavors of OpenStack Nova, in the format of its API or of ``openstack flavor``.
 
 ``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each, of at
-least that size in GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, even
-with 0, and either of VCPU and PCPU overrides ``vcpus``; ``trait:X=required|forbidden``;
+least that size in GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, also
+if N is 0, and either of VCPU and PCPU overrides ``vcpus``; ``trait:X=required|forbidden``;
 ``capabilities:KEY`` is a condition on a capability of the pod manager, in Nova's operators; ``hw:``
 and ``os:`` become the traits and amounts that Nova derives from them. A key that only tunes a
 virtual machine adds a remark. Every other key is an error, also if Nova would skip it.

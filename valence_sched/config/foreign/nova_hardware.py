@@ -160,7 +160,7 @@ class HardwareSpecs:
     def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
         """Return the amounts of VCPU and PCPU, each core counted once.
 
-        ``named`` holds the amounts of ``resources:``: if they have either class, even with 0, the
+        ``named`` holds the amounts of ``resources:``: if they have either class, also with 0, the
         flavor's own ``vcpus`` do not count.
 
         Raises:
