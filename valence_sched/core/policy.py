@@ -381,7 +381,7 @@ def fields_read(
 ) -> tuple[str, ...]:
     """Return the fields of pod managers that a policy reads for a request; None: for any request.
 
-    ``resources`` are custom resources of the operator, whose amounts may be in facts. Pools, blocks
+    ``resources`` are custom resources of the operator; their amounts may be in facts. Pools, blocks
     and stocks are always read. Same errors as :func:`bind`.
     """
     bound = bind(policy)

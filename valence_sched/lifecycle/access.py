@@ -92,7 +92,7 @@ class PodmAccess:
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:
-        """Yield the composer of one pod manager, whose changes the guard must allow.
+        """Yield the composer of one pod manager; the guard must allow each change.
 
         Raises:
             PodmError: the pod manager is not registered, or cannot be reached.

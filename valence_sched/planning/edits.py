@@ -287,7 +287,7 @@ def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
 def _clones(
     podm: LeanPodm, times: int, ids: Collection[str], statuses: StatusChanges
 ) -> Iterator[LeanPodm]:
-    """Yield working copies of a pod manager without nodes, whose ids are not in ``ids``."""
+    """Yield working copies of a pod manager, without nodes, with ids that ``ids`` lacks."""
     copy = replace(
         podm,
         url=None,

@@ -395,7 +395,7 @@ class ImbalanceGoal:
 
 
 def _migrate_most_used(state: MigrationState) -> bool:
-    """Migrate the node of the most used podm whose move lowers the imbalance most, if any.
+    """Migrate the node of the most used podm that lowers the imbalance most, if any.
 
     Without such a node the next podm is tried. Destinations are the least used podms.
     """

@@ -139,7 +139,7 @@ def _scaled(factor: float, *, whole: bool) -> Callable[[str], Any]:
 
 
 def _with_lists(value: Any) -> Any:
-    """Return maps whose keys are numbers as lists, in the order of the numbers."""
+    """Convert each map with numbers as keys to a list, in the order of the numbers."""
     if not isinstance(value, dict):
         return value
     if value and all(isinstance(key, int) for key in value):

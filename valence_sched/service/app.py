@@ -168,7 +168,7 @@ def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
 
 
 def encoded(body: Any) -> bytes:
-    """Return a body as JSON, whose maps keep their order."""
+    """Return a body as JSON; its maps keep their order."""
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 

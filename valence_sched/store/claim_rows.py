@@ -74,7 +74,7 @@ def consumer_key(owner: str | None, key: str | None) -> str | None:
 
 
 def insert(connection: sa.Connection, claim: Claim) -> None:
-    """Insert a claim, whose row is also its first event."""
+    """Insert a claim; its row is also its first event."""
     times = {"created_at": claim.created_at, "expires_at": claim.expires_at}
     connection.execute(_INSERT, {**columns(claim), **times, "sweep_at": claim.expires_at})
 

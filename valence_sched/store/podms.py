@@ -518,7 +518,7 @@ def forget_report(connection: sa.Connection, name: str) -> None:
 
 
 def check_unused(connection: sa.Connection, name: str) -> None:
-    """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
+    """Raise InUse if the store has claims or nodes of a pod manager; its row is locked."""
     if parts := uses(connection, key_of(name)):
         hint = "run podm claim release and podm node delete first"
         raise InUse(f"pod manager {name!r} still has {' and '.join(parts)}: {hint}")

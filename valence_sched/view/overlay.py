@@ -141,7 +141,7 @@ class Overlay:
 
 
 class _StockOverlay:
-    """The arrays of one resource that allocations change, and the stock column on them."""
+    """The changing arrays of one resource; ``column`` is the stock column over these arrays."""
 
     def __init__(self, column: StockColumn) -> None:
         table = np.array(column.row_arrays())

@@ -353,12 +353,12 @@ class View:
         return view
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
-        """Return the first row of a podm and one past its last; KeyError if it is missing."""
+        """Return the first row of a podm and the row after its last; KeyError if it is missing."""
         ids = self._memoise("ids", lambda: {podm.id: n for n, podm in enumerate(self.podms)})
         return self.rows(ids[podm_id])
 
     def rows(self, podm: int) -> tuple[int, int]:
-        """Return the first row of a podm, by number, and one past its last."""
+        """Return the first row of a podm, by its number, and the row after its last."""
         return int(self.first_row[podm]), int(self.first_row[podm + 1])
 
     @property

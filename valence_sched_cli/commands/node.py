@@ -37,8 +37,8 @@ class ListNode(base.PagedLister):
     """List the nodes that this scheduler composed.
 
     --live adds the nodes that other systems composed; --inventory lists the nodes of recorded pod
-    managers. Tables omit the state if every node is COMPOSED, otherwise the flavor; they omit the
-    owner if no node has one.
+    managers. Tables omit the state if every node is COMPOSED; otherwise they omit the flavor. They
+    omit the owner if no node has one.
     """
 
     marker_columns = ("Node",)

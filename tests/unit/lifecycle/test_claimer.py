@@ -228,7 +228,7 @@ class TestOvertaken(ClaimerCase):
 
 
 class TestUnclaimable(ClaimerCase):
-    """Pod managers with decisions whose blocks cannot be claimed now."""
+    """Decisions use these pod managers, but their blocks cannot be claimed now."""
 
     def setUp(self):
         super().setUp()

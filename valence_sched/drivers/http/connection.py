@@ -502,7 +502,7 @@ def enter_service(connection: Connection) -> Json:
 
 
 def _search_root(connection: Connection) -> tuple[Json | None, int, InputError | None]:
-    """Return the root, or else the status that requires a login and the fault of the answer.
+    """Return the root, else None; the status that requires a login, else 0; the first error.
 
     The root is requested with a slash at the end, as in the standard, and without.
     """

@@ -167,7 +167,7 @@ PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "Sto
 
 
 def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
-    """Add to the documents a root, whose UUID depends only on the id, and the faults."""
+    """Add a service root and the faults; the UUID of the root depends only on the id."""
     if not (root := documents.get(ROOT)):
         parts = {it: {"@odata.id": f"{ROOT}/{it}"} for it in PARTS if f"{ROOT}/{it}" in documents}
         own = {"RedfishVersion": "1.18.0", "Id": "RootService", **parts}
