@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NamespaceLink: a link to a zone in a network namespace, which is taken down to cut it.
+"""NamespaceLink: a link to a zone through a network namespace; a test cuts it by taking it down.
 
 The kernel then drops the packets of both sides: connections are neither refused nor ended.
 """

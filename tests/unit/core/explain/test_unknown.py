@@ -18,7 +18,7 @@ def warnings(**words) -> list[str]:
 
 
 class TestUntold(unittest.TestCase):
-    """One line for each, with the nearest name."""
+    """One line for each unknown name, with the nearest known name."""
 
     def test_a_fact_or_capability_that_nobody_tells_is_named_with_the_nearest(self):
         for words, line in (
@@ -72,7 +72,7 @@ def device_warnings(properties, *podms, **words) -> list[str]:
 
 
 class TestUnmade(unittest.TestCase):
-    """One line for each, with the nearest."""
+    """One line for each unknown value, with the nearest known value."""
 
     def test_a_value_that_no_device_has_is_named_with_the_nearest(self):
         for properties, line in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit of a pool as a cover of blocks by kind, in parts, each found with few searches."""
+"""The fit of a pool as a cover of blocks by kind; few searches find each part of the cover."""
 
 import unittest
 from collections import Counter

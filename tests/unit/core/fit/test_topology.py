@@ -34,7 +34,7 @@ PLACES = ("root", "rack")
 
 
 def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyConstraint, ...]]:
-    """Return a podm of one pool whose blocks report places, needs, and constraints on them."""
+    """Return a podm of one pool whose blocks report places; also needs and their constraints."""
     some = random.choice
     makes = {
         "accelerators": lambda: {"kind": "GPU", "model": some(["A100", "A40"]),
