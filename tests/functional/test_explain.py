@@ -47,7 +47,7 @@ class TestSeveral(Case):
     def explain(self, *words):
         done = run("valence-sched", "scheduler", "explain", self.report, *words)
         self.assertEqual(0, done.code, done.err)
-        note = "for requests that were placed, or failed because of another"
+        note = "for requests that were placed, or failed because of another request"
         bound = "warning: no placement has more than 5 of the 101 nodes"
         self.assertEqual(f"{bound}\nthe report holds no reasons {note}\n", done.err)
         return done
