@@ -423,7 +423,7 @@ class Engine(scheduler.OwnScheduler):
             claim = claimer.claim(
                 plan.decision.request, key=key, ttl_s=ttl_s, dispatched=self._selection.dispatches
             ).claim
-        assert claim is not None, "the first claim of a plan is whole, or raises"
+        assert claim is not None, "a claim of a plan is complete, or an error is raised"
         return claim
 
     def compose_plan(

@@ -225,8 +225,8 @@ def live(hosts: Sequence[Host], lives: Sequence[Life], choose: Any, seed: int) -
 def ceiling(hosts: Sequence[Host], lives: Sequence[Life]) -> Served:
     """Return an upper bound of the served part: a linear programme over parts of requests.
 
-    All hosts are one host. The requests that are served at each of ``MOMENTS`` moments need at most
-    its amounts.
+    The programme treats all hosts as one host with their total amounts. The requests served at each
+    of ``MOMENTS`` moments need at most these amounts.
     """
     amounts, totals, scarcest = _amounts(hosts, lives)
     start, end = np.array([(one.start, one.end) for one in lives]).T

@@ -144,7 +144,7 @@ def _site() -> tuple[Any, Any, dict[str, Requests]]:
 
 
 def _percent(task: tuple[str, str, str, int]) -> float:
-    """Return the percentage allocated or served of a list, by a policy or rule, in an order."""
+    """Return the percentage of cards that a policy or rule allocates or serves of a list."""
     measure, name, who, seed = task
     replay, nodes, named = _site()
     choose = replay.build(who) if who in PLAIN else Trace(who)

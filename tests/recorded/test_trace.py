@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole pipeline places a small part of a production trace at least as well as best fit.
 
-The trace is not part of this project. The scored blocks are the chosen blocks.
+The trace is not part of this project.
 """
 
 import unittest

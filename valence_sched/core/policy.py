@@ -173,7 +173,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
         return {name: completion for name, completion in found if completion is not None}
 
     def mix_supplies(self, view: View, mix: Mix) -> dict[str, MixSupplies]:
-        """Return the supplies of the pools of a View to a mix, by the weigher that completes it."""
+        """Return the supplies of the pools to a mix, by the name of the weigher."""
         return {
             name: supplies
             for name, one in self.mix_completions.items()

@@ -236,7 +236,7 @@ class Planner:
         return {podm.id: replace(podm, status=statuses.get(podm.id, podm.status)) for podm in podms}
 
     def _options_for(self, names: Sequence[str]) -> ReadOptions:
-        """Return options that read only these live pod managers; ClaimLost for an unknown block."""
+        """Return options that read only these live pod managers; ClaimLost if one is missing."""
         live = self._live
         if "-" in live.podm_files:
             return live

@@ -122,7 +122,7 @@ def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
 
 
 class Usage(Noun, frozen=True, kw_only=True):
-    """The hardware of one podm that claims use: nodes by block URI, amounts by stock URI.
+    """The hardware of one podm in use by claims: nodes by block URI, amounts by stock URI.
 
     ``nodes`` are the claimed or composed nodes that have an owner or a group.
     """

@@ -44,7 +44,7 @@ class ScoreDifference(Struct, frozen=True, kw_only=True):
 
 
 class RunnerUp(Struct, frozen=True, kw_only=True):
-    """The next best pool on another pod manager; the differences add up to the margin."""
+    """The best pool on another pod manager; ``margin`` is the sum of ``differences``."""
 
     podm: str
     pool: str

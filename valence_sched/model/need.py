@@ -205,7 +205,7 @@ def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -
     if constraint.relation == "apart":
         first, multiple = by_name[constraint.of[0]], len(set(constraint.of)) > 1
         if not multiple and any(need.measure != "devices" for need in first):
-            return f"{where}: a total cannot be apart from itself: add other devices"
+            return f"{where}: a total amount has no separate devices: request a number of devices"
         if constraint.place == "zone" and (multiple or _several(first)):
             return f"{where}: all devices of a node are in one zone: choose a smaller place"
     return None

@@ -122,7 +122,7 @@ class PageWriter:
 
 
 def _numbers(block: pages.MapBlock, takers: Sequence[str]) -> str:
-    """Return the numbers of the takers of a block, if the map has several."""
+    """Return the labels of the nodes that take a block; empty if the map shows only one node."""
     return " ".join(map(str, _named(block))) + _more(block) if takers and block.takers else ""
 
 

@@ -188,7 +188,7 @@ class Occupancy:
         self._peaks = list(self._levels)
 
     def start(self, moment: float, width: float, sample: Callable[[], Sample]) -> Timeline:
-        """Return a timeline of this occupancy; its buckets begin with this width."""
+        """Return a timeline of this occupancy; ``width`` is the initial width of its buckets."""
         self._timeline = Timeline(moment, width, self._levels, len(EVENTS), sample)
         return self._timeline
 
@@ -351,7 +351,7 @@ def last_step(decision: Decision) -> str:
 
 
 def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
-    """Return the reasons against pod managers by frequency, each with the nearest pod manager."""
+    """Return the most frequent reasons, each with the pod manager that lacks the least."""
     groups: dict[tuple[str, str, bool], list[PodmVerdict]] = defaultdict(list)
     for verdict in Verdicts(decision).podm_verdicts():
         if (reason := verdict.reason) is not None:

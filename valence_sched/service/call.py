@@ -142,7 +142,8 @@ class Call:
         try:
             self.parts.records.record_change(line)
         except errors.SchedulerError as error:
-            text = f"{line.verb} of {line.object} is only in this log: {error}"
+            what = f"audit line {line.verb} {line.object}"
+            text = f"{what} is in this log only, not in the store: {error}"
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:

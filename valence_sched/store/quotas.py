@@ -38,9 +38,9 @@ class Quotas:
     ) -> Quota:
         """Change limits of an owner by resource, where None removes a limit; return the quota.
 
-        With ``keep`` its other limits stay. On PostgreSQL and SQLite, a claim either exists before
-        the change and counts, or is checked against the new limits. On MariaDB a concurrent claim
-        may escape the check, but counts afterwards.
+        With ``keep`` its other limits stay. On PostgreSQL and SQLite, a claim made before the
+        change counts, and a later claim is checked against the new limits. On MariaDB a concurrent
+        claim may escape the check, but counts afterwards.
         """
 
         def work(connection: sa.Connection) -> Quota:

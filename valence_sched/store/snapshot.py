@@ -49,8 +49,8 @@ def log_counts(connection: sa.Connection) -> dict[int, int]:
 class LogTotals(NamedTuple):
     """The change log in one row: the sum of counts, a weighted sum, and claims to be freed.
 
-    Counts only grow, so equal sums mean equal counts. The weighted sum detects a state that was
-    restored and then changed as often.
+    Counts only grow, so equal sums mean equal counts. A restored state may reach the old sum again
+    through changes of other shards; the weighted sum then differs.
     """
 
     sum: int

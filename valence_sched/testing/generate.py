@@ -201,7 +201,8 @@ def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -
         ValueError: a number is below 0, or there is no pool.
     """
     if min(count, blocks, stocks) < 0 or pools < 1:
-        raise ValueError(f"{count} podms of {blocks} blocks, {stocks} stocks, {pools} pools")
+        found = f"{count} podms, {blocks} blocks, {stocks} stocks, {pools} pools"
+        raise ValueError(f"numbers must be 0 or more, and pools 1 or more, got {found}")
     hardware = {sort: tuple(map(_block_text, kinds)) for sort, kinds in HARDWARE.items()}
     names = tuple(f"z{number}" for number in range(1, (pools if blocks else 1) + 1))
     return (_podm(number, blocks, seed, names, stocks, hardware) for number in range(1, count + 1))

@@ -2,7 +2,7 @@
 """Availability: the rows with enough free capacity for each need, and the share that stays free.
 
 The free share of a need is ``free / total - amount / total``. Tables with one row per need hold the
-parts that do not depend on the amounts. So a request costs one pass over a table for each sum.
+parts that do not depend on the amounts, so a request needs one weighted sum over such a table.
 """
 
 import functools

@@ -20,7 +20,7 @@ MOST_NAMED = 4  # pod managers or differences in one line
 
 
 def named(names: Iterable[str], before: str = ": ") -> str:
-    """Return the first names after ``before``, and the number of others; empty without names."""
+    """Return ``before``, the first names and the number of others; empty without names."""
     every = list(names)
     rest = f" and {len(every) - MOST_NAMED:,} more" if len(every) > MOST_NAMED else ""
     return f"{before}{', '.join(every[:MOST_NAMED])}{rest}" if every else ""

@@ -177,7 +177,7 @@ class RebalanceWhatif(_MoveLister):
         even = args.imbalance_below
         if below is None and even is None and request is None:
             goals = "--fragmentation-below PERCENT or --imbalance-below PERCENT"
-            raise UsageError(f"name a goal: room with --flavor F, {goals}")
+            raise UsageError(f"no goal: give --flavor F (make room for it), {goals}")
         if below is not None and even is not None:
             raise UsageError("--imbalance-below: not with --fragmentation-below: name one goal")
         for_room = below is None and even is None

@@ -230,7 +230,7 @@ class ReapCase(ScriptedCase):
         self.readings = {}
 
     def start(self, *parts):
-        """Compose a claim of these parts instead."""
+        """Start to compose the claim; with ``parts``, release it and compose a new one of them."""
         if parts:
             self.store.claims.release(self.claim.id)
             self.claim = self.store.claims.create(parts)

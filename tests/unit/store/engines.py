@@ -49,7 +49,7 @@ EMPTY = {"postgresql": " ".join(_DELETES), "mysql": f"begin not atomic {' '.join
 
 
 def on_each_engine(case: type, base: type | None = None, engines: Iterable[str] = ENGINES) -> type:
-    """Create a test case of a class for each engine; the class itself has ``self.url``."""
+    """Create a subclass of ``case`` and ``base`` for each engine; ``base`` has ``self.url``."""
     module = sys.modules[case.__module__]
     case.__test__ = False  # type: ignore[attr-defined]  # pytest takes any class named Test…
     for engine in engines:

@@ -21,7 +21,7 @@ _claims, _clocks = tables.claims.c, tables.clocks.c
 
 
 class Machine:
-    """Clocks that a test sets: earlier actions of a store move into the past or the future."""
+    """Clocks of a machine: a test moves the stored times of a store instead of the clock."""
 
     def __init__(self) -> None:
         self.boot = read_boot() or Boot("boot", 1000.0)

@@ -85,8 +85,8 @@ def _sum(items: list[Any], type_: type[A], total: str, cursor: DocumentCursor) -
     without_totals = [msgspec.structs.replace(spec, **{total: 1}) for spec in specs]
     for number, other in enumerate(without_totals):
         if other != without_totals[0]:
-            expected = f"the same as in [0], except for {total}"
-            hint = "a node has one kind of it: request the stricter one"
+            expected = f"the same values as in [0], except for {total}"
+            hint = "a node has one kind: use the stricter values in every item"
             raise cursor.at(number).error("another kind", expected, hint)
         if getattr(specs[number], total) is None:
             raise cursor.at(number).error(f"no {total}", "one in every item of the list")

@@ -200,7 +200,7 @@ def stock_shortfall(
 
 
 def _most_grants(stocks: list[Stock], amounts: list[float], states: int) -> int:
-    """Return the number of amounts, smallest first, for which the search found grants."""
+    """Return how many of the smallest amounts the search can grant together."""
     least_first, low, high = sorted(amounts), 0, len(amounts) - 1
     while low < high:
         middle = (low + high + 1) // 2

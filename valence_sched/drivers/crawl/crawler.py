@@ -23,7 +23,7 @@ from valence_sched.errors import InputError, PodmError
 
 
 class FetchTask(NamedTuple):
-    """A document to fetch: its URI, its folded URI, its resource class, the levels below it.
+    """A document to fetch: its URI, its folded URI, its resource class, and levels to expand.
 
     ``parent`` is the document with the link. ``instead`` has the URIs to try if the document is
     gone, None until the link itself was tried.

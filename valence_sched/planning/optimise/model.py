@@ -49,7 +49,7 @@ Terms = list[tuple[int, float]]  # columns with coefficients
 
 
 class CoverPart(Struct, frozen=True):
-    """Demands that the same classes of block serve.
+    """The demands that are served by the same classes of blocks.
 
     ``coverage`` has shape ``(classes, demands)``. A cap limits the blocks of several classes, given
     as positions in ``classes``. Each of ``covers`` has the number of blocks by class.
