@@ -98,8 +98,9 @@ class TestBodies(unittest.TestCase):
              'f: $.properties.memory[0].capacity_mib: found "lots", expected int'),
             ({"name": "x", "properties": {"memory": [
                 {"capacity_mib": 1, "type": "DDR3"}, {"capacity_mib": 1, "type": "DDR4"}]}},
-             "f: $.properties.memory[1]: found another kind, expected the same values as in [0], except "
-             "for capacity_mib (a node has one kind: use the stricter values in every item)"),
+             "f: $.properties.memory[1]: found another kind, expected the same values as in [0], "
+             "except for capacity_mib (a node has one kind: use the stricter values in every item)"
+             ),
             ({"name": "x", "properties": {"processor": [{"total_cores": 1}, {}]}},
              "f: $.properties.processor[1]: found no total_cores, expected one in every item of "
              "the list"),
