@@ -330,7 +330,7 @@ class TestWhatifRelocation(Case):
         for words, code, text in (
             (("fail",), 2, "name either the hardware that fails, or --survive N"),
             (("fail", "a", "--survive", "1"), 2, "name either the hardware that fails"),
-            (("rebalance",), 2, "name a goal"),
+            (("rebalance",), 2, "no goal: give"),
             (("rebalance", "--fragmentation-below", "0"), 2, "must be a percentage above 0"),
             (("rebalance", "--fragmentation-below", "nan%"), 2, "must be a percentage above 0"),
             (("rebalance", "--fragmentation-below", "5%", "--mix", "smal"), 1, "'small'?"),

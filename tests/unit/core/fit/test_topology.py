@@ -474,7 +474,7 @@ class TestRefused(unittest.TestCase):
              "an amount without a place"),
             ({"accelerators": [{"count": 2, "apart": "zone"}]}, "are in one zone"),
             ({"memory": {"capacity_mib": 1}, "topology": [{"of": ["memory"], "apart": "switch"}]},
-             "apart from itself"),
+             "has no separate devices"),
             ({"accelerators": [{"name": "x", "same": "switch"}], "drives": [{"name": "x"}]},
              "its own name"),
             ({"accelerators": cards,
