@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection to a service: sends requests, and raises the errors of the answers."""
 
-from __future__ import annotations
-
 import os
 import re
 import ssl
@@ -146,7 +144,7 @@ class ServiceConnection:
         words: Mapping[str, str],
         data: bytes | None,
         headers: Mapping[str, str],
-        bounds: _Bounds,
+        bounds: "_Bounds",
     ) -> tuple[int, bytes, Mapping[str, str]]:
         if self._token is not None and self._sends_token:
             headers = {**headers, TOKEN_HEADER: self._token()}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RemoteScheduler: the verbs of a scheduler, over the HTTP of a service."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

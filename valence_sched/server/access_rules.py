@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access rules: which Keystone users may use a route, by default or by an operator's file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

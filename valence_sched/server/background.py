@@ -6,8 +6,6 @@ process may die. The threads start in the serving process, after the fork, so th
 lock or connection. A worker that receives a hint loads changes before the next request.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engine pool: the schedulers of one process, which follow a shared state, and their requests."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time
@@ -80,7 +78,7 @@ class EnginePool:
         self._mark: object = None
 
     @contextlib.contextmanager
-    def reading(self, tenant: str = "") -> Iterator[Engine]:
+    def reading(self, tenant: str = "") -> Iterator["Engine"]:
         """Yield the shared engine when it is the tenant's turn; ServiceBusy after ``queue_s``."""
         arrived_at = self._clock()
         if not self._lock.acquire(tenant, self._queue_s):
@@ -101,7 +99,7 @@ class EnginePool:
             self._lock.release()
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[Engine]:
+    def changing(self) -> Iterator["Engine"]:
         """Yield an engine for the caller alone; it is closed at the end of the block."""
         with contextlib.closing(self._make_app().engine(self._selection)) as engine:
             yield engine
@@ -116,7 +114,7 @@ class EnginePool:
             self._lock.release()
         return True
 
-    def _current(self, arrived_at: float) -> Engine:
+    def _current(self, arrived_at: float) -> "Engine":
         """Return the shared engine, refreshed after the request arrived.
 
         If several requests wait, the first checks files and state for all of them.

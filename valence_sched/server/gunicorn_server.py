@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves the application with gunicorn: worker processes of several threads each."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keystone: authenticates by its tokens, with the middleware of all OpenStack services."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

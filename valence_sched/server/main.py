@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program ``valence-scheduler``: serves the scheduler over HTTP."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The logs of a service process, one JSON object per line, and the folder of its metrics."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import logging

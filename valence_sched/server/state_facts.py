@@ -1,25 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """State facts: the health of a service, and the facts of its state for metrics."""
 
-from __future__ import annotations
-
 import datetime
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from valence_sched.app import App
 from valence_sched.errors import SchedulerError
 from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.model.quantity import age_s, format_age, format_count
+from valence_sched.model.reading import Selection
 from valence_sched.model.redact import redact_text
 from valence_sched.model.verbs import Health
 from valence_sched.service.metrics import StateFacts
-
-if TYPE_CHECKING:
-    from valence_sched.model.reading import Selection
-    from valence_sched.store.store import Store
+from valence_sched.store.store import Store
 
 LOG = logging.getLogger(__name__)
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wiring: makes the parts of one process of the service from the settings."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os
@@ -76,7 +74,7 @@ class SharedState:
         self._lock = threading.Lock()
         self._store: Store | None = None
 
-    def store(self) -> Store:
+    def store(self) -> "Store":
         """Return the open store; StoreError if it cannot be opened."""
         with self._lock:
             if self._store is None:
@@ -171,13 +169,13 @@ class ServiceProcess:
         if settings.dispatch is not None:
             self.sender = ReaderThread(self._dispatch_sender, "dispatch sender")
         if settings.zones.enable_zone_routing:
-            from valence_sched.server.zone import ProcessZone, ZonedSchedulers  # only with zones
+            from valence_sched.server import zone  # only with zones
 
             prepare_process()  # also prepares the nouns of zones
-            self.zone = ProcessZone(settings, environ, self.engines, state.store)
+            self.zone = zone.ProcessZone(settings, environ, self.engines, state.store)
             poller = functools.partial(self.zone.poller, clock)
             self.poller = ReaderThread(poller, "zone poller")
-            schedulers = ZonedSchedulers(self.engines, self.zone)
+            schedulers = zone.ZonedSchedulers(self.engines, self.zone)
         most = None if settings.auth == "none" else max(1, settings.threads - 1)
         self.parts = call.ServiceParts(
             schedulers=schedulers,

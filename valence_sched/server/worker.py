@@ -7,8 +7,6 @@ connections and the bytes that they hold are limited. Above a limit, the longest
 of the host with the most connections are closed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import enum
@@ -76,7 +74,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     ``since`` is the time from which it waits for the client; at its ``deadline`` it is closed.
     """
 
-    def __init__(self, worker: ServiceWorker) -> None:
+    def __init__(self, worker: "ServiceWorker") -> None:
         self._worker, cfg = worker, worker.cfg
         self._transports: list[Any] = []  # the transport of the socket, and of TLS over it
         self._early = bytearray()

@@ -6,8 +6,6 @@ process starts to read pod managers, and to log to standard error, at its first 
 server may fork before. It has ``stop_s`` to end, as with ``valence-scheduler serve``.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import logging

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The zone of one process: it answers the zone above, and decides over the zones below."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

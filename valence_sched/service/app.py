@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The WSGI application of the service: routes, bodies, users, problems, logs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

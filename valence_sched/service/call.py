@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Call: one request to the service, and the parts of the service that answer it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fairness: tenants take turns, and each has limits on its rate and its concurrent requests."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import math
@@ -161,13 +159,13 @@ class RateLimiter:
             if not self._asked(self._window.hit, rate, name, tenant):
                 raise self._limited(name, rate, tenant)
 
-    def _limited(self, name: str, rate: RateLimitItem, whose: str) -> RateLimited:
+    def _limited(self, name: str, rate: "RateLimitItem", whose: str) -> RateLimited:
         stats = self._asked(self._window.get_window_stats, rate, name, whose)
         error = RateLimited(f"{name} of {whose!r} exceed {rate}: wait and try again")
         error.retry_after_s = max(1.0, math.ceil(stats.reset_time - time.time()))
         return error
 
-    def _asked(self, verb: Any, rate: RateLimitItem, name: str, whose: str) -> Any:
+    def _asked(self, verb: Any, rate: "RateLimitItem", name: str, whose: str) -> Any:
         try:
             return verb(rate, name, whose)
         except SchedulerError:

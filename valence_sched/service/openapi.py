@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenAPI: the description of the API, made from the table of routes and its nouns."""
 
-from __future__ import annotations
-
 import functools
 import re
 import types

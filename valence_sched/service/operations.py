@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations: work that continues in threads after the answer, and its state for all processes."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import threading

@@ -2,8 +2,6 @@
 # ruff: noqa: E501 - the table has a line for each route
 """Routes: each path of the service with its handler, for verbs and for the service itself."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Users of the service: HTTP basic authentication, or no authentication, and their access."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

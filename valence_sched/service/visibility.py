@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Visibility: answers without names of other owners, and without texts of other services."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zones below: pod managers of a zone and its children, found by name, queried in parallel."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

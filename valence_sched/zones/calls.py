@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls: several zones called in parallel, each until the deadline."""
 
-from __future__ import annotations
-
 import contextvars
 import functools
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Children: the registered zones directly below this one, and their polls."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -12,8 +12,6 @@ A zone stores the part of each child, but not the holds of the child. Prepared p
 zone above dies.
 """
 
-from __future__ import annotations
-
 import functools
 import random
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ZoneDecider: decides over the pod managers of a zone and of all zones below it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logins of this zone to the services of its children, with tokens that are reused."""
 
-from __future__ import annotations
-
 import functools
 import os
 import threading
@@ -102,7 +100,7 @@ class KeystoneTokens:
         """Forget the token after a service refused it."""
         self._plugin().invalidate()
 
-    def _plugin(self) -> v3.Password:
+    def _plugin(self) -> "v3.Password":
         try:
             from keystoneauth1.identity import v3
         except ImportError:

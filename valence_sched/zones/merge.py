@@ -8,8 +8,6 @@ the costs of its own zone. Nova's zones of 2011 weigh a child's list by a scale 
 same way.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ The sum of the supplies to a mix is kept for the next decision. Zones return the
 with their offers: if the sum is unchanged, the decision needs no other query.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zone nodes: claims composed in all their zones in parallel, and the nodes of the zones."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

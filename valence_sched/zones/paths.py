@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths: names of objects in lower zones, ``CHILD/NAME``; each level adds a prefix."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TypeVar
 

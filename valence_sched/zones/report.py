@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report of a zone to the zone above: its name, its capabilities and its amounts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of decisions over zones: nodes with their zones, counts, capacities and reasons."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools

@@ -6,8 +6,6 @@ the missing zones. A *routed* verb calls the zone with the named object. The zon
 handles every other verb.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 

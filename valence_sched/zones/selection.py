@@ -6,8 +6,6 @@ If they do (a group that spreads over zones), or if nodes are drawn at random, e
 round of queries.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@
 The keys are the secrets of the zone, the newest last. The newest key signs, and all keys verify.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ A tree knows only the zones directly below it. All children are queried in paral
 child has a token that only the child reads.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import secrets
@@ -47,7 +45,7 @@ MOST_PATH = 1 << 12  # characters of the path of a zone
 
 def recorded_tree(
     zone: RecordedZone, podms: Callable[[RecordedZone], OwnPodms], path: str = ""
-) -> ZoneTree:
+) -> "ZoneTree":
     """Return the tree of a zone; ``podms`` returns the pod managers of a zone that has inventories.
 
     Zones are queried one after another in the caller's thread.
@@ -123,7 +121,7 @@ class ZoneTree:
         own: OwnPodms | None,
         children: Sequence[ChildZone] = (),
         *,
-        members: ZoneClaimRows | None = None,
+        members: "ZoneClaimRows | None" = None,
         capabilities: Mapping[str, tuple[str, ...]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -235,7 +233,7 @@ class ZoneTree:
             return None
         return self._members.generation(group.name)
 
-    def _asking(self, query: nouns.OfferQuery, taken: TokensByChild) -> _Children:
+    def _asking(self, query: nouns.OfferQuery, taken: TokensByChild) -> "_Children":
         others: dict[str, list[nouns.OtherNode]] = {child.name: [] for child in self._children}
         for other in query.others:
             content = self._read(other.token)

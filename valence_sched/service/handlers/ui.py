@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers of the pages that a browser shows: the site, decisions, records, and problems."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

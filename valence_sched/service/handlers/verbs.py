@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers of the routes that do more than call a verb."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
 from typing import Annotated, Any, get_args
