@@ -117,7 +117,7 @@ connected = client.connect(**json.loads(sys.argv[1]))
 from valence_sched.model.decision import DecisionResult
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.policy import PodmReads
-from valence_sched.model.problem import Problem
+from valence_sched.model.http import Problem
 from valence_sched.model.request import Request
 nouns = (RequestSpec, DecisionResult, FullPodm, LeanPodm, PodmReads, Problem, Request)
 print(json.dumps([before, [kind.__name__ for kind in nouns if built(kind)]]))

@@ -11,7 +11,7 @@ from valence_sched.errors import (
     Unverified,
     suggest,
 )
-from valence_sched.model.problem import problem_of
+from valence_sched.model.http import problem_of
 
 FLAVORS = ("gpu-large", "large", "small")
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Credentials: resolves password references, and keeps the secure file."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

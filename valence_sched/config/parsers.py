@@ -5,25 +5,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from valence_sched.config.foreign import valence
-from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
+import msgspec
+
+from valence_sched.config.foreign.base import (
+    DocumentCursor,
+    FlavorLookup,
+    ForeignFlavor,
+    strip_ignored,
+)
 from valence_sched.core.policy import bind
-from valence_sched.errors import InputError, RequestError
+from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model import decode_error, expression, extra_specs, inventory, request
+from valence_sched.model.base import Noun
 from valence_sched.model.codec import ShippedJson, check_schema, convert, load_yaml
 from valence_sched.model.custom_resource import CustomResource
-from valence_sched.model.flavor import Flavor
+from valence_sched.model.flavor import Flavor, MemorySpec, ProcessorSpec
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from valence_sched.model.workload import TraceColumn
 
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
+Total = TypeVar("Total", MemorySpec, ProcessorSpec)
 
 
 def parse_flavors(
@@ -45,7 +53,7 @@ def parse_flavors(
     """
     flavors: list[tuple[str, Flavor]] = []
     lines: list[str] = []
-    parse = valence.parse_flavor if isinstance(data, ShippedJson) else parse_flavor
+    parse = _parse_own_flavor if isinstance(data, ShippedJson) else parse_flavor
     for path, item in _items(load_yaml(data, file), "flavors", file):
         parsed = parse(item, DocumentCursor(file, path, ignored), known)
         flavors.append((path, parsed.flavor))
@@ -84,7 +92,73 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
             if not parsed.flavor.needs:
                 raise cursor.error("no requirement", "at least one amount or device")
             return parsed
-    return valence.parse_flavor(document, cursor, known)
+    return _parse_own_flavor(document, cursor, known)
+
+
+#: Fields of a record of OpenStack Valence; they do not affect the node.
+_RECORD_FIELDS = ("created_at", "updated_at", "links")
+_REFUSED = {"podm_id": "name the pod manager with --podm"}
+
+
+class FlavorReference(Noun, frozen=True, kw_only=True):
+    """The body that composes a node of a known flavor."""
+
+    flavor_id: str
+    name: str | None = None
+    description: str = ""
+
+
+def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
+    """Parse a flavor of our own, which may be a flavor or a compose body of OpenStack Valence.
+
+    A compose body may name a known flavor by uuid or name (``flavor_id``). Older samples of Valence
+    have ``memory`` and ``processor`` as lists, which are added up.
+    """
+    if not isinstance(document, dict):
+        return ForeignFlavor(cursor.convert(document, Flavor))
+    remarks: list[str] = []
+    body = strip_ignored(document, cursor, remarks, refused=_REFUSED, noted={})
+    body = {key: value for key, value in body.items() if key not in _RECORD_FIELDS}
+    if "flavor_id" in body:
+        reference = cursor.convert(body, FlavorReference)
+        return ForeignFlavor(_referenced_flavor(reference, cursor.at("flavor_id"), known()))
+    if isinstance(properties := body.get("properties"), dict):
+        body["properties"], at = {**properties}, cursor.at("properties")
+        if isinstance(memory := properties.get("memory"), list):
+            total = _added(memory, MemorySpec, "capacity_mib", at.at("memory"))
+            body["properties"]["memory"] = total
+        if isinstance(processor := properties.get("processor"), list):
+            total = _added(processor, ProcessorSpec, "total_cores", at.at("processor"))
+            body["properties"]["processor"] = total
+    return ForeignFlavor(cursor.convert(body, Flavor), tuple(remarks))
+
+
+def _referenced_flavor(
+    body: FlavorReference, cursor: DocumentCursor, flavors: Mapping[str, Flavor]
+) -> Flavor:
+    for known, flavor in flavors.items():
+        if body.flavor_id in (known, flavor.uuid):
+            name, description = body.name or flavor.name, body.description or flavor.description
+            return msgspec.structs.replace(flavor, uuid=None, name=name, description=description)
+    names = {*flavors, *(flavor.uuid for flavor in flavors.values() if flavor.uuid)}
+    raise UnknownName("flavor", body.flavor_id, names, f"{cursor.file}: {cursor.document_path}")
+
+
+def _added(items: list[Any], type_: type[Total], total: str, cursor: DocumentCursor) -> Any:
+    """Return the sum of items that differ only in their total, as a map; None for no items."""
+    specs = [cursor.at(number).convert(item, type_) for number, item in enumerate(items)]
+    if len(specs) < 2:
+        return msgspec.to_builtins(specs[0]) if specs else None
+    without_totals = [msgspec.structs.replace(spec, **{total: 1}) for spec in specs]
+    for number, other in enumerate(without_totals):
+        if other != without_totals[0]:
+            expected = f"the same values as in [0], except for {total}"
+            hint = "a node has one kind: use the stricter values in every item"
+            raise cursor.at(number).error("another kind", expected, hint)
+        if getattr(specs[number], total) is None:
+            raise cursor.at(number).error(f"no {total}", "one in every item of the list")
+    summed = sum(getattr(spec, total) for spec in specs)
+    return msgspec.to_builtins(msgspec.structs.replace(specs[0], **{total: summed}))
 
 
 def check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod managers file: its document, parsed and validated into registrations."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of scenarios with templates, and of expectations: parsed and validated."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

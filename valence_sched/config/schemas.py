@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON Schemas of the documents, generated from the nouns: ``python -m …schemas FOLDER``."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from pathlib import Path

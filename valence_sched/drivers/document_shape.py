@@ -13,7 +13,7 @@ from typing import Any
 from valence_sched.drivers.fields import Json, links
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
-from valence_sched.model.problem import answer_of
+from valence_sched.model.http import answer_of
 
 BOM = b"\xef\xbb\xbf"
 MEMBERS, NEXT, COUNT = "Members", "Members@odata.nextLink", "Members@odata.count"

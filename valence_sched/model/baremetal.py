@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bare metal nodes: hardware that Ironic uses, and the connection to Ironic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -11,7 +9,7 @@ from msgspec import Meta, Struct
 
 from valence_sched.errors import InputError
 from valence_sched.model.base import Noun
-from valence_sched.model.problem import called, of_server
+from valence_sched.model.http import called, of_server
 from valence_sched.model.registration import PasswordReference
 
 #: The hint for an Ironic that does not answer.

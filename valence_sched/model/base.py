@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``Noun``, the frozen and strict base of all documents, and ``Value``, a JSON value."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import threading

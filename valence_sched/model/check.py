@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks: expectations of an inventory, keyed by their verb in a file, and their results."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Effects: the changes that a command makes, the states not printed yet, and audit lines."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator

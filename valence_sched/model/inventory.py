@@ -7,8 +7,6 @@ the content of each block as bytes: a million blocks of a few dozen kinds are th
 few dozen times (``view.builder.ViewBuilder``).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar

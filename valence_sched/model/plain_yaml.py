@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain YAML: a strict loader and a dumper of printable text; imported when it is needed."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

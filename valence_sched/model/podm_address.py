@@ -6,8 +6,6 @@ An identity is independent of name and port. It is ``uuid:…`` with the UUID of
 checked together with the blocks.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies: filters and weighers with weights and options, and the plug-ins they name."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles: named defaults of options in the user's ``config.yaml``."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

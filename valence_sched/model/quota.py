@@ -16,8 +16,6 @@ A node is charged for all devices of its blocks, which no other node can use. No
 block are each charged for their request.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import Counter, defaultdict

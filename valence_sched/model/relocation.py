@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves of nodes off failed or drained hardware, and rebalancing."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from valence_sched.model.base import Noun

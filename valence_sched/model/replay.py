@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays and sweeps: the results of a workload on sites, by policy and seed, and measures."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

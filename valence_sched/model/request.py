@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled request that filters, weighers and schedulers read."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools

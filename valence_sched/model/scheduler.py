@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S
-from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.http import MOST_HOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

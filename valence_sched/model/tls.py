@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS: trusted authorities, client certificates, and hints for failures."""
 
-from __future__ import annotations
-
 import os
 import re
 import ssl

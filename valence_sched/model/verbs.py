@@ -15,10 +15,10 @@ from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S, Claim, TtlSeconds
 from valence_sched.model.decision import Detail, Report
 from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor, Properties
+from valence_sched.model.http import Problem
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
 from valence_sched.model.policy import PluginList, PodmReads, Policy
-from valence_sched.model.problem import Problem
 from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.request import Request

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workloads: requests with the times of arrival and departure, and columns of traces."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zones: the settings of a zone, its queries and answers, and claims over zones below it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, Protocol, TypeVar
@@ -14,7 +12,7 @@ from valence_sched.errors import InputError, one_line
 from valence_sched.model.base import MAX_WHOLE, Noun
 from valence_sched.model.claim import TTL_S, TtlSeconds
 from valence_sched.model.decision import Candidate, InventorySummary, PoolRef, SilentZone
-from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.inventory import Capabilities, ZoneName, parse_capabilities
 from valence_sched.model.policy import Policy
 from valence_sched.model.registration import PasswordReference

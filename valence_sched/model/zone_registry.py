@@ -15,7 +15,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.base import FieldChanges, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
-from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.inventory import Capabilities, Name, ZoneName, parse_capabilities
 from valence_sched.model.podm_address import service_url_problem
 from valence_sched.model.registration import PasswordReference

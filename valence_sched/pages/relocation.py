@@ -18,14 +18,8 @@ from valence_sched.model.relocation import (
 )
 from valence_sched.pages import hardware as inventory
 from valence_sched.pages.tables import Facts, amount_text, bar, sentence, table
-from valence_sched.words.capacity import purchase_line
+from valence_sched.words import planning as words
 from valence_sched.words.phrases import ReasonPhrases, device_phrases
-from valence_sched.words.relocation import (
-    NO_HARDWARE,
-    rebalance_lines,
-    relocation_phrase,
-    survival_phrases,
-)
 
 MOST_ROWS = 2000  # of nodes in a table
 MOST_REASONS = 3  # of reasons against a stuck node
@@ -41,7 +35,7 @@ def relocation_page(
     tables = (*_stuck(result.stuck), *_moves(result.moves), *_by_podm(result))
     return Page(
         title=f"{_TITLES[result.why]}: {result.target}",
-        lead=sentence(relocation_phrase(result)),
+        lead=sentence(words.relocation_phrase(result)),
         tone="good" if not result.stuck else "part" if result.moves else "bad",
         facts=(("Nodes", f"{result.nodes:,}"), *facts),
         sections=(*tables, drawn, *_notes(result.notes)),
@@ -50,7 +44,7 @@ def relocation_page(
 
 def survival_page(result: Survival, hardware: inventory.HardwareListing, facts: Facts = ()) -> Page:
     """Return the page about failures of several pod managers, with the worst set of them."""
-    lead, *_ = survival_phrases(result)
+    lead, *_ = words.survival_phrases(result)
     tones: dict[bool | None, Tone] = {True: "good", None: "part", False: "bad"}
     worst: Facts = ()
     if result.worst:
@@ -71,7 +65,7 @@ def rebalance_page(
     result: Rebalance, hardware: inventory.HardwareListing, most: int, facts: Facts = ()
 ) -> Page:
     """Return the page of the moves that reach a goal; at most ``most`` were tried."""
-    lead, *lines = rebalance_lines(result, most)
+    lead, *lines = words.rebalance_lines(result, most)
     if not result.flavor or not lead.startswith(
         result.flavor
     ):  # the name of a flavor keeps its spelling
@@ -136,7 +130,7 @@ def purchase_page(
     buy = [table("Blocks to buy", columns, rows, numbers)] if rows else []
     return Page(
         title=f"Purchase for {result.wanted:,} {result.flavor}",
-        lead=sentence(purchase_line(result)),
+        lead=sentence(words.purchase_line(result)),
         tone="part" if short else "good" if found else "bad",
         facts=(*placed, *facts),
         sections=(*buy, inventory.hardware_map(hardware, drawn)),
@@ -211,7 +205,7 @@ def _why(one: StuckNode) -> str:
             texts.append(f"{reason} ({format_count(group.podms, 'pod manager')})")
     others = len(texts) - MOST_REASONS
     more = [f"and {format_count(others, 'other reason')}"] if others > 0 else []
-    return "; ".join([*texts[:MOST_REASONS], *more]) if one.reasons else NO_HARDWARE
+    return "; ".join([*texts[:MOST_REASONS], *more]) if one.reasons else words.NO_HARDWARE
 
 
 def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:

@@ -24,7 +24,7 @@ from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.replay import reason_groups, replay_all
 from valence_sched.planning.site import Site, find_targets, pools_of
 from valence_sched.planning.workload import open_workload
-from valence_sched.words import checks as words
+from valence_sched.words import planning as words
 
 MOST_FITS = 1000  # the limit of counted nodes per pod manager, unless more are expected
 Found = tuple[bool, str]  # whether an expectation is met, and the actual result
@@ -95,7 +95,7 @@ class Checker:
                 return self._does_not_fit(site, nodes)
             case model.Survives(survives=failures):
                 survival = relocate.survive(site, failures, self._survival_progress)
-                return bool(survival.answer), words.survival_text(survival)
+                return bool(survival.answer), "; ".join(words.survival_phrases(survival))
             case model.Fails():
                 result = relocate.fail(site, [expectation.target])
                 few = len(result.stuck) <= expectation.stuck_at_most

@@ -18,8 +18,14 @@ from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at
 from valence_sched.model import tls
-from valence_sched.model.http_headers import DEADLINE, DEADLINE_HEADER, ROUTE_HEADER, header_problem
-from valence_sched.model.problem import answer_of, problem_error
+from valence_sched.model.http import (
+    DEADLINE,
+    DEADLINE_HEADER,
+    ROUTE_HEADER,
+    answer_of,
+    header_problem,
+    problem_error,
+)
 
 T = TypeVar("T")
 

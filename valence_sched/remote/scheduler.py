@@ -11,10 +11,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import msgspec
 
 from valence_sched import errors
-from valence_sched.model import inventory, lifecycle, problem, request, zone, zone_registry
+from valence_sched.model import http, inventory, lifecycle, request, zone, zone_registry
 from valence_sched.model.claim import TTL_S, WAIT_S, Claim
 from valence_sched.model.decision import Report, Reports, parse_report
-from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.plan import Plan
 from valence_sched.model.quota import Quota, QuotaChange
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
@@ -100,7 +100,7 @@ class RemoteScheduler(Scheduler):
             content, _ = self._connection.ask("GET", f"operations/{operation.id}")
             operation = self._connection.decode(content, Operation)
         if operation.problem is not None:
-            raise problem.error_of(operation.problem)
+            raise http.error_of(operation.problem)
         if operation.state != "done":
             hint = "check and reconcile the claims and nodes"
             text = f"operation {operation.id} was interrupted with its process"

@@ -30,8 +30,8 @@ from gunicorn.asgi import parser  # type: ignore[import-untyped]
 from gunicorn.http import wsgi  # type: ignore[import-untyped]
 from gunicorn.workers.base import Worker  # type: ignore[import-untyped]
 
+from valence_sched.model.http import MEDIA_TYPE, http_problem
 from valence_sched.model.inventory import to_json
-from valence_sched.model.problem import MEDIA_TYPE, http_problem
 from valence_sched.service.settings import Limits
 
 MOST_CONNECTIONS = 8192  # open in a worker, at most half of its file descriptors

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from valence_sched.errors import AccessDenied, errors_at
+from valence_sched.model.http import MEDIA_TYPE, problem_of
 from valence_sched.model.inventory import to_json
-from valence_sched.model.problem import MEDIA_TYPE, problem_of
 from valence_sched.server.background import Application
 from valence_sched.server.process import configure_logs
 from valence_sched.server.wiring import ServiceProcess

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from valence_sched.app import App
 from valence_sched.errors import CredentialError, SchedulerError, UsageError, one_line
-from valence_sched.model import claim, decision, http_headers, redact, verbs, zone_registry
+from valence_sched.model import claim, decision, http, redact, verbs, zone_registry
 from valence_sched.model.scheduler import OwnPodms, OwnScheduler, Scheduler
 from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.server.engine_pool import EnginePool
@@ -133,7 +133,7 @@ class ProcessZone:
 
     def _route(self) -> tuple[str, ...]:
         """Return the zones that a query has passed, this zone last; SchedulerError for a cycle."""
-        route, (id_, _) = http_headers.ROUTE.get(), self._identity()
+        route, (id_, _) = http.ROUTE.get(), self._identity()
         if id_ in route:
             raise SchedulerError("the zones form a cycle: a zone is below itself")
         return (*route, id_)

@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.model import claim, codec, http_headers, redact, verbs, zone
+from valence_sched.model import claim, codec, http, redact, verbs, zone
+from valence_sched.model.http import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.inventory import to_json
-from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.service import fairness, routes, visibility
 from valence_sched.service.call import (
@@ -229,12 +229,8 @@ class Envelope:
         req.context.update({"request_id": known, "begun": time.perf_counter(), "code": ""})
         resp.set_header(REQUEST_ID, known)
         try:
-            http_headers.ROUTE.set(
-                http_headers.parse_route(req.get_header(http_headers.ROUTE_HEADER))
-            )
-            http_headers.DEADLINE.set(
-                http_headers.parse_deadline(req.get_header(http_headers.DEADLINE_HEADER))
-            )
+            http.ROUTE.set(http.parse_route(req.get_header(http.ROUTE_HEADER)))
+            http.DEADLINE.set(http.parse_deadline(req.get_header(http.DEADLINE_HEADER)))
         except ValueError as error:
             raise falcon.HTTPBadRequest(description=str(error)) from None
         resp.append_header("Vary", VERSION_HEADER)

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import msgspec
 
+from valence_sched.model.http import MEDIA_TYPE, Problem
 from valence_sched.model.inventory import to_json
-from valence_sched.model.problem import MEDIA_TYPE, Problem
 from valence_sched.model.verbs import RequestBody, Route
 from valence_sched.service.call import GREATEST_VERSION, KEY_HEADER, SERVICE_TYPE, VERSION_HEADER
 from valence_sched.service.handlers.ui import HTML

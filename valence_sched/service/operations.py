@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
 from valence_sched.model import claim, effect, inventory, redact
 from valence_sched.model.decision import DecisionSummary, Report
-from valence_sched.model.problem import problem_of
+from valence_sched.model.http import problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.verbs import Operation
 from valence_sched.service.visibility import visible_problem

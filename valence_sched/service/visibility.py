@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from valence_sched.errors import SchedulerError, Undecodable, UnknownName
 from valence_sched.model.decision import NodeRemoval
 from valence_sched.model.hardware import BlockOverview
+from valence_sched.model.http import Problem, without_foreign_texts
 from valence_sched.model.inventory import OTHERS, Podm, hidden_uri, visible_podm
 from valence_sched.model.lifecycle import ClaimRecord
-from valence_sched.model.problem import Problem, without_foreign_texts
 from valence_sched.model.scheduler import Scheduler
 
 #: Kinds for which a suggestion after an unknown name could show a name of another owner.

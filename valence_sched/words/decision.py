@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decision in words: outcome, rejected pod managers, nearest misses, and sensitivity."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

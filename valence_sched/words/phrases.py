@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hardware, needs, reasons and zones as phrases that people read: ``2 GPU A100``, ``no cores``."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

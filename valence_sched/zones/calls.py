@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from valence_sched.errors import SchedulerError, ServiceError
-from valence_sched.model.http_headers import DEADLINE
+from valence_sched.model.http import DEADLINE
 
 T = TypeVar("T")
 

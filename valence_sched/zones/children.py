@@ -14,7 +14,7 @@ from valence_sched import errors
 from valence_sched.model import zone_registry as nouns
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.hardware import PodmOverview
-from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.scheduler import TREE_S
 from valence_sched.model.zone import ZoneSettings
 from valence_sched.remote.scheduler import RemoteScheduler

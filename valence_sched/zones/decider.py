@@ -25,7 +25,7 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model import decision as nouns
-from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request

@@ -18,7 +18,7 @@ from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import UnknownName
 from valence_sched.model import zone as nouns
 from valence_sched.model.decision import PoolRef, SilentZone
-from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, GroupState, Request

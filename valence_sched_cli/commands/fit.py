@@ -87,7 +87,7 @@ class FitPodm(base.Lister):
         if args.stranded:
             found = counter.stranded([request for _, request in requests])
             self.log_missing(found, "resources")
-            self.closing += words.capacity.stranded_lines(found)
+            self.closing += words.planning.stranded_lines(found)
             return output.capacity.stranded_table(found, people=self.for_people(args))
         limit = args.limit or MOST_COUNTED
         wanted = {"explain": args.explain, "proven": args.proven}
@@ -106,7 +106,7 @@ class FitPodm(base.Lister):
             podms = site.view().podms if site else [one.podm for one in scheduler.podms()]
             used = {podm.podm for _, one in counts for podm in one.podms if podm.nodes}
             unusable = {one.id: one.unusable for one in podms if one.id not in used}
-            self.closing += words.capacity.unusable_lines(unusable)
+            self.closing += words.planning.unusable_lines(unusable)
         if self.for_people(args) and args.explain:
             self.after = list(output.capacity.explanation(counts))
         return output.capacity.capacity_table(counts, people=self.for_people(args), **wanted)
@@ -143,7 +143,7 @@ class FitPodm(base.Lister):
         limit = args.limit or MOST_COUNTED
         if any(podm.nodes >= limit for _, one in counts for podm in one.podms):
             self.closing.append(f"stopped counting at {limit:,} per pod manager: see --limit")
-        self.closing += words.capacity.capacity_lines(counts, args.mix)
+        self.closing += words.planning.capacity_lines(counts, args.mix)
         found = {name: one.nodes for name, one in counts}
         if args.mix:
             found[MIX] = counts[-1][1].nodes

@@ -139,7 +139,7 @@ class CheckScheduler(base.Lister):
                 write(junit_document(file, results))
         if args.github:
             self.closing += github_annotations(results)
-        self.closing.append(words.capacity.expectations_line(results))
+        self.closing.append(words.planning.expectations_line(results))
         if any(one.result == "fail" for one in results):
             self.exit_code = EXIT_NOT_MET
         return self.chosen(CHECK_COLUMNS, LONG_COLUMNS), [

@@ -56,11 +56,11 @@ class _MoveLister(base.Lister):
         self.closing += output.relocation.stuck_lines(result.stuck, args.all_reasons)
         columns = self.chosen(output.relocation.COLUMNS, output.relocation.LONG_COLUMNS)
         if isinstance(result, model.relocation.Survival):
-            self.closing += words.relocation.survival_phrases(result)
+            self.closing += words.planning.survival_phrases(result)
             if not result.answer:
                 self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
             return columns, map(output.relocation.stuck_row, result.stuck)
-        self.closing.append(words.relocation.relocation_phrase(result))
+        self.closing.append(words.planning.relocation_phrase(result))
         if result.stuck:
             self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
         return columns, output.relocation.move_rows(result)
@@ -187,7 +187,7 @@ class RebalanceWhatif(_MoveLister):
             if args.html:
                 write(self.scheduler_app.whatif_page(result, site, most))
         self.closing += warning_lines(result.notes)
-        self.closing += words.relocation.rebalance_lines(result, most)
+        self.closing += words.planning.rebalance_lines(result, most)
         if not result.reached:
             self.exit_code = NONE_PLACED if result.complete else UNDECIDED
         out = output.relocation
@@ -242,7 +242,7 @@ class NeedWhatif(base.Lister):
             result = whatif.smallest_purchase(site, request, args.buy, prices)
             if args.html:
                 write(self.scheduler_app.whatif_page(result, site))
-        self.closing.append(words.capacity.purchase_line(result))
+        self.closing.append(words.planning.purchase_line(result))
         if result.lines is None:
             self.exit_code = NONE_PLACED
         elif result.placed < result.wanted:

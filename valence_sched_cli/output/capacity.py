@@ -9,7 +9,7 @@ from typing import Any
 from valence_sched.errors import escape
 from valence_sched.model.capacity import NOT_REQUESTED, Capacity, StrandedAmount
 from valence_sched.model.quantity import format_count
-from valence_sched.words import capacity as words
+from valence_sched.words import planning as words
 from valence_sched.words.phrases import ReasonPhrases
 from valence_sched_cli.output.cells import (
     AmountLines,

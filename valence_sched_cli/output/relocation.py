@@ -10,7 +10,7 @@ from typing import Any
 from valence_sched.model.quantity import format_count
 from valence_sched.model.relocation import MovedNode, RebalanceMove, Relocation, StuckNode
 from valence_sched.words.phrases import ReasonPhrases
-from valence_sched.words.relocation import NO_HARDWARE
+from valence_sched.words.planning import NO_HARDWARE
 from valence_sched_cli.output.cells import hang
 from valence_sched_cli.output.decision import BlocksCell
 from valence_sched_cli.output.hardware import RECORD_WIDTH, DevicesCell

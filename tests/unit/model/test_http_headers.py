@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valence_sched.model.decision import SilentZone
-from valence_sched.model.http_headers import header_problem, parse_route
+from valence_sched.model.http import header_problem, parse_route
 from valence_sched.model.zone import (
     MOST_HEADER_CHARS,
     ZonedList,

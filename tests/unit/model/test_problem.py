@@ -16,8 +16,8 @@ from valence_sched.errors import (
     Unverified,
 )
 from valence_sched.model.effect import EffectLog
+from valence_sched.model.http import Problem, error_of, problem_error, problem_of
 from valence_sched.model.inventory import to_json
-from valence_sched.model.problem import Problem, error_of, problem_error, problem_of
 
 
 def kinds():

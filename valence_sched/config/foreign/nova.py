@@ -1,41 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flavors of OpenStack Nova, in the format of its API or of ``openstack flavor``.
 
-``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each, of at
-least that size in GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, also
-if N is 0, and either of VCPU and PCPU overrides ``vcpus``; ``trait:X=required|forbidden``;
-``capabilities:KEY`` is a condition on a capability of the pod manager, in Nova's operators; ``hw:``
-and ``os:`` become the traits and amounts that Nova derives from them. A key that only tunes a
-virtual machine adds a remark. Every other key is an error, also if Nova would skip it.
-
-A flavor of bare metal requests 0 VCPU, 0 MEMORY_MB and 1 of a custom class. It becomes the known
-flavor that is named after the class, else a flavor of its own ``vcpus``, ``ram`` and ``disk``.
+``hw:`` and ``os:`` extra specs become the traits and amounts that Nova derives from them. A key
+that only tunes a virtual machine adds a remark. Every other key is an error, also if Nova skips it.
 """
 
-from __future__ import annotations
-
 import re
+from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from valence_sched.config.foreign import nova_hardware
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
-from valence_sched.config.foreign.nova_hardware import IGNORE_HINT, NOT_LOOKED_AT, HardwareSpecs
 from valence_sched.errors import suggest
 from valence_sched.model import extra_specs as operators
+from valence_sched.model import flavor as nouns
 from valence_sched.model.base import Noun
-from valence_sched.model.flavor import (
-    CUSTOM,
-    DRIVE,
-    DriveSpec,
-    Flavor,
-    Properties,
-    compile_amounts,
-    resource_class_problem,
-)
+from valence_sched.model.flavor import CUSTOM, Flavor, Properties
 from valence_sched.model.need import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
@@ -72,6 +55,241 @@ class NovaFlavor(Noun, frozen=True, kw_only=True):
     ephemeral: Amount | None = 0
     swap: Amount | str | None = 0
     extra_specs: dict[str, str] = {}
+
+
+HARDWARE_SCOPES = ("hw", "os")
+IGNORE_HINT = "--ignore-extra-spec {key} skips it"
+
+
+class Effect(NamedTuple):
+    """The requirements of one value of a key; without requirements the key only tunes a VM."""
+
+    required: str | None = None
+    forbidden: str | None = None
+    refused: str | None = None
+
+
+TUNES = Effect()
+CORES = Effect("", "")  # the number of cores of the node, and their class
+HYPERTHREADING = "HW_CPU_HYPERTHREADING"
+SEV_HINT = "request trait:HW_CPU_X86_AMD_SEV=required"
+TPM_TIS = Effect(required="COMPUTE_SECURITY_TPM_TIS")
+_CLASS_GAP = re.compile(r"[^A-Z0-9_]")
+
+
+def _class_word(text: str) -> str:
+    return _CLASS_GAP.sub("_", text.upper())
+
+
+def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
+    """Return the required trait of each value: ``trait`` plus the value or its other name."""
+    traits = {name: _class_word(name) for name in names} | others
+    return {name: Effect(required=f"COMPUTE_{trait}{end}") for name, end in traits.items()}
+
+
+PLACE_HINT = "a flavor of your own can require devices at one place (topology, same)"
+#: The requirements of each value of a key; other values are errors.
+VALUES: Mapping[str, Mapping[str, Effect]] = {
+    "hw:cpu_policy": {"shared": TUNES, "dedicated": CORES, "mixed": CORES},
+    "hw:emulator_threads_policy": {"share": TUNES, "isolate": CORES},
+    "hw:cpu_thread_policy": {
+        "prefer": TUNES,
+        "require": Effect(required=HYPERTHREADING),
+        "isolate": Effect(forbidden=HYPERTHREADING),
+    },
+    "hw:pci_numa_affinity_policy": {
+        **dict.fromkeys(("legacy", "preferred"), TUNES),
+        **_needs("", socket="SOCKET_PCI_NUMA_AFFINITY"),
+        "required": Effect(refused=PLACE_HINT),
+    },
+    "hw:maxphysaddr_mode": _needs("ADDRESS_SPACE_", passthrough="PASSTHROUGH", emulate="EMULATED"),
+    "hw:tpm_version": _needs("SECURITY_TPM_", "1.2", "2.0"),
+    "hw:tpm_model": {"tpm-tis": TPM_TIS, **_needs("SECURITY_", "tpm-crb")},
+    "hw:tpm_secret_security": _needs("SECURITY_TPM_SECRET_SECURITY_", "user", "host", "deployment"),
+    "hw:viommu_model": {
+        "none": TUNES,
+        **_needs("VIOMMU_MODEL_", "intel", "smmuv3", "virtio", "auto"),
+    },
+    "hw:ephemeral_encryption_format": _needs("EPHEMERAL_ENCRYPTION_", "plain", "luks", "luksv2"),
+    "hw:mem_encryption_model": dict.fromkeys(("amd-sev", "amd-sev-es"), Effect(refused=SEV_HINT)),
+    "os:secure_boot": {
+        **dict.fromkeys(("disabled", "optional"), TUNES),
+        **_needs("", required="SECURITY_UEFI_SECURE_BOOT"),
+    },
+}
+
+#: The requirements of a key that is true; a key that is false has no requirements.
+SWITCHES: Mapping[str, Effect] = {
+    "hw:mem_encryption": Effect(refused=SEV_HINT),
+    "hw:virtio_packed_ring": Effect(required="COMPUTE_NET_VIRTIO_PACKED"),
+    "hw:ephemeral_encryption": Effect(required="COMPUTE_EPHEMERAL_ENCRYPTION"),
+}
+TRUE, FALSE = ("1", "t", "true", "on", "y", "yes"), ("0", "f", "false", "off", "n", "no")
+
+#: Keys whose values only affect the virtual machine, on any host.
+_TUNING = """
+    boot_menu cpu_cores cpu_dedicated_mask cpu_max_cores cpu_max_sockets cpu_max_threads
+    cpu_realtime cpu_realtime_mask cpu_sockets cpu_threads hide_hypervisor_id locked_memory
+    max_cpu_cores max_cpu_sockets max_cpu_threads maxphysaddr_bits mem_page_size pmu
+    redirected_usb_ports serial_port_count vif_multiqueue_enabled watchdog_action
+"""
+TUNING = tuple(f"hw:{word}" for word in _TUNING.split())
+MODELS = {"hw:sound_model": "COMPUTE_SOUND_MODEL_", "hw:usb_model": "COMPUTE_USB_MODEL_"}
+NODES, PMEM = "hw:numa_nodes", "hw:pmem"
+PER_NODE = re.compile(r"hw:numa_(?:cpus|mem)\.\d+")
+HARDWARE_KEYS = (*VALUES, *SWITCHES, *TUNING, *MODELS, NODES, PMEM)
+
+NOT_LOOKED_AT = "not used: it tunes a virtual machine"
+
+
+class HardwareSpecs:
+    """The ``hw:`` and ``os:`` keys of one flavor, read one by one; ``cursor`` points at them."""
+
+    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
+        self._cursor, self._remarks = cursor, remarks
+        self._values: dict[str, str] = {}
+        self.required: list[str] = []
+        self.forbidden: list[str] = []
+        self.amounts: Counter[str] = Counter()
+
+    def read(self, key: str, text: str) -> None:
+        """Take one extra spec; InputError if Nova does not know it or it has no counterpart."""
+        cursor = self._cursor.at(key)
+        self._values[key] = text
+        if key in VALUES:
+            if text not in VALUES[key]:
+                raise cursor.error(repr(text), f"one of {', '.join(VALUES[key])}")
+            self._apply(VALUES[key][text], key, text)
+        elif key in SWITCHES:
+            word = text.strip().lower()
+            if word not in (*TRUE, *FALSE):
+                raise cursor.error(repr(text), "true or false")
+            self._apply(SWITCHES[key] if word in TRUE else TUNES, key, text)
+        elif key in MODELS:
+            self.required.append(MODELS[key] + _class_word(text))
+        elif key == PMEM:  # each namespace is an amount of 1 of its own class
+            for label in map(str.strip, text.split(",")):
+                if not label:
+                    raise cursor.error(repr(text), "comma-separated labels")
+                self.amounts["CUSTOM_PMEM_NAMESPACE_" + _class_word(label)] += 1
+        elif key == NODES:
+            self._read_nodes(text, cursor)
+        elif PER_NODE.fullmatch(key):
+            raise cursor.error(
+                "a NUMA node of its own size", "no such key", IGNORE_HINT.format(key=key)
+            )
+        elif key in TUNING:
+            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
+        else:
+            hint = f"{suggest(key, HARDWARE_KEYS, 0.75)}; {IGNORE_HINT.format(key=key)}"
+            raise cursor.error("an extra spec unknown to Nova", "a known extra spec", hint)
+
+    def check(self, required: list[str], forbidden: list[str]) -> None:
+        """Raise InputError if keys contradict each other, or the named traits of the flavor."""
+        model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
+        if model and not version:
+            raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version'", "both keys")
+        if version and not model:  # the default model of Nova
+            self.required.append("COMPUTE_SECURITY_TPM_TIS")
+        if model == "tpm-crb" and version != "2.0":
+            raise self._cursor.at("hw:tpm_model").error(f"{model!r} of TPM {version}", "TPM 2.0")
+        named = dict.fromkeys(required, "required") | dict.fromkeys(forbidden, "forbidden")
+        if self._values.get("hw:cpu_thread_policy", "prefer") != "prefer":
+            meant = "forbidden" if HYPERTHREADING in self.forbidden else "required"
+            if named.get(HYPERTHREADING, meant) != meant:
+                cursor = self._cursor.at("hw:cpu_thread_policy")
+                found = f"also trait:{HYPERTHREADING}={named[HYPERTHREADING]}"
+                raise cursor.error(found, "only one of them")
+
+    def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
+        """Return the amounts of VCPU and PCPU; either in ``named``, also 0, overrides ``vcpus``."""
+        policy = self._values.get("hw:cpu_policy")
+        isolates = self._values.get("hw:emulator_threads_policy") == "isolate"
+        explicit = {name: named[name] for name in ("VCPU", "PCPU") if name in named}
+        if policy and any(explicit.values()):
+            cursor = self._cursor.at("hw:cpu_policy")
+            raise cursor.error("also resources:VCPU or resources:PCPU", "only one of them")
+        pinned = policy in ("dedicated", "mixed") or explicit.get("PCPU")
+        if isolates and not pinned:
+            cursor = self._cursor.at("hw:emulator_threads_policy")
+            raise cursor.error("'isolate' of shared cores", "also hw:cpu_policy=dedicated")
+        if isolates and explicit and explicit.get("PCPU", 0) <= vcpus:
+            cursor = self._cursor.at("hw:emulator_threads_policy")
+            raise cursor.error("'isolate' without a core", f"also resources:PCPU={vcpus + 1}")
+        if explicit:
+            return explicit
+        if policy == "dedicated":
+            return {"PCPU": vcpus + isolates if vcpus else 0}
+        return {"VCPU": vcpus, "PCPU": int(isolates)}
+
+    def _apply(self, effect: Effect, key: str, text: str) -> None:
+        cursor = self._cursor.at(key)
+        if effect.refused is not None:
+            raise cursor.error(f"{text!r}, which has no counterpart here", "", effect.refused)
+        if effect.required:
+            self.required.append(effect.required)
+        if effect.forbidden:
+            self.forbidden.append(effect.forbidden)
+        if effect is TUNES:
+            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
+
+    def _read_nodes(self, text: str, cursor: DocumentCursor) -> None:
+        """Accept one NUMA node, which every node has; InputError for more."""
+        if not (text.isascii() and text.isdecimal() and int(text)):
+            raise cursor.error(repr(text), "a whole number from 1 on")
+        if int(text) > 1:
+            hint = f"resources:NUMA_SOCKET={int(text)} requests CPUs; "
+            hint += IGNORE_HINT.format(key=NODES)
+            raise cursor.error(f"{int(text)} NUMA nodes", "1", hint)
+        self._remarks.append(cursor.remark(NOT_LOOKED_AT))
+
+
+class _ExtraSpecs:
+    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
+        self.cursor, self.remarks = cursor, remarks
+        self.hardware = HardwareSpecs(cursor, remarks)
+        self.amounts: dict[str, int] = {}
+        self.required: list[str] = []
+        self.forbidden: list[str] = []
+        self.attributes: dict[str, str] = {}
+
+    def read(self, key: str, text: str) -> None:
+        """Add one extra spec; InputError if it has no counterpart here, or its value is invalid."""
+        cursor = self.cursor.at(key)
+        scope, colon, name = key.partition(":")
+        if key in self.cursor.ignored:
+            self.remarks.append(cursor.remark("not used: --ignore-extra-spec names it"))
+        elif key in VIRTUAL_KEYS or (scope in VIRTUAL_SCOPES and name):
+            self.remarks.append(cursor.remark(NOT_LOOKED_AT))
+        elif not colon or not name:
+            hint = f"capabilities:{key} is a capability, trait:NAME a trait"
+            if key == "group_policy":
+                hint = "resource groups are merged here"
+            hint = f"{hint}; {IGNORE_HINT.format(key=key)}"
+            raise cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
+        elif scope == "resources":
+            if problem := nouns.resource_class_problem(name):
+                raise cursor.error(problem)
+            if not re.fullmatch(r"[0-9]{1,15}", text):
+                raise cursor.error(repr(text), "a whole number from 0 on")
+            self.amounts[name] = int(text)
+        elif scope == "trait":
+            if text not in ("required", "forbidden"):
+                raise cursor.error(repr(text), "'required' or 'forbidden'")
+            (self.required if text == "required" else self.forbidden).append(name)
+        elif scope == "capabilities":
+            attribute = key.replace(":", ".", 1)
+            if problem := operators.condition_problem(attribute, text):
+                raise cursor.error(problem)
+            self.attributes[attribute] = text
+        elif scope in HARDWARE_SCOPES:
+            self.hardware.read(key, text)
+        else:
+            known = (*SCOPES, *HARDWARE_SCOPES, *VIRTUAL_SCOPES)
+            hint = REFUSED.get(scope) or suggest(scope, known)
+            if grouped := _GROUPED.fullmatch(scope):
+                hint = f"numbered groups are merged here: write {grouped[1]}:"
+            raise cursor.error(f"an extra spec of scope {scope!r}", "a known scope", hint)
 
 
 def recognises(document: Any) -> bool:
@@ -139,10 +357,12 @@ def _properties(
     amounts = {"MEMORY_MB": template.ram, **hardware.amounts, **named}
     amounts |= hardware.core_amounts(template.vcpus, named)
     above_zero = {name: amount for name, amount in amounts.items() if amount}
-    properties = compile_amounts(above_zero)
-    if DRIVE in named:
+    properties = nouns.compile_amounts(above_zero)
+    if nouns.DRIVE in named:
         return properties
-    drives = [DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
+    drives = [
+        nouns.DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size
+    ]
     return replace(properties, drives=tuple(drives))
 
 
@@ -160,7 +380,9 @@ def _compile_bare_metal(
     cursor = specs.cursor.at(f"resources:{bare_metal}")
     amounts = {name: amount for name, amount in specs.amounts.items() if amount}
     del amounts[bare_metal]
-    if ours := _flavor_of_class(bare_metal, known()):
+    flavors, word = known(), bare_metal.removeprefix(CUSTOM)
+    alike = (flavors[name] for name in sorted(flavors) if _class_word(name) == word)
+    if ours := flavors.get(bare_metal) or next(alike, None):
         if amounts or specs.hardware.amounts:
             other = next(iter((*amounts, *specs.hardware.amounts)))
             raise cursor.error(f"also {other}", f"only the resources of flavor {ours.name!r}")
@@ -169,75 +391,10 @@ def _compile_bare_metal(
         ours = replace(ours, name=flavor.name, uuid=flavor.uuid, traits=traits)
         description = flavor.description or ours.description
         return replace(ours, description=description, attributes=attributes)
-    our_name = bare_metal.removeprefix(CUSTOM).lower().replace("_", "-")
+    our_name = word.lower().replace("_", "-")
     if not (template.vcpus or template.ram or template.disk or template.ephemeral):
         hint = "or vcpus, ram and disk of the flavor's own"
         raise cursor.error("no flavor of that name", f"a flavor such as {our_name!r}", hint)
     asked = "the flavor's own vcpus, ram and disk are used"
     specs.remarks.append(cursor.remark(f"no flavor is named {our_name!r}: {asked}"))
     return replace(flavor, properties=_properties(template, specs.hardware, amounts))
-
-
-def _flavor_of_class(resource_class: str, known: Mapping[str, Flavor]) -> Flavor | None:
-    if resource_class in known:
-        return known[resource_class]
-    word = resource_class.removeprefix(CUSTOM)
-    matches = [name for name in sorted(known) if nova_hardware.class_word(name) == word]
-    return known[matches[0]] if matches else None
-
-
-class _ExtraSpecs:
-    def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
-        self.cursor, self.remarks = cursor, remarks
-        self.hardware = HardwareSpecs(cursor, remarks)
-        self.amounts: dict[str, int] = {}
-        self.required: list[str] = []
-        self.forbidden: list[str] = []
-        self.attributes: dict[str, str] = {}
-
-    def read(self, key: str, text: str) -> None:
-        """Add one extra spec; InputError if it has no counterpart here, or its value is invalid."""
-        cursor = self.cursor.at(key)
-        scope, colon, name = key.partition(":")
-        if key in self.cursor.ignored:
-            self.remarks.append(cursor.remark("not used: --ignore-extra-spec names it"))
-        elif key in VIRTUAL_KEYS or (scope in VIRTUAL_SCOPES and name):
-            self.remarks.append(cursor.remark(NOT_LOOKED_AT))
-        elif not colon or not name:
-            raise _unscoped(key, cursor)
-        elif scope == "resources":
-            if problem := resource_class_problem(name):
-                raise cursor.error(problem)
-            if not re.fullmatch(r"[0-9]{1,15}", text):
-                raise cursor.error(repr(text), "a whole number from 0 on")
-            self.amounts[name] = int(text)
-        elif scope == "trait":
-            if text not in ("required", "forbidden"):
-                raise cursor.error(repr(text), "'required' or 'forbidden'")
-            (self.required if text == "required" else self.forbidden).append(name)
-        elif scope == "capabilities":
-            attribute = key.replace(":", ".", 1)
-            if problem := operators.condition_problem(attribute, text):
-                raise cursor.error(problem)
-            self.attributes[attribute] = text
-        elif scope in nova_hardware.SCOPES:
-            self.hardware.read(key, text)
-        else:
-            raise _unknown_scope(scope, cursor)
-
-
-def _unscoped(key: str, cursor: DocumentCursor) -> Exception:
-    ignore = IGNORE_HINT.format(key=key)
-    hint = f"capabilities:{key} is a capability, trait:NAME a trait; {ignore}"
-    if key == "group_policy":
-        hint = f"resource groups are merged here; {ignore}"
-    return cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
-
-
-def _unknown_scope(scope: str, cursor: DocumentCursor) -> Exception:
-    if grouped := _GROUPED.fullmatch(scope):
-        hint = f"numbered groups are merged here: write {grouped[1]}:"
-    else:
-        known = (*SCOPES, *nova_hardware.SCOPES, *VIRTUAL_SCOPES)
-        hint = REFUSED.get(scope) or suggest(scope, known)
-    return cursor.error(f"an extra spec of scope {scope!r}", "a known scope", hint)

@@ -6,8 +6,6 @@ list uses a separate device. A RemoteDrive is an amount of the stock ``storage_g
 allocates a volume of this size from a storage pool.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar

@@ -22,8 +22,7 @@ from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError, SchedulerError, UsageError
 from valence_sched.model import tls
-from valence_sched.model.http_headers import header_problem
-from valence_sched.model.problem import answer_of
+from valence_sched.model.http import answer_of, header_problem
 from valence_sched.model.tls import ClientCertificate, default_authorities, plain_text
 
 #: Headers that tell a truncated body from a complete one.

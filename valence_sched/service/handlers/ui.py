@@ -15,10 +15,10 @@ from valence_sched.model.codec import convert
 from valence_sched.model.decision import Report, Reports, with_podm_paths
 from valence_sched.model.flavor import Properties
 from valence_sched.model.hardware import BlockFilter, BlockOverview, PodmOverview, PoolOverview
+from valence_sched.model.http import Problem
 from valence_sched.model.inventory import HIDDEN
 from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Lines, Page, SearchField
-from valence_sched.model.problem import Problem
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import ZonedList, silent_zones

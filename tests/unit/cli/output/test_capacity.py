@@ -19,7 +19,7 @@ from valence_sched.model.capacity import (
     StrandedAmount,
 )
 from valence_sched.model.decision import Reason
-from valence_sched.words.capacity import capacity_lines, stranded_lines
+from valence_sched.words.planning import capacity_lines, stranded_lines
 from valence_sched_cli.output.capacity import (
     capacity_table,
     explanation,

@@ -4,7 +4,7 @@
 import unittest
 
 from tests.unit.config.refusal import refusal
-from valence_sched.config.foreign import nova_hardware
+from valence_sched.config.foreign import nova
 from valence_sched.config.foreign.base import DocumentCursor, ForeignFlavor
 from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import InputError
@@ -306,9 +306,9 @@ class TestTraits(unittest.TestCase):
                 )
 
     def test_none_of_them_is_only_remarked_on(self):
-        for key, values in nova_hardware.VALUES.items():
+        for key, values in nova.VALUES.items():
             for value, effect in values.items():
-                if effect is nova_hardware.TUNES or key in ("hw:tpm_model", "hw:cpu_policy"):
+                if effect is nova.TUNES or key in ("hw:tpm_model", "hw:cpu_policy"):
                     continue
                 with self.subTest(key=key, value=value):
                     specs = {key.replace(":", "__"): value}
