@@ -30,7 +30,6 @@ class SecureFile:
         self.path = path
 
     def get(self, name: str) -> str:
-        """Return a password; CredentialError if the file has none."""
         value = self._read().get(name)
         if not value:
             hint = "type it again with podm set NAME --password-prompt"
@@ -69,10 +68,7 @@ class SecureFile:
 
 
 def make_secret(path: Path) -> None:
-    """Make a file with a random secret, readable only by its owner, unless it exists.
-
-    If several processes call this at the same time, only one makes the file, whole or not at all.
-    """
+    """Make a file with a random secret unless it exists; of several processes one makes it."""
     if path.exists():
         return
     with _locked(path):

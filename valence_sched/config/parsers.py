@@ -27,7 +27,7 @@ from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_r
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from valence_sched.model.workload import TraceColumn
+    from valence_sched.model.request_spec import TraceColumn
 
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
@@ -41,15 +41,10 @@ def parse_flavors(
     remarks: list[str] | None = None,
     ignored: tuple[str, ...] = (),
 ) -> list[Flavor]:
-    """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
+    """Parse a flavors file, in the project's format or that of Valence, Nova or RSD.
 
-    Each is in the project's own format or the format of Valence, Nova or an RSD pod manager.
-    ``known`` returns the flavors that the file may name; each key that has no effect adds a line to
+    ``known`` returns the flavors that the file may name; each key without an effect adds a line to
     ``remarks``. ``ignored`` are keys of Nova's extra specs to skip.
-
-    Raises:
-        InputError: the message has the path, the found and the expected value, as in all parsers.
-        UnknownName, RequestError: a flavor refers to an unknown flavor, or contradicts itself.
     """
     flavors: list[tuple[str, Flavor]] = []
     lines: list[str] = []
@@ -79,10 +74,7 @@ def check_flavors(flavors: list[tuple[str, Flavor]], file: str) -> list[Flavor]:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a flavor or a compose body: our own, Valence's, Nova's, or an RSD Allocate body.
-
-    A document of no other format is parsed as one of our flavors, a superset of Valence's.
-    """
+    """Parse a flavor of Nova or RSD, else of our own format, which is a superset of Valence's."""
     from valence_sched.config.foreign import nova, rsd  # built-in flavors are in our own format
 
     formats = ((nova.recognises, nova.parse_flavor), (rsd.recognises, rsd.parse_flavor))
@@ -109,11 +101,7 @@ class FlavorReference(Noun, frozen=True, kw_only=True):
 
 
 def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a flavor of our own, which may be a flavor or a compose body of OpenStack Valence.
-
-    A compose body may name a known flavor by uuid or name (``flavor_id``). Older samples of Valence
-    have ``memory`` and ``processor`` as lists, which are added up.
-    """
+    """Parse a flavor of our own, or of Valence: it may name a flavor, or have lists to add up."""
     if not isinstance(document, dict):
         return ForeignFlavor(cursor.convert(document, Flavor))
     remarks: list[str] = []
@@ -164,10 +152,7 @@ def _added(items: list[Any], type_: type[Total], total: str, cursor: DocumentCur
 def check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
     """Raise InputError for capabilities, attributes or an expression that cannot be parsed."""
     if isinstance(noun.capabilities, str):
-        try:
-            inventory.parse_capabilities(noun.capabilities)
-        except ValueError as error:
-            raise InputError(file, f"{path}.capabilities", str(error)) from None
+        inventory.capabilities_in(noun.capabilities, file, path)
     for attribute, condition in noun.attributes.items():
         if problem := extra_specs.condition_problem(attribute, condition):
             raise InputError(file, f"{path}.attributes[{attribute!r}]", problem)
@@ -193,10 +178,7 @@ def check_policies(texts: list[tuple[str, PolicyText]], file: str) -> list[Polic
 
 
 def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Request]]:
-    """Parse a file of requests: ``(path, request)`` of each in a list under ``requests``.
-
-    A file may also hold a single request, or the compiled request of a report.
-    """
+    """Parse requests, each with its path: a list, a single request, or the request of a report."""
     document = load_yaml(data, file)
     if isinstance(document, dict) and not {"schema", "needs"}.isdisjoint(document):
         schema = str(document.get("schema", request.SCHEMA))
@@ -225,7 +207,7 @@ def parse_spec(document: Any, type_: type[Spec], file: str, path: str) -> Spec:
 
 def parse_trace_columns(data: bytes, file: str) -> dict[str, TraceColumn]:
     """Parse the columns of a recorded trace, by field of a workload."""
-    from valence_sched.model.workload import TraceFile, parse_trace_column  # only for a replay
+    from valence_sched.model.request_spec import TraceFile, parse_trace_column  # only for a replay
 
     text = load_yaml(data, file)
     decode_error.refuse_other_kind(text, "columns", file)

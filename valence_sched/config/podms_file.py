@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from valence_sched.errors import InputError
 from valence_sched.model import base, codec, decode_error, podm_address, quantity, tls
 from valence_sched.model import registration as nouns
-from valence_sched.model.inventory import BlockType, Name, Positive, parse_capabilities
+from valence_sched.model.inventory import BlockType, Name, Positive, capabilities_in
 
 Variable = Annotated[str, Meta(pattern=nouns.VARIABLE)]
 
@@ -60,7 +60,7 @@ def parse_podms(document: Any, file: str) -> list[nouns.Registration]:
     for word in document:
         if word != "podms":
             raise InputError(file, "$", f"unknown field {word!r}", "only 'podms'")
-    return [_parse_entry(name, entry, file) for name, entry in document["podms"].items()]
+    return [_registration(name, entry, file) for name, entry in document["podms"].items()]
 
 
 def check_registration(registration: nouns.Registration, file: str = "", path: str = "") -> None:
@@ -76,18 +76,6 @@ def check_registration(registration: nouns.Registration, file: str = "", path: s
         raise InputError(file or name, path, problem)
     if registration.password is not None and not registration.username:
         raise InputError(file or name, path, "a password without a username", "both")
-
-
-def _parse_entry(name: str, entry: Any, file: str) -> nouns.Registration:
-    path = f"$.podms.{name}"
-    if not name:
-        raise InputError(file, path, repr(name), "a name")
-    if not isinstance(entry, dict):
-        raise InputError(file, path, "no map", "url and more")
-    _check_secrets(entry, file, path)
-    registration = _registration(name, codec.convert(entry, PodmSpec, file, path), file)
-    check_registration(registration, file, path)
-    return registration
 
 
 def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
@@ -112,8 +100,14 @@ def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
         raise InputError(file, f"{path}.env", "an invalid environment variable name", REFERENCE)
 
 
-def _registration(name: str, spec: PodmSpec, file: str) -> nouns.Registration:
+def _registration(name: str, entry: Any, file: str) -> nouns.Registration:
     path = f"$.podms.{name}"
+    if not name:
+        raise InputError(file, path, repr(name), "a name")
+    if not isinstance(entry, dict):
+        raise InputError(file, path, "no map", "url and more")
+    _check_secrets(entry, file, path)
+    spec = codec.convert(entry, PodmSpec, file, path)
     if spec.location is not None and "location" in spec.facts:
         raise InputError(file, f"{path}.location", "the fact location, too", "one of them")
     fields = asdict(spec)
@@ -125,11 +119,10 @@ def _registration(name: str, spec: PodmSpec, file: str) -> nouns.Registration:
     fields["url"] = podm_address.strip_service_root(spec.url)
     fields["max_blocks"] = nouns.max_blocks_of(most) if isinstance(most, int) else most
     if isinstance(spec.capabilities, str):
-        try:
-            fields["capabilities"] = parse_capabilities(spec.capabilities)
-        except ValueError as error:
-            raise InputError(file, f"{path}.capabilities", str(error)) from None
+        fields["capabilities"] = capabilities_in(spec.capabilities, file, path)
     else:
         named = spec.capabilities.items()
         fields["capabilities"] = {key: (it,) if isinstance(it, str) else it for key, it in named}
-    return nouns.Registration(name=name, **fields)
+    registration = nouns.Registration(name=name, **fields)
+    check_registration(registration, file, path)
+    return registration

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from valence_sched.config.parsers import check_flavors, check_policies, check_unique_names
 from valence_sched.errors import InputError, suggest
-from valence_sched.model import check, scenario
+from valence_sched.model import check
 from valence_sched.model import scenario as nouns
-from valence_sched.model.check import EXPECTATIONS, Check, CheckFile, place_target
+from valence_sched.model.check import EXPECTATIONS, Check
 from valence_sched.model.codec import check_schema, convert, item_lines, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
 
@@ -23,46 +23,41 @@ class ScenarioDocument(Struct, frozen=True):
 
 
 def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
-    """Parse a file of scenarios: a list under ``scenarios``, or a single scenario.
-
-    Raises:
-        InputError, NewerSchema: with the path, the found and the expected value.
-        UnknownName, RequestError: a policy names an unknown plug-in, a flavor contradicts itself.
-    """
+    """Parse a list under ``scenarios``, or a single scenario; also errors of its flavors."""
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", "a scenario, or a list of them under 'scenarios'")
     if "name" not in document:  # a single scenario may have flavors and policies
         refuse_other_kind(document, "scenario", file)
-    schema = document.get("schema", scenario.SCHEMA)
-    version = document.get("version", scenario.VERSION)
-    check_schema(str(schema), str(version), scenario.SCHEMA, scenario.VERSION, file)
+    schema, version = document.get("schema", nouns.SCHEMA), document.get("version", nouns.VERSION)
+    check_schema(str(schema), str(version), nouns.SCHEMA, nouns.VERSION, file)
     if "scenarios" in document:
         content = convert(document, nouns.ScenarioFile, file)
-        texts: list[tuple[str, nouns.ScenarioText]]
-        texts = [(f"$.scenarios[{n}]", text) for n, text in enumerate(content.scenarios)]
-        templates = content.templates
+        texts, templates = _placed(content, "scenarios"), content.templates
+        check_unique_names(_placed(content, "templates"), file)
     else:
         texts, templates = [("$", convert(document, nouns.SingleScenario, file))], ()
-    check_unique_names([(f"$.templates[{n}]", one) for n, one in enumerate(templates)], file)
     scenarios = [_scenario(text, file, path) for path, text in check_unique_names(texts, file)]
     return ScenarioDocument({one.name: one for one in scenarios}, templates)
 
 
-def _scenario(text: nouns.ScenarioText, file: str, path: str) -> nouns.Scenario:
-    def placed(field: str) -> list[tuple[str, Any]]:
-        return [(f"{path}.{field}[{n}]", one) for n, one in enumerate(getattr(text, field))]
+def _placed(noun: Struct, field: str, path: str = "$") -> list[tuple[str, Any]]:
+    """Return the items of a field, each with its path in the document."""
+    return [(f"{path}.{field}[{n}]", one) for n, one in enumerate(getattr(noun, field))]
 
+
+def _scenario(text: nouns.ScenarioText, file: str, path: str) -> nouns.Scenario:
+    templates = check_unique_names(_placed(text, "templates", path), file)
     return nouns.Scenario(
         name=text.name,
         description=text.description,
         extends=text.extends,
-        edits=tuple(parse_edit(item, file, place) for place, item in placed("edits")),
+        edits=tuple(_edit(item, file, place) for place, item in _placed(text, "edits", path)),
         policy=text.policy,
         weights=text.weights,
-        policies=tuple(check_policies(placed("policies"), file)),
-        flavors=tuple(check_flavors(placed("flavors"), file)),
-        templates=tuple(one for _, one in check_unique_names(placed("templates"), file)),
+        policies=tuple(check_policies(_placed(text, "policies", path), file)),
+        flavors=tuple(check_flavors(_placed(text, "flavors", path), file)),
+        templates=tuple(one for _, one in templates),
         place=f"{file}: {path}",
     )
 
@@ -76,15 +71,18 @@ def _verb(item: dict[str, Any], verbs: Iterable[str], noun: str, file: str, path
     raise InputError(file, path, " and ".join(found) or f"no {noun}", expected, hint)
 
 
-def parse_edit(item: dict[str, Any], file: str, path: str) -> nouns.Edit:
-    """Return the edit of a map, in which one key is the verb; errors as for a file."""
+def _check_target(target: object, place: str) -> None:
+    if isinstance(target, str):
+        try:
+            nouns.parse_target(target)
+        except InputError as error:
+            raise error.at(place) from None
+
+
+def _edit(item: dict[str, Any], file: str, path: str) -> nouns.Edit:
     verb = _verb(item, nouns.EDITS, "edit", file, path)
     key = "to" if verb == "add" else verb
-    if isinstance(item.get(key), str):
-        try:
-            nouns.parse_target(item[key])
-        except InputError as error:
-            raise error.at(f"{file}: {path}.{key}") from None
+    _check_target(item.get(key), f"{file}: {path}.{key}")
     return convert(item, nouns.EDITS[verb], file, path)
 
 
@@ -101,11 +99,11 @@ def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
     warnings = check_schema(str(schema), str(version), check.SCHEMA, check.VERSION, file)
     if not document.get(KEY):
         raise InputError(file, f"$.{KEY}", "no expectation", "at least one")
-    content = convert(document, CheckFile, file)
+    items = _placed(convert(document, check.CheckFile, file), KEY)
     lines = item_lines(data, KEY)
-    items = enumerate(content.expectations)
-    checks = [_check(item, file, f"$.{KEY}[{n}]", lines[n]) for n, item in items]
-    expectations = [(f"$.{KEY}[{n}]", one.expectation) for n, one in enumerate(checks)]
+    pairs = zip(items, lines, strict=True)
+    checks = [_check(item, file, path, line) for (path, item), line in pairs]
+    expectations = zip((path for path, _ in items), (it.expectation for it in checks), strict=True)
     check_unique_names([one for one in expectations if one[1].name is not None], file)
     return checks, warnings
 
@@ -115,13 +113,8 @@ def _check(item: dict[str, Any], file: str, path: str, line: int) -> Check:
     target, place = item[verb], f"{path}.{verb}"
     if verb != "fails":
         target, place = target.get("in") if isinstance(target, dict) else None, f"{place}.in"
-    if isinstance(target, str):
-        try:
-            place_target(target)
-        except InputError as error:
-            raise error.at(f"{file}: {place}") from None
+    _check_target(target, f"{file}: {place}")
     expectation = convert(item, EXPECTATIONS[verb], file, path)
-    items = enumerate(expectation.edits)
-    edits = tuple(parse_edit(edit, file, f"{path}.edits[{number}]") for number, edit in items)
+    edits = tuple(_edit(edit, file, at) for at, edit in _placed(expectation, "edits", path))
     where = f"{file}: {path}"
     return Check(expectation=expectation, edits=edits, place=where, file=file, line=line)

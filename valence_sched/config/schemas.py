@@ -22,9 +22,8 @@ from valence_sched.model import (
 )
 from valence_sched.model.policy import PolicyText
 from valence_sched.model.replay import Replay
-from valence_sched.model.request_spec import RequestFile, RequestSpec
+from valence_sched.model.request_spec import RequestFile, RequestSpec, TraceFile, WorkloadLine
 from valence_sched.model.scenario import EDITS, ScenarioFile, SingleScenario
-from valence_sched.model.workload import TraceFile, WorkloadLine
 from valence_sched.model.zone_registry import ZoneFile
 
 NOUNS: dict[str, Any] = {
@@ -102,10 +101,7 @@ def _accept_gib(noun: dict[str, Any]) -> None:
 
 
 def _accept_units(properties: dict[str, Any]) -> None:
-    """Accept a text with a unit for a number whose name ends in a unit, as ``convert`` does.
-
-    ``resources`` and the ``amount`` of a stock have the unit in which the resource name ends.
-    """
+    """Accept a text with a unit for a number whose own or whose resource's name ends in a unit."""
     text = {"type": "string", "pattern": f"^{quantity.PATTERN}$"}
     for name, schema in properties.items():
         if name == "resources":

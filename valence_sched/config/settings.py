@@ -80,12 +80,10 @@ class Homes:
 
     @property
     def state(self) -> Path:
-        """Return the folder of the state of the program."""
         return self._folder("state")
 
     @property
     def cache(self) -> Path:
-        """Return the folder of the cache of the program."""
         return self._folder("cache")
 
     def _folder(self, kind: str) -> Path:
@@ -170,17 +168,13 @@ class Configuration:
         return flavor
 
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
-        """Return a flavor of a cloud, a document of Nova's API, as ours; errors as for a file.
-
-        A bare metal flavor becomes the known flavor named after its class, also from ``paths``.
-        """
+        """Return a flavor of a cloud as ours; for bare metal the flavor named after its class."""
         cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
         parsed = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
         self.remarks += parsed.remarks
         return parsed.flavor
 
     def mix(self, flavor_files: Sequence[str] = ()) -> Mix:
-        """Return the mix of all known flavors, each by its share."""
         flavors = [flavor for flavor in self.flavors(flavor_files).values() if flavor.share]
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
@@ -213,14 +207,7 @@ class Configuration:
         return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
 
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
-        """Return the profile of a name, else of the environment, else the file's default profile.
-
-        Without any of these, the profile and its name are empty.
-
-        Raises:
-            UnknownName: the user's file has no such profile.
-            InputError: the file breaks its format.
-        """
+        """Return the profile of a name, of the environment or of the file; else an empty one."""
         from valence_sched.model import profile as profiles
 
         path = self.own_file(profiles.CONFIG_FILE)
@@ -260,25 +247,19 @@ class Configuration:
         return settings
 
     def zone_password(self, child: ZoneRegistration) -> str | None:
-        """Return the password of a child zone; CredentialError if it cannot be read."""
         return read_password(child.password, child.name, self.environ, None)
 
     def secret_url(self, reference: UrlReference) -> str:
-        """Return the URL that a reference names; CredentialError if it cannot be read."""
         source = registration.PasswordReference(env=reference.env, file=reference.file)
         return read_password(source, "messaging", self.environ, None) or ""
 
     def check_request(self, spec: nouns.RequestSpec) -> None:
-        """Raise InputError for a part of a received request that cannot be parsed."""
         parsers.check_syntax(spec, "the request", "$")
 
     def compile_request(
         self, spec: nouns.RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
     ) -> Request:
-        """Return the compiled request; without a flavor, its ``properties`` are used.
-
-        Errors as for :meth:`resolve_near`.
-        """
+        """Return the compiled request; without a flavor, its ``properties`` are used."""
         resolve = functools.partial(self.resolve_near, sources=near_maps)
         request = compile_spec(spec, flavor, resolve)
         if request.owner is None and self.default_owner is not None:
@@ -288,15 +269,7 @@ class Configuration:
     def resolve_near(
         self, resources: Iterable[nouns.ExternalResource], sources: Sequence[str] = ()
     ) -> tuple[need.Proximity, ...]:
-        """Return the locations of external resources.
-
-        The maps and resolvers that ``sources`` name are searched first, then the user's own map.
-        The cloud is queried last, and only for a resource that no other resolver knows.
-
-        Raises:
-            UnknownName, RequestError: no resolver knows a resource, or its location.
-            CloudError, InputError: the cloud does not answer; a map breaks its format.
-        """
+        """Return the places of resources in ``sources``, the user's map, or else the cloud."""
         wanted = tuple(resources)
         if not wanted and not sources:  # most requests need no map
             return ()
@@ -342,7 +315,6 @@ class Configuration:
         return path if os.path.lexists(path) else None
 
     def origin(self, variable: str) -> str:
-        """Return the source of a variable's value, for errors."""
         return self.origins.get(variable, variable)
 
     def read(self, path: str) -> bytes:

@@ -50,7 +50,6 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """Return the hint for freeing a used node."""
         state = self.provision_state
         if state in _MANAGED_STATES:
             return "manage it there first"

@@ -99,11 +99,7 @@ _BUILDING = threading.Lock()
 
 
 def prepare_nouns() -> int:
-    """Have msgspec build its type information of every imported noun; return their number.
-
-    msgspec builds it when a noun is first decoded, which is not safe in two threads at the same
-    time: the process may crash. Repeated calls take a fraction of a millisecond.
-    """
+    """Have msgspec build the types of all nouns, which is not thread-safe; return their number."""
     with _BUILDING:
         nouns = [kind for kind in _subclasses(msgspec.Struct) if kind.__module__.startswith(ROOM)]
         for kind in nouns:

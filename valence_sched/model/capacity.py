@@ -30,7 +30,6 @@ class PodmCapacity(Noun, frozen=True, kw_only=True):
 
     @property
     def runs_out(self) -> str | None:
-        """Return the resource that runs out first, if any."""
         amounts = all(one.is_amount for one in self.reasons)
         return self.reasons[0].label if self.reasons and amounts else None
 
@@ -72,12 +71,10 @@ class Capacity(Noun, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """Return the number of nodes that fit one after another."""
         return sum(one.nodes for one in self.podms)
 
     @property
     def is_optimal(self) -> bool:
-        """Return whether a placement reaches the proven bound."""
         return self.proven is not None and self.proven.bound == max(self.nodes, self.proven.found)
 
 
@@ -162,5 +159,4 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
 
     @property
     def is_smallest(self) -> bool:
-        """Return whether the purchase is proven to be the smallest: its total equals the bound."""
         return self.total == self.bound

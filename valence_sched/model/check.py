@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Count, Name, Positive
 from valence_sched.model.quantity import format_count
-from valence_sched.model.scenario import Edit, EditText, Target, any_of, edit_text, parse_target
+from valence_sched.model.scenario import Edit, EditText, Target, any_of, edit_text, target_of
 
 SCHEMA = "valence-sched/check"
 VERSION = "1.0"
@@ -38,7 +38,7 @@ class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
             raise ValueError("Expected at_least, at_most, or both")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             raise ValueError(f"Expected at_most to be {self.at_least} or more, like at_least")
-        check_place(self.place)
+        _check_place(self.place)
 
 
 class Landing(_PlacedNodes, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Landing(_PlacedNodes, frozen=True, kw_only=True):
     place: Target | str = msgspec.field(name="in")
 
     def __post_init__(self) -> None:
-        check_place(self.place)
+        _check_place(self.place)
 
 
 class UnplacedNodes(_PlacedNodes, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class UnplacedNodes(_PlacedNodes, frozen=True, kw_only=True):
     place: Target | str | None = msgspec.field(name="in", default=None)
 
     def __post_init__(self) -> None:
-        check_place(self.place)
+        _check_place(self.place)
 
 
 class WorkloadBounds(Noun, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class Fails(_Expectation, frozen=True, kw_only=True):
 
     @property
     def target(self) -> Target:
-        return parse_target(self.fails) if isinstance(self.fails, str) else self.fails
+        return target_of(self.fails)
 
 
 class Uses(_Expectation, frozen=True, kw_only=True):
@@ -185,15 +185,9 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     line: int
 
 
-def check_place(place: Target | str | None) -> None:
-    """Refuse blocks and invalid targets: nodes are placed in pools of pod managers."""
-    if place is not None and place_target(place).selects_blocks:
+def _check_place(place: Target | str | None) -> None:
+    if place is not None and target_of(place).selects_blocks:
         raise ValueError("Expected pod managers or pools in 'in', not blocks")
-
-
-def place_target(place: Target | str) -> Target:
-    """Return a place as a target; InputError if it is invalid."""
-    return parse_target(place) if isinstance(place, str) else place
 
 
 def check_name(check: Check) -> str:
@@ -209,7 +203,7 @@ def check_name(check: Check) -> str:
 def _sentence(expectation: Expectation) -> str:
     match expectation:
         case Fits(fits=one):
-            return f"{one.flavor} fits {_bounds(one)}{_in(one.place)}{_policy(one.policy)}"
+            return f"{one.flavor} fits {_bounds(one)}{_where(one.policy, one.place)}"
         case Lands(lands=one):
             return _of_nodes(one, "is placed", "are placed")
         case DoesNotFit(does_not_fit=one):
@@ -223,7 +217,7 @@ def _sentence(expectation: Expectation) -> str:
         case Uses(uses=one):
             podms = format_count(one.podms_at_most or 0, "pod manager")
             need = "is placed" if one.podms_at_most is None else f"needs at most {podms}"
-            return f"{one.workload} {need}{_policy(one.policy)}"
+            return f"{one.workload} {need}{_where(one.policy)}"
         case Decides(decision=golden):
             return f"{golden.flavor} is decided as in {golden.file}"
 
@@ -239,12 +233,9 @@ def _bounds(bounds: FitBounds) -> str:
 
 def _of_nodes(one: Landing | UnplacedNodes, verb: str, plural: str) -> str:
     what = f"{one.flavor} {verb}" if one.count == 1 else f"{one.count:,} x {one.flavor} {plural}"
-    return f"{what}{_in(one.place)}{_policy(one.policy)}"
+    return what + _where(one.policy, one.place)
 
 
-def _in(place: Target | str | None) -> str:
-    return "" if place is None else f" in {place_target(place)}"
-
-
-def _policy(policy: str | None) -> str:
-    return "" if policy is None else f" under {policy}"
+def _where(policy: str | None, place: Target | str | None = None) -> str:
+    target = "" if place is None else f" in {target_of(place)}"
+    return target if policy is None else f"{target} under {policy}"

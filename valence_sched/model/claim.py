@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: the blocks and amounts held for one consumer, and the nodes composed of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta, Raw
 from msgspec.structs import replace
@@ -74,12 +72,10 @@ class ClaimPart(Noun, frozen=True, kw_only=True):
 
     @property
     def blocks(self) -> Counter[str]:
-        """Return the URIs of the blocks, each with the number of nodes that use it."""
         return Counter(uri for share in self.shares for uri in share.blocks)
 
     @property
     def amounts(self) -> dict[str, float]:
-        """Return the total amount of each stock by its URI."""
         total: dict[str, float] = {}
         for share in self.shares:
             for grant in share.grants:
@@ -134,13 +130,13 @@ class Usage(Noun, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.blocks or self.amounts or self.nodes)
 
-    def plus(self, other: Usage) -> Usage:
+    def plus(self, other: Self) -> Self:
         blocks: Counter[str] = Counter(self.blocks)
         blocks.update(other.blocks)
-        amounts = dict(self.amounts)
-        for uri, amount in other.amounts.items():
-            amounts[uri] = amounts.get(uri, 0.0) + amount
-        return Usage(blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
+        amounts = self.amounts | {
+            uri: self.amounts.get(uri, 0.0) + amount for uri, amount in other.amounts.items()
+        }
+        return replace(self, blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
 
 
 NO_USAGE = Usage()
@@ -215,11 +211,7 @@ def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
 
 
 def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
-    """Return the nodes that were read and the nodes of the usage, each once.
-
-    Pod managers report neither owner nor group. If a composed node was not read, it has only the
-    blocks that its claim still holds.
-    """
+    """Return the nodes read and those of the usage, each once, with known owners and groups."""
     known = {node.uri: node for node in usage.nodes}
     nodes = []
     for node in read:
@@ -227,8 +219,8 @@ def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
         owner, group = composed.owner or node.owner, composed.group or node.group
         nodes.append(replace(node, owner=owner, group=group))
     for node in known.values():
-        blocks = tuple(uri for uri in node.blocks if uri in usage.blocks)
-        nodes.append(replace(node, blocks=blocks))
+        held = tuple(uri for uri in node.blocks if uri in usage.blocks)
+        nodes.append(replace(node, blocks=held))
     return tuple(nodes)
 
 
@@ -321,13 +313,13 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     request: NodeRequest | None = None
 
 
-NODE_NAME_PREFIX = "vs-"  # the names of composed nodes begin with it
+_NODE_PREFIX = "vs-"  # the names of composed nodes begin with it
 
 
 def own_name(name: str | None, uri: str) -> str:
     """Return the name that this program gave a node, from its name or its URI, else ``""``."""
     names = (name or "", uri.rpartition("/")[2])
-    return next((one for one in names if one.startswith(NODE_NAME_PREFIX)), "")
+    return next((one for one in names if one.startswith(_NODE_PREFIX)), "")
 
 
 def node_allocations(claim: Claim) -> Iterator[tuple[ClaimPart, NodeAllocation]]:
@@ -338,7 +330,7 @@ def node_allocations(claim: Claim) -> Iterator[tuple[ClaimPart, NodeAllocation]]
 def node_name(claim: Claim, allocation: NodeAllocation) -> str:
     """Return the name of a node, by which a later run finds it again."""
     number = "" if claim.nodes == 1 else f"-{allocation.node}"
-    return f"{NODE_NAME_PREFIX}{claim.id}{number}"
+    return f"{_NODE_PREFIX}{claim.id}{number}"
 
 
 def composition_request(

@@ -72,10 +72,7 @@ def check_depth(data: bytes, file: str) -> None:
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
-    """Convert lists and maps to ``type_``, numbers also from texts with a unit (``256GiB``).
-
-    Same errors as :func:`decode`.
-    """
+    """Convert lists and maps to ``type_``, also amounts as ``256GiB``; errors as for decode."""
     try:
         amounts = _convert_amounts(value, type_, file, document_path)
         return msgspec.convert(amounts, type_, strict=False)
@@ -88,7 +85,11 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
 
 
 def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> Any:
-    """Convert amounts with a unit to numbers in the unit of their name."""
+    """Convert amounts with a unit to numbers in the unit of their name, and rename aliases."""
+
+    def lacks(alias: str, field: str, path: str) -> bool:
+        own, other = (types_at(type_, f"{path}.{name}") for name in (alias, field))
+        return bool(other) and not own
 
     def read(item: Any, path: str, name: str) -> Any:
         if isinstance(item, dict):
@@ -96,9 +97,13 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
             names = {"amount": item.get("resource")} if "resource" in item else {}
             named = ((key, str(names.get(key, key)), below) for key, below in item.items())
             found = {key: read(below, f"{path}.{key}", name) for key, name, below in named}
-            if BONDS in found and not types_at(type_, f"{path}.{BONDS}"):
-                found = _with_topology(found, type_, path)
-            return _in_mib(found, type_, path) if GIB in found else found
+            if BONDS in found and TOPOLOGY not in found and lacks(BONDS, TOPOLOGY, path):
+                found = {TOPOLOGY if key == BONDS else key: it for key, it in found.items()}
+            if GIB in found and lacks(GIB, MIB, path):
+                if isinstance(gib := found[GIB], str) and quantity.is_quantity(gib):
+                    found[GIB] = quantity.quantity_in(gib, "GiB")
+                return with_mib(found)
+            return found
         if isinstance(item, list):
             return [read(below, f"{path}[{number}]", "") for number, below in enumerate(item)]
         if not isinstance(item, str) or not quantity.is_quantity(item):
@@ -117,23 +122,6 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
     return read(value, "", "")
 
 
-def _with_topology(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:
-    """Rename ``bonds`` of an object to ``topology``, if its type has only ``topology``."""
-    if TOPOLOGY in item or not types_at(type_, f"{path}.{TOPOLOGY}"):
-        return item
-    return {TOPOLOGY if key == BONDS else key: value for key, value in item.items()}
-
-
-def _in_mib(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:
-    """Convert ``capacity_gib`` of an object to MiB, if its type has only ``capacity_mib``."""
-    gib = item[GIB]
-    if types_at(type_, f"{path}.{GIB}") or not types_at(type_, f"{path}.{MIB}"):
-        return item
-    if isinstance(gib, str) and quantity.is_quantity(gib):
-        item = {**item, GIB: quantity.quantity_in(gib, "GiB")}
-    return with_mib(item)
-
-
 def with_mib(item: dict[str, Any]) -> dict[str, Any]:
     """Return an object with ``capacity_mib`` in place of ``capacity_gib``, if it is a number."""
     gib = item.get(GIB)
@@ -149,10 +137,7 @@ class ShippedJson(bytes):
 
 
 def load_yaml(data: bytes, file: str) -> Any:
-    """Load YAML (and so JSON) that a human wrote as plain lists and maps.
-
-    InputError if it is too large, or has aliases, duplicate keys, or tags that JSON does not have.
-    """
+    """Load plain lists and maps of YAML or JSON; InputError also for aliases and duplicate keys."""
     if isinstance(data, ShippedJson):
         return msgspec.json.decode(data)
     import yaml
@@ -266,7 +251,6 @@ def decode_known_fields(
 
 
 def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -> Any:
-    """Return JSON without the fields that a type does not have; add them to ``unknown``."""
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     if isinstance(value, dict):
         maps = (inspect.StructType, inspect.DictType)
@@ -298,10 +282,6 @@ class _Duplicate(NamedTuple):
     key: str
 
 
-class _FoundTwiceError(Exception):
-    pass
-
-
 def refuse_duplicate_keys(
     data: bytes, file: str, document_path: str = "$", *, bytes_before: int = 0
 ) -> None:
@@ -317,7 +297,7 @@ def refuse_duplicate_keys(
     try:
         text = data.removeprefix(b"\xef\xbb\xbf").decode()
         _read(text, _refuse)
-    except _FoundTwiceError:
+    except KeyError:
         path, key = _within(_read(text, _first_duplicate), "") or ("", "")
         found = f"the key {key!r} twice"
         raise InputError(file, document_path + path, found, "each key once") from None
@@ -332,7 +312,7 @@ def _read(text: str, hook: Any) -> Any:
 
 def _refuse(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) != len(pairs):
-        raise _FoundTwiceError
+        raise KeyError
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:

@@ -66,7 +66,6 @@ class CustomResource(Noun, frozen=True, kw_only=True):
 
     @property
     def is_device(self) -> bool:
-        """Whether the resource is counted in devices, not in amounts."""
         return self.per in WHOLE_DEVICES
 
 
@@ -92,7 +91,6 @@ class DeclaredResources:
         )
 
     def _with_parts(self, devices: Any, numbers: tuple[int, ...]) -> Any:
-        """Return devices, decoded or not, with the declared parts."""
         if not isinstance(devices, msgspec.Raw):
             return devices and self._decoded_with_parts(devices, numbers)
         text = bytes(devices)
@@ -124,11 +122,7 @@ class DeclaredResources:
         return msgspec.structs.replace(devices, accelerators=(*devices.accelerators, *more))
 
     def all_stocks(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
-        """Return the stocks of a pod manager with the declared stocks.
-
-        A reported resource overrides its declaration, with a remark. Stocks of an earlier
-        declaration are replaced.
-        """
+        """Return all stocks; a reported resource overrides its declaration, with a remark."""
         self._podm_names.update(name for name in (podm.id, podm.name) if name)
         stocks = list(podm.stocks)
         for resource in self._resources:

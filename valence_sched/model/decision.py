@@ -235,7 +235,6 @@ class Reason(Struct, frozen=True, kw_only=True):
 
     @property
     def is_amount(self) -> bool:
-        """Whether need and value are numbers."""
         return is_number(self.need) and is_number(self.have)
 
     @property
@@ -435,7 +434,6 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 
     @property
     def failure(self) -> Report | None:
-        """Return the report of the request that failed, if any."""
         last = self.report.decisions[-1] if self.report.decisions else None
         return last if last and last.placed < last.request.required_count else None
 
@@ -463,10 +461,7 @@ class Ranking(Struct, frozen=True, kw_only=True):
 
 
 def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
-    """Parse a report of one decision or of several, with warnings about unknown fields.
-
-    InputError if it is invalid, NewerSchema if its major version is newer than ours.
-    """
+    """Parse a report of one or several decisions, with warnings; InputError or NewerSchema."""
     many = codec.decode(data, codec.DocumentHead, file).schema == DECISIONS_SCHEMA
     head = codec.decode_head(data, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
     kind: type[Report | Reports] = Reports if many else Report

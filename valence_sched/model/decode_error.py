@@ -170,7 +170,6 @@ def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tupl
 def _find(
     value: Any, steps: Sequence[tuple[str, str]], is_wrong: Callable[[Any], bool]
 ) -> tuple[str, Any] | None:
-    """Return the path and the value of the first item of a wrong type at these steps."""
     if not steps:
         return ("", value) if is_wrong(value) else None
     (key, index), *rest = steps
@@ -208,7 +207,6 @@ def _shortened(value: Any) -> str:
 
 
 def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[str]]:
-    """Collect the field names of a type and of all types within it."""
     if type_ in visited:
         return visited
     visited[type_] = set()

@@ -29,7 +29,6 @@ class Diagnostics(list[Diagnostic]):
         self.append(Diagnostic("unread", text))
 
     def warn(self, text: str) -> None:
-        """Note a line that is always printed in full."""
         self.append(Diagnostic("warning", text))
 
     def remark(self, text: str) -> None:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differences between two inventories, or between two readings of one pod manager.
-
-Equal bytes are never decoded. Times and generations of readings are not compared.
-"""
+"""Differences between two inventories, or two readings of one pod manager, without their times."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -55,10 +52,7 @@ class _Identity(msgspec.Struct):
 
 
 def differences(old: Iterable[PodmDocument], new: Iterable[PodmDocument]) -> Iterator[Difference]:
-    """Yield every difference: first in the order of ``new``, then removed pod managers.
-
-    ``old`` is held in memory, ``new`` is not. InputError for invalid or repeated pod managers.
-    """
+    """Yield all differences in the order of ``new``, which is streamed, then removed podms."""
     old_by_id = dict(_by_id(old))
     for id_, text in _by_id(new):
         old_text = old_by_id.pop(id_, None)

@@ -79,11 +79,9 @@ class EffectLog:
         self._states[kind, id_] = state
 
     def forget(self, kind: str, id_: str) -> None:
-        """Remove an object that no longer exists."""
         self._states.pop((kind, id_), None)
 
     def clear(self) -> None:
-        """Forget all recorded objects; the caller has printed them."""
         self._states.clear()
         self._named.clear()
         self._refused.clear()
@@ -115,12 +113,10 @@ class EffectLog:
                 yield _STORED[kind].format(id_), "unsure" if state.startswith("may be") else "done"
 
     def mark_named(self, text: str) -> None:
-        """Mark the objects that a printed text names."""
         for kind, id_ in list(self._states):
             if re.search(rf"(?<!\w){re.escape(id_)}(?!\w)", text):
                 self._named.add((kind, id_))
 
     def unnamed_lines(self) -> list[str]:
-        """Return a line for each object that no printed text names."""
         states = [(key, state) for key, state in self._states.items() if key not in self._named]
         return [one_line(f"{kind} {id_} {state}") for (kind, id_), state in states]

@@ -1,19 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boolean expressions over pod managers: their syntax tree and the parser of their JSON lists.
 
-===========================================  ==================================================
-``["and", e, …]``, ``["or", e, …]``          all expressions hold, at least one holds
-``["not", e]``                               the expression does not hold
-``["=", a, b, …]``                           the first argument equals each of the others
-``["!=", a, b]``                             the negation of ``=``
-``["<", a, b]``, also ``<= > >=``            the first argument is less, ...
-``["in", a, v, …]``                          the first argument equals one of the others
-===========================================  ==================================================
-
-An argument is a text, a number, true or false; a text that begins with ``$`` is a path, as in
-``$facts.year``; ``$$`` escapes the character. :mod:`valence_sched.view.expression` documents how
-values compare. The language of Nova's JsonFilter (2011), with ``!=`` added and two mistakes
-corrected: ``not`` returned a list, and 0 counted as a missing value.
+The language of Nova's JsonFilter (2011), with ``!=`` added and two mistakes corrected: ``not``
+returned a list, and 0 counted as a missing value. ``$$`` escapes the ``$`` of a path.
 """
 
 from __future__ import annotations
@@ -124,11 +113,7 @@ _OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"
 
 
 def parse_expression(value: object, file: str = "where", document_path: str = "$") -> Expression:
-    """Parse an expression of lists and scalars, as decoded from JSON or YAML.
-
-    Raises:
-        InputError: the expression is invalid, too long or too deep; it names the document path.
-    """
+    """Parse an expression of lists and scalars; InputError names the document path."""
     return _Parser(file).expression(value, document_path, 1)
 
 

@@ -1,19 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions on attributes of a pod manager, in the operators of Nova's extra specs.
 
-======================================  =======================================================
-``= 3``, ``>= 3``                       the number is 3 or more; ``=`` means ``>=`` here
-``== 3``, ``!= 3``, ``<= 3``            the number is 3, is not 3, is 3 or less
-``s== x``, ``s!= x``                    the text is x, is not x
-``s< x``, ``s<= x``, ``s> x``, ...      the text sorts before x, after x, character by character
-``<in> x``                              the text contains x
-``<all-in> x y``                        the text contains every word
-``<or> x <or> y``                       the text is one of these
-``x``                                   without an operator: the text is x
-======================================  =======================================================
-
-The results equal those of Nova's ``extra_specs_ops.match``. Four mistakes are errors here: an
-unknown operator, an operator without a value or with too many, and text where numbers are compared.
+The results equal those of Nova's ``extra_specs_ops.match``, but an unknown operator, a wrong number
+of values and text in place of a number are errors. ``=`` means ``>=`` here, as in Nova.
 """
 
 import math
@@ -60,11 +49,7 @@ class AttributeCondition(Struct, frozen=True):
     values: tuple[str, ...]
 
     def holds(self, value: object) -> bool:
-        """Return whether a value, or one of several values, fulfils the condition.
-
-        A missing value (None) and NaN fulfil no condition, not even ``!=``. With ``<all-in>`` the
-        words may be in different values.
-        """
+        """Return whether one of the values fulfils the condition; None and NaN never do."""
         multiple = isinstance(value, (list, tuple, set, frozenset))
         items: Iterable[object] = value if multiple else (value,)  # type: ignore[assignment]
         known_items = [item for item in items if item is not None and item == item]
@@ -83,11 +68,7 @@ class AttributeCondition(Struct, frozen=True):
 
 
 def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
-    """Parse an operator and its values; without an operator the text itself is the value.
-
-    A number may have a unit if the name of the ``attribute`` ends in a unit. ValueError if the
-    operator is unknown, or its values are invalid.
-    """
+    """Parse an operator and its values, in the unit of the ``attribute``; ValueError if invalid."""
     words = text.split()
     if not words:
         raise ValueError("an empty condition: give a value, as in == 3")
@@ -114,10 +95,7 @@ def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
 
 
 def split_attribute(path: str) -> tuple[str, str]:
-    """Return the namespace and the name of an attribute: ``facts.year`` is ("facts", "year").
-
-    A single word is a plain attribute (``zone``), else a fact. ValueError if it is neither.
-    """
+    """Split ``facts.year`` into namespace and name; ValueError if it is no attribute."""
     namespace, dot, name = qualify(path).partition(".")
     if namespace in NAMESPACES and name:
         return namespace, name

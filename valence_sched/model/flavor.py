@@ -3,7 +3,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -172,7 +172,6 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     @property
     def capability_map(self) -> dict[str, tuple[str, ...]]:
-        """Return the capabilities as a map; ValueError if their text does not parse."""
         return capability_map(self.capabilities)
 
     @property
@@ -181,8 +180,8 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        common = compile_properties(self.properties)
-        others = [compile_properties(one, preceding=self.properties) for one in self.first_of]
+        common = _compile_properties(self.properties)
+        others = [_compile_properties(one, preceding=self.properties) for one in self.first_of]
         return tuple(
             Alternative(common.needs + other.needs, common.topology + other.topology)
             for other in others
@@ -194,7 +193,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
 
 GIB = 1 << 30
-DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the device groups with their names
+DeviceGroups = Sequence[tuple[str, DeviceGroupSpec]]  # the device groups with their names
 #: Per spec: the kind of need, the fields compared as text, and the fields that are minimums.
 _DEMANDS: dict[type[Noun], tuple[NeedKind, tuple[str, ...], tuple[str, ...]]] = {
     ProcessorSpec: ("processor", ("architecture", "instruction_set"), ("speed_mhz",)),
@@ -205,22 +204,17 @@ _DEMANDS: dict[type[Noun], tuple[NeedKind, tuple[str, ...], tuple[str, ...]]] = 
     DriveSpec: ("drive", ("media", "protocol", "remote"), ("capacity_gib", "rpm")),
     NicSpec: ("nic", (), ("speed_mbps",)),
 }
-_GROUPS = ("cpus", "modules", "accelerators", "drives", "nics")
 
 
-def compile_properties(properties: Properties, preceding: Properties | None = None) -> Alternative:
-    """Return needs and constraints; unnamed groups are numbered after the ``preceding`` groups."""
-    groups = tuple(_groups(properties, preceding or Properties()))
-    return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
-
-
-def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
-    """Yield every group with its name; a constrained group without a name gets kind and number."""
-    for field in _GROUPS:
-        earlier = len(getattr(preceding, field))
+def _compile_properties(properties: Properties, preceding: Properties | None = None) -> Alternative:
+    """Return needs and constraints; numbers of unnamed groups follow those of ``preceding``."""
+    groups: list[tuple[str, DeviceGroupSpec]] = []
+    for field in ("cpus", "modules", "accelerators", "drives", "nics"):
+        earlier = len(getattr(preceding, field, ()))
         for number, group in enumerate(getattr(properties, field), 1 + earlier):
             bound = f"{_DEMANDS[type(group)][0]}-{number}" if group.same or group.apart else ""
-            yield group.name or bound, group
+            groups.append((group.name or bound, group))
+    return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
 
 
 def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[need.TopologyConstraint]:
@@ -323,11 +317,6 @@ def resource_class_problem(name: str) -> str | None:
     return one_line(f"no resource class named {name!r} ({hint}; a class of your own is CUSTOM_...)")
 
 
-def stock_name(name: str) -> str:
-    """Return the name of the stock of a custom class."""
-    return name.removeprefix(CUSTOM).lower() if name.startswith(CUSTOM) else name
-
-
 def compile_amounts(amounts: Mapping[str, float]) -> Properties:
     """Return amounts of resource classes as properties; only ``DISK_GB`` keeps a fraction."""
     whole = {name: int(amount) for name, amount in amounts.items()}
@@ -335,23 +324,23 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
     sockets = whole.get(SOCKETS)
     kbps = max(whole.get(name, 0) for name in BANDWIDTHS)
     cards = [(kind, whole[name]) for name, kind in ACCELERATORS.items() if name in amounts]
-    others = [(name, amount) for name, amount in amounts.items() if name not in STANDARD]
+    stocks = {
+        name.removeprefix(CUSTOM).lower() if name.startswith(CUSTOM) else name: float(amount)
+        for name, amount in amounts.items()
+        if name not in STANDARD
+    }
     return Properties(
         processor=ProcessorSpec(cores or None, sockets) if cores or sockets else None,
         memory=MemorySpec(whole[MEMORY]) if MEMORY in amounts else None,
         accelerators=tuple(AcceleratorSpec(kind=kind, count=count) for kind, count in cards),
         drives=(DriveSpec(capacity_gib=amounts[DRIVE]),) if DRIVE in amounts else (),
         nics=(NicSpec(speed_mbps=-(-kbps // _KBPS_PER_MBPS)),) if kbps else (),
-        resources={stock_name(name): float(amount) for name, amount in others},
+        resources=stocks,
     )
 
 
 def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
-    """Return an alternative with more needs: totals are added up, others are appended.
-
-    A total with tests remains a separate need; the sum of the totals is required of all devices
-    together.
-    """
+    """Add needs; a total with tests stays, and the sum of the totals is required of all devices."""
     before = alternative.needs
     totals = {
         new.measure: max(old.amount for old in before if old.measure == new.measure)

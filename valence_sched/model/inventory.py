@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inventory document: pod managers, pools, blocks, devices, stocks and nodes.
 
-``None`` means that the pod manager did not report a value, never zero; the number of devices whose
-``count`` is None is unknown. ``Podm[Devices, Status]`` is fully decoded. ``Podm[Raw, Raw]`` keeps
-the content of each block as bytes: a million blocks of a few dozen kinds are then decoded only a
-few dozen times (``view.builder.ViewBuilder``).
+``None`` means that the pod manager did not report a value, never zero. ``Podm[Raw, Raw]`` keeps
+the content of each block as bytes: a million blocks of a few dozen kinds are decoded a few dozen
+times (``view.builder.ViewBuilder``).
 """
 
 import hashlib
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Meta, Raw
 from msgspec.structs import replace
 
+from valence_sched.errors import InputError
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun
 from valence_sched.model.need import NodeRequest
 
@@ -148,7 +148,6 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The state if it is not Enabled, else the health if it is not OK; Critical comes first."""
         if self.state in BROKEN_STATES:
             return self.state
         state = self.resource_state or "Disabled" if self.enabled is False else None
@@ -156,12 +155,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def slots(self) -> int:
-        """Return the number of nodes that may still use the block.
-
-        The number is 0 if the block is reserved or in the active pool, if its state is not Enabled,
-        or if its health is Critical. A shareable block is available up to its maximum of
-        compositions.
-        """
+        """Return the number of nodes that may still use the block, 0 if a state forbids it."""
         if self.reserved or self.active or self.enabled is False or self.health == "Critical":
             return 0
         if self.state == "Unused" and not self.shareable:
@@ -174,14 +168,10 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def release_gain(self) -> int:
-        """Return the number of slots that the removal of one node adds."""
         return max(0, self.released().slots - self.slots)
 
     def released(self, nodes: int = 1) -> Self:
-        """Return the status after nodes that use the block are removed.
-
-        A reservation, bad health or another state remain.
-        """
+        """Return the status without nodes that use the block; bad health remains."""
         if self.state not in ("Unused", "Composed", "ComposedAndAvailable"):
             return self
         compositions = max(0, self.compositions - nodes)
@@ -344,6 +334,14 @@ def parse_capabilities(text: str) -> Capabilities:
     return capabilities
 
 
+def capabilities_in(text: str, file: str, path: str) -> Capabilities:
+    """Parse the ``capabilities`` below a path of a document; InputError if they are invalid."""
+    try:
+        return parse_capabilities(text)
+    except ValueError as error:
+        raise InputError(file, f"{path}.capabilities", str(error)) from None
+
+
 def capability_map(capabilities: str | Capabilities) -> Capabilities:
     """Return capabilities as a map; ValueError if their text does not parse."""
     return parse_capabilities(capabilities) if isinstance(capabilities, str) else capabilities
@@ -382,10 +380,7 @@ def largest_grant(stock: Stock) -> float:
 
 
 def grant_size(stock: Stock, requested: float) -> float | None:
-    """Return the smallest grant of at least ``requested``, None if the stock has too little.
-
-    A stock with a step of 64 MiB grants 1,024 MiB for a requested 1,000 MiB.
-    """
+    """Return the least grant: for 1,000 and a step of 64 it is 1,024; None if it is too large."""
     amount = requested if requested >= stock.min else stock.min
     if stock.step:
         amount = math.ceil(amount / stock.step - 1e-9) * stock.step

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Needs, topology constraints, alternatives and the other requirements of one node."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -76,7 +74,7 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return round(self.amount * (1.0 + headroom) * self.count, 9)
 
     @property
-    def subject(self) -> Need:
+    def subject(self) -> Self:
         """Return the need without its amount; needs of the same devices or stock become equal."""
         return msgspec.structs.replace(self, amount=0, count=1, name="")
 
@@ -119,20 +117,15 @@ class NameRequirements(Noun, frozen=True):
         return bool(self.required or self.forbidden or self.any_of)
 
     @classmethod
-    def of(cls, names: tuple[str, ...] | NameRequirements) -> NameRequirements:
-        """Return the requirements; plain names are all required."""
-        return names if isinstance(names, NameRequirements) else cls(required=names)
+    def of(cls, names: tuple[str, ...] | Self) -> Self:
+        return cls(required=names) if isinstance(names, tuple) else names
 
-    def plus(self, other: NameRequirements) -> NameRequirements:
-        return NameRequirements(
-            tuple(dict.fromkeys(self.required + other.required)),
-            tuple(dict.fromkeys(self.forbidden + other.forbidden)),
-            tuple(dict.fromkeys(self.any_of + other.any_of)),
-        )
+    def plus(self, other: Self) -> Self:
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return type(self)(*(tuple(dict.fromkeys(one + more)) for one, more in pairs))
 
     @property
     def contradiction(self) -> str | None:
-        """Return the contradiction of these requirements, None if they can be fulfilled."""
         forbidden = set(self.forbidden)
         if contrary := sorted(forbidden.intersection(self.required)):
             return f"{contrary[0]!r} is both required and forbidden"
@@ -168,7 +161,7 @@ class NodeRequest(Noun, frozen=True, kw_only=True):
     near: tuple[Proximity, ...] = ()
 
     @classmethod
-    def of(cls, request: Struct) -> NodeRequest:
+    def of(cls, request: Struct) -> Self:
         return cls(**{name: getattr(request, name) for name in cls.__struct_fields__})
 
 

@@ -51,7 +51,6 @@ class Plan(Noun, frozen=True, kw_only=True):
     signature: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a plan whose blocks are not on its pod managers."""
         known = {basis.podm.id: {one.uri for one in basis.podm.blocks} for basis in self.podms}
         if len(known) != len(self.podms):
             raise ValueError("Expected each pod manager once in `podms`")
@@ -84,12 +83,7 @@ def make_plan(
     decided_at: str | None = None,
     recorded: Container[str] = (),
 ) -> Plan:
-    """Return the plan of a decision, with the pod managers that take a node.
-
-    Pod managers of ``recorded`` were read from an inventory. The plan has no explanation, and nodes
-    of other owners are reduced to their blocks. The digests cover the pod managers as they were
-    read.
-    """
+    """Return the plan of a decision, in which nodes of other owners are reduced to their blocks."""
     podm_ids = {placement.chosen.podm for placement in decision.placements}
     chosen = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
     owner = decision.request.owner
@@ -130,11 +124,7 @@ def signed_content(plan: Plan) -> bytes:
 
 
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
-    """Parse a plan, with warnings about unknown fields.
-
-    InputError if it is not a plan or was changed, NewerSchema if its major version is newer than
-    ours.
-    """
+    """Parse a plan, with warnings; InputError if it is invalid or was changed, or NewerSchema."""
     head = codec.decode_head(data, SCHEMA, VERSION, file)
     if head.digest != _plan_digest(data):
         found, hint = "the digest of other content", "the plan was changed: make it again"
@@ -184,7 +174,6 @@ def _lean(podm: FullPodm) -> LeanPodm:
 
 
 def _plan_digest(data: bytes) -> str:
-    """Return a digest of a plan without its digest and its signature."""
     document = msgspec.json.decode(data)
     document.pop("digest", None)
     document.pop("signature", None)

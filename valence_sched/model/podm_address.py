@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The addresses of pod managers: URL, identity, and the URL for their events.
-
-An identity is independent of name and port. It is ``uuid:…`` with the UUID of the service, or
-``address:…`` with the address of the URL for a service without a UUID. An identity by address is
-checked together with the blocks.
-"""
+"""The addresses of pod managers: URL, identity (``uuid:…``, else ``address:…``), URL of events."""
 
 import base64
 import binascii
@@ -113,10 +108,7 @@ def address_of(identity: str) -> str:
 
 
 def contradicts(known: str | None, found: str | None) -> bool:
-    """Return whether two known identities are of different services.
-
-    A service that was known by its address may report its UUID later.
-    """
+    """Return whether identities differ; a service known by its address may report a UUID later."""
     if known is None or found is None or known == found:
         return False
     return not (is_address(known) and not is_address(found))
@@ -154,11 +146,7 @@ _EVENTS_URL = re.compile(r"https?://[^@/?#\s]+(?:/[^@?#\s]*)?")
 
 
 class EventAddress:
-    """The base ``url`` at which the processes of a service receive events of pod managers.
-
-    The token of a pod manager is its name with a digest under ``secret``, so that each process
-    knows the sender. InputError for an invalid URL or a short secret.
-    """
+    """The ``url`` of events; a token is the name of a pod manager with its digest."""
 
     def __init__(self, url: str, secret: str) -> None:
         if not _EVENTS_URL.fullmatch(url):
@@ -188,7 +176,6 @@ class EventAddress:
             return None
 
     def owns(self, destination: str) -> bool:
-        """Return whether a URL is the destination of any pod manager."""
         return destination.startswith(self._prefix)
 
     def _digest(self, name: str) -> str:

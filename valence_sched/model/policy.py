@@ -42,7 +42,6 @@ class WeigherUse(Noun, frozen=True):
 
     @property
     def max_weight(self) -> float:
-        """Return the largest weight of the weigher on any pod manager."""
         others = (*self.overrides.aggregate.values(), *self.overrides.zone.values())
         return max((self.weight, *others))
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts with a unit or a noun, as people write them, and ages: ``256GiB``, ``1 node``, ``3d``.
-
-A name ends in its unit (``capacity_mib``, ``speed_mbps``, ``DISK_GB``). Placement's ``_MB`` and
-``_GB`` mean MiB and GiB.
-"""
+"""Amounts with a unit or a noun as people write them, in Placement's MB = MiB, and ages."""
 
 import datetime
 import math
@@ -52,10 +48,7 @@ def is_quantity(text: str) -> bool:
 
 
 def quantity_in(text: str, unit: str) -> float:
-    """Return an amount with a unit as a number of ``unit``, an int if it is whole.
-
-    ValueError if its unit is missing, unknown or of another dimension.
-    """
+    """Return an amount with a unit as a number of ``unit``, an int if whole; else ValueError."""
     dimension, size = UNITS[unit]
     expected = f"such as {_EXAMPLES[dimension]}"
     match = _QUANTITY.fullmatch(text.strip())

@@ -1,16 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: the limits of an owner by resource, and the charges of a claim.
-
-=============================  ==================================================================
-``claims``                     claims that have not ended; all nodes of a request are one claim
-``nodes``                      nodes that are claimed or composed
-``cores``, ``processors``      cores and processors
-``memory_mib``                 memory
-``accelerators``               accelerators of every kind
-``accelerators:NAME``          accelerators of this kind, or with this word in the model or request
-``drives``, ``nics``           drives and network interfaces
-``stock:NAME``                 an amount of a stock, such as storage
-=============================  ==================================================================
+"""Quotas: the limits of an owner by resource (``doc/source/howto/access.rst``), and charges.
 
 A node is charged for all devices of its blocks, which no other node can use. Nodes that share a
 block are each charged for their request.

@@ -45,7 +45,6 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def selects_live(self) -> bool:
-        """Return whether live pod managers were selected."""
         return bool(self.podm_files) or self.catalogue is not None
 
 
@@ -103,7 +102,6 @@ class ReadPace(Struct, frozen=True, kw_only=True):
         return pause_s * (1.0 + self.jitter * (2.0 * draw - 1.0))
 
     def hinted_pause_s(self, failures: int) -> float:
-        """Return the least seconds between the starts of two readings after events."""
         doubled = self.event_pause_s * 2.0 ** min(failures, 30)
         return max(self.event_pause_s, min(self.interval_s, doubled))
 
@@ -150,7 +148,6 @@ class PreviousReading(NamedTuple):
 
     @property
     def has_zones(self) -> bool:
-        """Whether the pod manager reports pools."""
         return not self.pools <= {WHOLE_POOL}
 
 
@@ -158,11 +155,7 @@ DEFAULT_LIMIT_S = 600.0  # if the argument is empty
 
 
 class Sign(NamedTuple):
-    """The ages of the last contacts with a pod manager, None if there was no contact.
-
-    They are in seconds by the clock of the state: ``read_s`` since the last reading or report,
-    ``beat_s`` since the last report.
-    """
+    """The seconds since the last reading or report (``read_s``), and since the last report."""
 
     id: str
     read_s: float | None = None

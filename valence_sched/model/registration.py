@@ -140,12 +140,10 @@ def alters_reading(old: Registration, new: Registration) -> bool:
 def reregistered(
     podm: inventory.FullPodm, old: Registration, new: Registration
 ) -> inventory.FullPodm:
-    """Return the reading of a pod manager under an old registration, adapted to a new registration.
+    """Return a reading under an old registration, adapted to a new one.
 
-    Properties that are no longer registered are removed, and maxima of blocks replaced. A reported
-    maximum that the old registration replaced is unknown until the next reading. Until then, unless
-    the new registration sets a maximum, a node takes one whole compute unit and any number of other
-    blocks.
+    A reported maximum that the old registration replaced is unknown until the next reading. Until
+    then a node takes one whole compute unit and any number of other blocks.
     """
     kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())
     changed = [kind for kind in kinds if old.max_blocks.get(kind) != new.max_blocks.get(kind)]

@@ -79,7 +79,6 @@ class Survival(Noun, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> bool | None:
-        """Return whether the site survives, None if that is undecided."""
         if self.bad_sets:
             return False
         return True if self.tried == self.sets else None
@@ -134,7 +133,6 @@ class Rebalance(Noun, frozen=True, kw_only=True):
 
     @property
     def is_impossible(self) -> bool:
-        """Return whether it is proven that no number of moves reaches the goal."""
         return self.least >= NEVER
 
     @property

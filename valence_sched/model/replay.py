@@ -223,20 +223,14 @@ def check_measure_names(names: Iterable[str], replay: Replay) -> None:
     """Raise UnknownName for a name that is neither a measure nor a group of measures."""
     known = {name for run in replay.runs for name in _independent(run)}
     known |= {name.partition(".")[0] for name in known}
-    for name in names:
-        if name not in known:
-            raise UnknownName("measure", name, known, "--tolerance")
+    if wrong := next((name for name in names if name not in known), None):
+        raise UnknownName("measure", wrong, known, "--tolerance")
 
 
 def changes(
     baseline: Replay, replay: Replay, tolerance: float, tolerances: Mapping[str, float]
 ) -> list[MeasureChange]:
-    """Return the measures that differ by more than a tolerated share of the baseline.
-
-    ``tolerances`` are shares by measure, or by the part of its name before the dot; ``tolerance``
-    is the share for all other measures. Worked example: 0.05 tolerates 95 to 105 for 100, and only
-    0 for 0.
-    """
+    """Return the measures that differ by more than a share; 0.05 tolerates 95 to 105 for 100."""
     before = {run.name: run for run in baseline.runs}
     after = {run.name: run for run in replay.runs}
     found = []
@@ -250,8 +244,7 @@ def changes(
             allowed = tolerances.get(measure, tolerances.get(group, tolerance))
             was, now = old.get(measure), new.get(measure)
             if _differs(was, now, allowed):
-                change = MeasureChange(run=name, measure=measure, before=was, after=now)
-                found.append(change)
+                found.append(MeasureChange(run=name, measure=measure, before=was, after=now))
     return found
 
 
@@ -280,7 +273,6 @@ class SweepKey(NamedTuple):
 
     @property
     def variation(self) -> str:
-        """The scenario and the policy, which are compared over seeds."""
         return self.scenario if self.policy is None else f"{self.scenario}/{self.policy}"
 
     @property
@@ -335,11 +327,7 @@ class MeasureComparison(Struct, frozen=True, kw_only=True):
 
 
 def compare_seeds(runs: Iterable[SweepRun]) -> list[MeasureComparison]:
-    """Compare the variations of a sweep, measure by measure.
-
-    Worked example: differences +3 +3 -3 0 0 of five seeds have mean 0.6 and standard error 1.1.
-    A mean above 2.8 standard errors would be clear, so neither variation is better.
-    """
+    """Compare the variations of a sweep, measure by measure, by a paired test over seeds."""
     every = list(runs)
     variations = dict.fromkeys(run.variation for run in every)
 
@@ -392,9 +380,8 @@ def _is_clear(one: Mapping[int, float], other: Mapping[int, float], sign: int) -
     if error is None:
         return False
     # the 0.975 quantile of Student's t; beyond 8 degrees an expansion, within 0.01
-    student = 1.96 + 2.37 / freedom + 2.82 / freedom**2
-    if freedom <= len(_STUDENT):
-        student = _STUDENT[freedom - 1]
+    expansion = 1.96 + 2.37 / freedom + 2.82 / freedom**2
+    student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else expansion
     return fmean(differences) > student * error
 
 
@@ -405,9 +392,8 @@ def to_line(run: SweepRun) -> bytes:
 
 def sweep_run_of(result: ReplayResult, question: str, seed: int) -> SweepRun:
     """Return the run of a replay with a seed."""
-    same: dict[str, Any] = {
-        name: getattr(result, name) for name in ("policy", "requests", "departed", "duration_s")
-    }
+    names = ("policy", "requests", "departed", "duration_s")
+    same: dict[str, Any] = {name: getattr(result, name) for name in names}
     found = {one.name: one.value for one in measures(result)}
     return SweepRun(question=question, scenario=result.site, seed=seed, measures=found, **same)
 
@@ -418,9 +404,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = _SEEDS.fullmatch(part.strip())
         if match is None:
-            raise ValueError(
-                f"must be a seed such as 7 or a range such as 1..20, got {part[:40]!r}"
-            )
+            expected = "a seed such as 7 or a range such as 1..20"
+            raise ValueError(f"must be {expected}, got {part[:40]!r}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f"{part[:40]!r} has no seed: write the lower seed first")

@@ -15,18 +15,10 @@ from msgspec import Meta
 
 from valence_sched.errors import InputError, RequestError
 from valence_sched.model import expression, extra_specs
+from valence_sched.model import need as nouns
 from valence_sched.model.base import Noun
 from valence_sched.model.expression import Expression
-from valence_sched.model.need import (
-    Alternative,
-    NameRequirements,
-    Need,
-    NodeRequest,
-    Proximity,
-    TopologyConstraint,
-    constraints_problem,
-    split_words,
-)
+from valence_sched.model.need import Alternative, NameRequirements, Need, NodeRequest, Proximity
 from valence_sched.model.quantity import format_count
 
 #: Topology domains of pod managers, beside facts (``facts.rack``).
@@ -64,19 +56,16 @@ class Group(Noun, frozen=True, kw_only=True):
 
     @property
     def hard(self) -> bool:
-        """Return whether any rule is a requirement."""
         hard_spread = any(not rule.soft for rule in self.spread)
         return bool(self.affinity or self.anti_affinity or self.at_most or hard_spread)
 
     @property
     def soft(self) -> bool:
-        """Return whether any rule is a preference."""
         soft_spread = any(rule.soft for rule in self.spread)
         return bool(self.soft_affinity or self.soft_anti_affinity or soft_spread)
 
     @property
     def known_domains(self) -> tuple[str, ...]:
-        """Return the domains of all rules, and the domains that rules of other requests may use."""
         return tuple(dict.fromkeys((*DOMAINS, *self.domains)))
 
     @property
@@ -103,7 +92,6 @@ class GroupState(Noun, frozen=True, kw_only=True):
         return bool(self.members or self.owned or self.open)
 
     def fewest_members(self, domain: str) -> int:
-        """Return the smallest number of members at an open value of a domain."""
         counts = self.members.get(domain, {})
         return min((counts.get(value, 0) for value in self.open.get(domain, ())), default=0)
 
@@ -175,7 +163,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     id: str = ""
     flavor: str | None = None
     needs: tuple[Need, ...] = ()
-    topology: tuple[TopologyConstraint, ...] = ()
+    topology: tuple[nouns.TopologyConstraint, ...] = ()
     other_alternatives: tuple[Alternative, ...] = ()
     count: Annotated[int, Meta(ge=1)] = 1
     min_count: Annotated[int, Meta(ge=0)] | None = None
@@ -223,24 +211,20 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def where_expression(self) -> Expression | None:
-        """Return the parsed ``where``; InputError if it is invalid."""
         return None if self.where is None else expression.parse_expression(self.where)
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """Return the alternatives for the node, in the order in which they are tried."""
         return (Alternative(self.needs, self.topology), *self.other_alternatives)
 
     @property
     def stock_resources(self) -> frozenset[str]:
-        """Return the resources that every alternative needs."""
         every = [alternative.needs for alternative in self.alternatives]
         sets = [{need.resource for need in needs if need.kind == "stock"} for needs in every]
         return frozenset(set.intersection(*sets))
 
     @property
     def constrained_places(self) -> tuple[str, ...]:
-        """Return the topology domains of the constraints of all alternatives."""
         constraints = itertools.chain(*(one.topology for one in self.alternatives))
         return tuple(sorted({constraint.place for constraint in constraints}))
 
@@ -270,12 +254,7 @@ def _optional_names(kind: type[Request]) -> tuple[str, ...]:
 
 
 def sealed(request: Request) -> Request:
-    """Return a request with an id, by default a digest of its identity.
-
-    Raises:
-        RequestError: the request is empty, too large, contradicts itself, or has an invalid
-            attribute, expression, constraint, location, group or model.
-    """
+    """Return a valid request with an id, by default a digest of its identity; else RequestError."""
     known = request.__dict__
     if "sealed" not in known:
         _check_sizes(request)
@@ -370,18 +349,17 @@ def _check_alternative(alternative: Alternative) -> None:
         raise RequestError("the request has no needs: add processors, memory or devices")
     _check_size(len(alternative.needs), "needs", MAX_NEEDS)
     _check_size(sum([need.count for need in alternative.needs]), "separate amounts", MAX_GRANTS)
-    if wrong := constraints_problem(alternative):
+    if wrong := nouns.constraints_problem(alternative):
         raise RequestError(wrong)
     for test in (test for need in alternative.needs for test in need.tests):
-        if test.operator == "words" and not split_words(str(test.value)):
+        if test.operator == "words" and not nouns.split_words(str(test.value)):
             problem = "has neither a letter nor a digit: give a model, or omit it"
             raise RequestError(f"{test.attribute} {test.value!r} {problem}")
     counts = Counter([need.kind for need in alternative.needs if need.measure == "devices"])
     for kind, number in counts.items():
         if number > MAX_DEVICE_GROUPS:
-            raise RequestError(
-                f"{number} groups of {kind}s, at most {MAX_DEVICE_GROUPS}: merge some"
-            )
+            most = f"at most {MAX_DEVICE_GROUPS}"
+            raise RequestError(f"{number} groups of {kind}s, {most}: merge some")
 
 
 def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> Request:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenarios: edits of an inventory, keyed by their verb in a file, and their targets."""
 
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any, get_args
@@ -70,6 +71,11 @@ class Target(Noun, frozen=True, kw_only=True):
         return ",".join(f"{key}={words.get(value, value)}" for key, value in fields.items())
 
 
+def target_of(target: Target | str) -> Target:
+    """Return a target, parsed if it is a text; InputError if the text is invalid."""
+    return parse_target(target) if isinstance(target, str) else target
+
+
 def parse_target(text: str) -> Target:
     """Parse one of ``TARGET_FORMS``, whose keys are the fields of a target; else InputError."""
     where = f"target {text!r}"
@@ -116,8 +122,7 @@ class _TargetedEdit(Noun, frozen=True):
 
     @property
     def target(self) -> Target:
-        target = getattr(self, self.__struct_fields__[0])
-        return parse_target(target) if isinstance(target, str) else target
+        return target_of(getattr(self, self.__struct_fields__[0]))
 
 
 class Fail(_TargetedEdit, frozen=True):
@@ -165,7 +170,7 @@ class AddBlocks(Noun, frozen=True):
 
     @property
     def target(self) -> Target:
-        return parse_target(self.to) if isinstance(self.to, str) else self.to
+        return target_of(self.to)
 
 
 class SetAttributes(_TargetedEdit, frozen=True):
@@ -216,11 +221,11 @@ def edit_text(edit: Edit) -> str:
     if isinstance(edit, Clone) and edit.times > 1:
         return f"clone {edit.target} x{edit.times}"
     if isinstance(edit, SetAttributes):
-        names: list[str] = []
-        for name, value in edit.changes.items():
-            maps = isinstance(value, dict)
-            names += [f"{name}.{key}" for key in value] if maps else [name]
-        return f"set {edit.target}: {', '.join(names)}"
+        names = (
+            [f"{name}.{key}" for key in value] if isinstance(value, dict) else [name]
+            for name, value in edit.changes.items()
+        )
+        return f"set {edit.target}: {', '.join(itertools.chain(*names))}"
     return f"{edit.__struct_fields__[0]} {edit.target}"
 
 

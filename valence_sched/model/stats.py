@@ -9,7 +9,7 @@ import msgspec
 from valence_sched.errors import InputError
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
+from valence_sched.model.inventory import FullPodm, capabilities_in, parse_capabilities, to_json
 
 #: The scheme of the URIs of stocks with a reported amount only.
 REPORTED_SCHEME = "reported:"
@@ -57,11 +57,7 @@ def merge_stats(earlier: Stats, stats: Stats) -> Stats:
 
 
 def select_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> Stats:
-    """Return the reported statistics of these fields, with all pools, blocks and stocks.
-
-    A field is a field of a podm, such as ``zone``, or one of its facts or capabilities, such as
-    ``facts.year``. ``facts`` means all facts, and ``capabilities`` all capabilities.
-    """
+    """Return the statistics of fields such as ``zone`` or ``facts.year``, with all hardware."""
     wanted = {*fields, *STRUCTURE}
     selected: Stats = {}
     for key, value in stats.items():
@@ -99,10 +95,7 @@ def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
     facts = dict(plain.get("facts", {}))
     for key, value in {**stats, **_object(stats, "facts", file)}.items():
         if key == "capabilities" and isinstance(value, str):
-            try:
-                plain[key] = parse_capabilities(value)
-            except ValueError as error:
-                raise InputError(file, "$.capabilities", str(error)) from None
+            plain[key] = capabilities_in(value, file, "$")
         elif key in FIELDS:
             plain[FIELDS[key]] = value
         elif key not in MERGED_BY_KEY:

@@ -90,11 +90,7 @@ def file_problem(cert: str | None, key: str | None) -> str | None:
 
 
 def default_authorities(environ: Mapping[str, str]) -> str | None:
-    """Return the file or folder of the authorities that are trusted by default, if any.
-
-    The variables name them, else they are the authorities of the system. UsageError if a path does
-    not exist.
-    """
+    """Return the file or folder of trusted authorities, if any; UsageError if it does not exist."""
     for name in AUTHORITY_VARIABLES:
         if value := environ.get(name):
             if not os.path.exists(value):

@@ -224,7 +224,6 @@ class Route(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Return whether it counts as a change for rate limits."""
         return self.role != "reader" and not self.reads
 
     @property
@@ -237,7 +236,6 @@ class Route(NamedTuple):
 
     @property
     def lists(self) -> bool:
-        """Return whether it returns a list, which may lack the items of silent zones."""
         return get_origin(self.answer) is tuple
 
     @property

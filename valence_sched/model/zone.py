@@ -13,7 +13,12 @@ from valence_sched.model.base import MAX_WHOLE, Noun
 from valence_sched.model.claim import TTL_S, TtlSeconds
 from valence_sched.model.decision import Candidate, InventorySummary, PoolRef, SilentZone
 from valence_sched.model.http import MOST_HOPS
-from valence_sched.model.inventory import Capabilities, ZoneName, parse_capabilities
+from valence_sched.model.inventory import (
+    Capabilities,
+    ZoneName,
+    capabilities_in,
+    parse_capabilities,
+)
 from valence_sched.model.policy import Policy
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import MAX_NODES, GroupState, MixSupplies, Request
@@ -220,7 +225,6 @@ class ZoneSettings(Noun, frozen=True, kw_only=True):
 
     @property
     def capability_map(self) -> Capabilities:
-        """Return the capabilities as a map; ValueError if they are invalid."""
         return parse_capabilities(self.capabilities)
 
 
@@ -231,10 +235,7 @@ def check_zone_settings(settings: ZoneSettings, file: str, path: str = "$") -> N
     """Raise InputError for an invalid name, capability or secret."""
     if not settings.name.isprintable() or settings.name != settings.name.strip():
         raise InputError(file, f"{path}.name", repr(settings.name[:40]), "printable characters")
-    try:
-        _ = settings.capability_map
-    except ValueError as error:
-        raise InputError(file, f"{path}.capabilities", str(error)) from None
+    capabilities_in(settings.capabilities, file, path)
     for number, one in enumerate(settings.secrets):
         one.check_source(file, f"{path}.secrets[{number}]")
 

@@ -12,11 +12,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError
+from valence_sched.model import inventory
 from valence_sched.model.base import FieldChanges, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.http import MOST_HOPS
-from valence_sched.model.inventory import Capabilities, Name, ZoneName, parse_capabilities
+from valence_sched.model.inventory import Capabilities, Name, ZoneName
 from valence_sched.model.podm_address import service_url_problem
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.tls import ClientCertificate, client_certificate, file_problem
@@ -76,7 +77,6 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
 
     @property
     def keystone(self) -> KeystoneLogin | None:
-        """Return the login to Keystone, None for another login."""
         if self.auth_url is None:
             return None
         domains = self.user_domain or DOMAIN, self.project_domain or DOMAIN
@@ -268,7 +268,7 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
         self, above: Mapping[str, tuple[str, ...]] | None = None
     ) -> dict[str, dict[str, tuple[str, ...]]]:
         """Return the capabilities of its zone and of the zones ``above``, by inventory."""
-        own = {**(above or {}), **parse_capabilities(self.capabilities)}
+        own = {**(above or {}), **inventory.parse_capabilities(self.capabilities)}
         found = dict.fromkeys(self.inventories, own) if own else {}
         for child in self.children:
             found |= child.stated(own)
@@ -300,10 +300,7 @@ def _checked(zone: RecordedZone, file: str, path: str, depth: int, folder: str) 
         raise InputError(file, path, f"a zone {depth} levels down", f"at most {MOST_HOPS}")
     if "/" in zone.name or not zone.name.isprintable():
         raise InputError(file, f"{path}.name", repr(zone.name[:40]), "printable, without /")
-    try:
-        parse_capabilities(zone.capabilities)
-    except ValueError as error:
-        raise InputError(file, f"{path}.capabilities", str(error)) from None
+    inventory.capabilities_in(zone.capabilities, file, path)
     names: set[str] = set()
     children = []
     for number, child in enumerate(zone.children):

@@ -17,7 +17,7 @@ from valence_sched.model.decision import Report, parse_report
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scenario import Drain, Target
+from valence_sched.model.scenario import Drain, Target, target_of
 from valence_sched.planning import relocate
 from valence_sched.planning.edits import apply_edit, edited, scenario_sites
 from valence_sched.planning.fit_counts import count_fits
@@ -118,7 +118,7 @@ class Checker:
         return met, words.fit_counts_text(counts, counted.undecided)
 
     def _lands(self, site: Site, landing: model.Landing) -> Found:
-        target = model.place_target(landing.place)
+        target = target_of(landing.place)
         pools = {
             (site.podms[match.podm].id, pool.id)
             for match in find_targets(site.podms, target, site.kinds)
@@ -192,7 +192,7 @@ def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, .
     """Return the site with only the pools of a place open, and the ids of its pod managers."""
     if place is None:
         return site, ()
-    matches = find_targets(site.podms, model.place_target(place), site.kinds)
+    matches = find_targets(site.podms, target_of(place), site.kinds)
     drains = [
         Drain(Target(podm=glob.escape(site.podms[match.podm].id), pool=glob.escape(pool.id)))
         for match in matches

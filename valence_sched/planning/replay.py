@@ -26,7 +26,7 @@ from valence_sched.model.decision import PodmVerdict, ReasonGroup
 from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import MEASURES
 from valence_sched.model.request import Mix, Request
-from valence_sched.model.workload import WorkloadEntry
+from valence_sched.model.request_spec import WorkloadEntry
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
 from valence_sched.planning.workload import PolicyChoice, Workload

@@ -35,9 +35,8 @@ from valence_sched.model import relocation as model
 from valence_sched.model.check import Check
 from valence_sched.model.replay import Replay, SweepRun, parse_replay
 from valence_sched.model.request import FlavorShare, Mix, Request
-from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.request_spec import RequestSpec, TraceColumn
 from valence_sched.model.scenario import Edit, Target, parse_target
-from valence_sched.model.workload import TraceColumn
 from valence_sched.planning import relocate
 from valence_sched.planning.capacity import SiteCapacity
 from valence_sched.planning.checks import Checker

@@ -21,13 +21,12 @@ from valence_sched import files
 from valence_sched.config import parsers
 from valence_sched.config.settings import Configuration, compile_spec
 from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
-from valence_sched.model import workload as model
+from valence_sched.model import request_spec as model
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
-from valence_sched.model.request_spec import RequestSpec, compile_request
-from valence_sched.model.workload import WorkloadEntry
+from valence_sched.model.request_spec import RequestSpec, WorkloadEntry, compile_request
 from valence_sched.planning.workload_lines import Line, line_place, read_lines
 from valence_sched.view.block_kinds import BoundedMemo
 

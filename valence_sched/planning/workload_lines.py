@@ -24,7 +24,7 @@ from valence_sched.errors import InputError, one_line, suggest
 from valence_sched.model.codec import decode, load_yaml, refuse_duplicate_keys
 from valence_sched.model.decode_error import refuse_other_kind, types_at
 from valence_sched.model.quantity import format_count
-from valence_sched.model.workload import TIMES, TraceColumn, WorkloadLine
+from valence_sched.model.request_spec import TIMES, TraceColumn, WorkloadLine
 
 MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 1 << 27  # the size limit of one document; larger workloads are JSON Lines

@@ -166,7 +166,6 @@ class ReasonPhrases:
         self._given, self._names_free = given, names_free
 
     def of_pool(self, reasons: Sequence[Reason]) -> str:
-        """Return all the reasons against a pool in one line."""
         none = [one for one in reasons if is_amount(one) and not one.have]
         texts = [self.of_reason(one) for one in reasons if one not in none]
         if none:
@@ -180,7 +179,6 @@ class ReasonPhrases:
         return "; ".join(texts) or "no reason is known"
 
     def without_amounts(self, reasons: Sequence[Reason]) -> str:
-        """Return the reasons against a pool without numbers."""
         amounts = [one for one in reasons if is_amount(one)]
         others = [self.of_reason(one) for one in reasons if one not in amounts]
         lacking = [one for one in amounts if not one.have]
@@ -213,7 +211,6 @@ class ReasonPhrases:
         return f"{_value_phrase(reason)}{self._by(reason)}"
 
     def _by(self, reason: Reason) -> str:
-        """Return the options that set the need: `` (--zone)``."""
         given = [name for name in _OPTIONS.get(reason.filter, ()) if name in self._given]
         options = " or ".join(f"--{name.replace('_', '-')}" for name in given)
         return f" ({options})" if options else ""

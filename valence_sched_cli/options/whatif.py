@@ -187,7 +187,7 @@ def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
     if missing := [name for name in ("rate", "mix", "horizon") if getattr(args, name) is None]:
         hint = "use --workload FILE, or generate requests with --rate, --mix and --horizon"
         raise UsageError(f"no --{missing[0]}: {hint}")
-    spec = model.workload.SyntheticSpec(
+    spec = model.request_spec.SyntheticSpec(
         rate_per_s=args.rate,
         mix=args.mix,
         horizon_s=args.horizon,
@@ -212,7 +212,7 @@ def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
     return facts if not hasattr(args, "seed") else [*facts, ("Seed", str(args.seed or 0))]
 
 
-def _trace_column(text: str) -> tuple[str, model.workload.TraceColumn]:
+def _trace_column(text: str) -> tuple[str, model.request_spec.TraceColumn]:
     field, column = parsing.key_and_value("FIELD=COLUMN, as in arrival=creation_time")(text)
     return field, parsing.parsed_by("workload:parse_trace_column")(column)
 

@@ -29,13 +29,11 @@ from valence_sched.model.request_spec import (
     RequestSpec,
     compile_request,
     external_resources,
-    resolve_resource,
-)
-from valence_sched.model.workload import (
     parse_duration,
     parse_moment,
     parse_rate,
     parse_trace_column,
+    resolve_resource,
 )
 from valence_sched.testing import request
 

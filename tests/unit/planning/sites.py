@@ -14,8 +14,8 @@ from valence_sched.model.decision import InventorySummary
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.replay import NodeSpread, Replay, ReplayResult, ReplaySeries, Utilisation
+from valence_sched.model.request_spec import WorkloadEntry, parse_trace_column
 from valence_sched.model.scenario import EDITS, Edit
-from valence_sched.model.workload import WorkloadEntry, parse_trace_column
 from valence_sched.planning.site import Site
 from valence_sched.planning.workload import FileWorkload
 from valence_sched.testing import request

@@ -20,7 +20,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.need import MEASURES
 from valence_sched.model.replay import parse_seeds
 from valence_sched.model.request import FlavorShare, Mix
-from valence_sched.model.workload import WorkloadEntry
+from valence_sched.model.request_spec import WorkloadEntry
 from valence_sched.planning.replay import MOST_BUCKETS, ReplayRun, Timeline
 from valence_sched.planning.succession import Succession
 from valence_sched.planning.sweep import opened_workers

@@ -9,7 +9,7 @@ from tests.unit.planning.sites import FLAVORS, file_workload, site_of
 from valence_sched.config.parsers import parse_policies
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.model.workload import SyntheticSpec
+from valence_sched.model.request_spec import SyntheticSpec
 from valence_sched.planning.tune import (
     PolicyTrial,
     Tuning,

@@ -12,7 +12,7 @@ import yaml
 from tests.unit.planning.sites import FLAVORS, entries_of, file_workload, times
 from valence_sched.errors import InputError, SchedulerError, UnknownName, UsageError
 from valence_sched.model.codec import MAX_HUMAN_BYTES
-from valence_sched.model.workload import SyntheticSpec
+from valence_sched.model.request_spec import SyntheticSpec
 from valence_sched.planning.workload import SyntheticWorkload
 from valence_sched.planning.workload_lines import MAX_LINE_BYTES
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign formats: the parsed flavor with its remarks, and a cursor into the document.
-
-A key that restricts the choice and has no counterpart here is an error. A key that matters only
-after the node is placed is accepted, with a remark that the choice does not use it.
-"""
+"""Foreign formats: the parsed flavor with its remarks, and a cursor into the document."""
 
 from __future__ import annotations
 
@@ -40,7 +36,6 @@ class DocumentCursor(Struct, frozen=True):
     ignored: tuple[str, ...] = ()
 
     def at(self, step: str | int) -> DocumentCursor:
-        """Return the cursor of a key or of an index below this one."""
         plain = isinstance(step, str) and _PLAIN.fullmatch(step)
         below = f".{step}" if plain else f"[{step!r}]"
         return DocumentCursor(self.file, f"{self.document_path}{below}", self.ignored)
@@ -52,7 +47,6 @@ class DocumentCursor(Struct, frozen=True):
         return one_line(f"{self.file}: {self.document_path}: {text}")
 
     def convert(self, value: object, type_: type[T]) -> T:
-        """Convert plain lists and maps to a noun; numbers may be text."""
         return convert(value, type_, self.file, self.document_path)
 
 
@@ -64,11 +58,7 @@ def strip_ignored(
     refused: Mapping[str, str],
     noted: Mapping[str, str],
 ) -> Any:
-    """Return a map without its nulls and without the keys that only matter after placement.
-
-    ``refused`` has the hint for each key that is an InputError. ``noted`` has the reason why a key
-    has no effect, which is added to ``remarks``. A value other than a map is returned unchanged.
-    """
+    """Return a map without nulls and ``noted`` keys (remarks); InputError for ``refused`` keys."""
     if not isinstance(document, dict):
         return document
     fields = {}

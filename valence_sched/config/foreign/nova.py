@@ -153,7 +153,6 @@ class HardwareSpecs:
         self.amounts: Counter[str] = Counter()
 
     def read(self, key: str, text: str) -> None:
-        """Take one extra spec; InputError if Nova does not know it or it has no counterpart."""
         cursor = self._cursor.at(key)
         self._values[key] = text
         if key in VALUES:
@@ -254,7 +253,6 @@ class _ExtraSpecs:
         self.attributes: dict[str, str] = {}
 
     def read(self, key: str, text: str) -> None:
-        """Add one extra spec; InputError if it has no counterpart here, or its value is invalid."""
         cursor = self.cursor.at(key)
         scope, colon, name = key.partition(":")
         if key in self.cursor.ignored:
@@ -300,10 +298,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; a bare metal flavor may become a ``known`` flavor.
-
-    InputError if it is invalid, has a field twice, or an extra spec has no counterpart here.
-    """
+    """Parse a Nova flavor, for bare metal as a ``known`` one; InputError without a counterpart."""
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
@@ -353,7 +348,6 @@ def _compile(template: NovaFlavor, specs: _ExtraSpecs, known: FlavorLookup) -> F
 def _properties(
     template: NovaFlavor, hardware: HardwareSpecs, named: Mapping[str, int]
 ) -> Properties:
-    """Return the amounts of a flavor; ``resources:`` overrides its own."""
     amounts = {"MEMORY_MB": template.ram, **hardware.amounts, **named}
     amounts |= hardware.core_amounts(template.vcpus, named)
     above_zero = {name: amount for name, amount in amounts.items() if amount}

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocate bodies of Intel Rack Scale Design pod managers, versions 2.1 to 2.5.
 
-The keys are those that the pod managers accept; the CSDL names the two totals. Each element of a
-list uses a separate device. A RemoteDrive is an amount of the stock ``storage_gib``: a pod manager
-allocates a volume of this size from a storage pool.
+Each element of a list uses a separate device. A RemoteDrive is an amount of the stock
+``storage_gib``: a pod manager allocates a volume of this size from a storage pool.
 """
 
 from collections import Counter
