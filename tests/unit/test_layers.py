@@ -94,7 +94,7 @@ MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "words", "app", "streams",
 
 #: The largest number of floors of imports inside a room, 6 by default. Modules that import no other
 #: module of the room are the first floor. A room inside a room counts separately.
-FLOORS = {"drivers/redfish": 9, "simulator/server": 7}
+FLOORS = {"simulator/server": 7}
 MOST_FLOORS = 6
 
 # Libraries that all rooms may use; for every other library, the rooms that may use it.

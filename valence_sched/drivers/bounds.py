@@ -4,8 +4,6 @@
 The stream counts the received bytes, not the announced number.
 """
 
-from __future__ import annotations
-
 import io
 from typing import BinaryIO
 

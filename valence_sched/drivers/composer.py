@@ -5,8 +5,6 @@ Every verb that writes reads back and returns the state of the node, since an HT
 prove the outcome.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence

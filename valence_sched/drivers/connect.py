@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connects to a pod manager and yields the composer of its dialect."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

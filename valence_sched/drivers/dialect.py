@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dialect: recognises, reads and composes on one kind of Redfish service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 

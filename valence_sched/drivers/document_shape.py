@@ -5,8 +5,6 @@ Older services put the members of a collection and the entries of the root below
 services spell ``Members`` differently. Readers get the present form, a capture keeps the original.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ connection to the pod manager. This module creates, checks and deletes subscript
 arrive at the service.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

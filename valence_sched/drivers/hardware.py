@@ -5,8 +5,6 @@ Other services may know the same hardware by its UUID, by the MAC addresses of i
 interfaces, or by the address of its BMC.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence

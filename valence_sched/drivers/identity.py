@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The identity of a service: the UUID of its root, RSD root or manager, else its address."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from urllib.parse import urlsplit

@@ -6,8 +6,6 @@ manager. An aggregator may serve the documents of its agents below a path per ag
 their links. Such a short link is followed only if there is no document at the link itself.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping

@@ -6,8 +6,6 @@ often. The reading memory of a process that polls holds the result of each readi
 is identical byte by byte, the answers are not parsed again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import queue

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads one live pod manager: log in, fetch, read, log out."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import re

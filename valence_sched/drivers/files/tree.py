@@ -7,8 +7,6 @@ folder or with the path of another document is left out and noted. The pages of 
 joined, since files have no queries.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One HTTP exchange: its request, its answer or error, its deadline, and its retries."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

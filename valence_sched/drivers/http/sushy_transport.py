@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP transport through sushy's Connector: writes, and requests through a proxy."""
 
-from __future__ import annotations
-
 import functools
 import ssl
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@
 After a lost or wrong reply, the node is found by its unique name among all systems.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math
@@ -19,26 +17,13 @@ from valence_sched.drivers.composer import Watch
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_path
-from valence_sched.drivers.redfish import schema, stocks
-from valence_sched.drivers.redfish.methods import (
-    ComposeCapabilities,
-    ComposeMethod,
-    ComposeWrite,
-    choose_write,
-    manifest_body,
-    read_capabilities,
-)
-from valence_sched.drivers.redfish.reader import own_status
+from valence_sched.drivers.redfish import methods, schema, stocks
+from valence_sched.drivers.redfish.describe import own_status
+from valence_sched.drivers.redfish.methods import ComposeCapabilities, ComposeWrite, choose_write
 from valence_sched.drivers.redfish.schema import ResourceBlock
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block
 from valence_sched.errors import ClaimLost, PodmError
-from valence_sched.model.claim import (
-    CompositionRequest,
-    CompositionResult,
-    Grant,
-    NodeState,
-    own_name,
-)
+from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant, own_name
 from valence_sched.model.inventory import Stock, grant_size
 
 CHANGING_STATES = ("Starting", "Updating", "Qualified")
@@ -108,8 +93,10 @@ class AmountComposer:
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
         for grant in () if known else request.made_grants:
             source = self._source(grant.uri)
-            named = () if source is None else self._named(source.collection, request)
-            found |= {fold_uri(it.uri): it for it in named}
+            for uri in sorted(self._members(source.collection)) if source else ():
+                json = composer.get_document(self._session, uri)
+                if json is not None and request.names(json.get("Name"), uri):
+                    found[fold_uri(uri)] = Grant(uri, size_of(json) or 0.0)
         wanted = known or request.made_grants
         where = ", ".join(dict.fromkeys(it.uri for it in wanted))
         what = f"{len(found)} of {len(wanted)} memory chunks and volumes of {request.name}"
@@ -215,12 +202,6 @@ class AmountComposer:
         is_named = request.names(name, one.uri) or (is_size and not own_name(name, one.uri))
         return bool(json) and is_named
 
-    def _named(self, collection: str, request: CompositionRequest) -> Iterator[Grant]:
-        for uri in sorted(self._members(collection)):
-            json = composer.get_document(self._session, uri)
-            if json is not None and request.names(json.get("Name"), uri):
-                yield Grant(uri, size_of(json) or 0.0)
-
     def _members(self, collection: str) -> set[str]:
         return set(composer.member_uris(self._session, collection))
 
@@ -239,9 +220,8 @@ class AmountComposer:
         def body(grant: Grant) -> Json:
             sources = [{"ProvidingPools": [{"@odata.id": uri}]}]
             size = {"CapacityBytes": math.ceil(grant.amount * stocks.GIB - 0.5)}
-            own = fold_uri(target).startswith(
-                fold_uri(uri) + "/"
-            )  # of the pool, not of its storage system
+            # The collection is in the pool, or in its storage system.
+            own = fold_uri(target).startswith(fold_uri(uri) + "/")
             return size if own else {**size, "CapacitySources": sources}
 
         return Source(stock, target, body)
@@ -363,15 +343,15 @@ class BlockReservations:
 
 
 class RedfishComposer:
-    """Composes on one Redfish service; ``methods`` are the methods of a vendor."""
+    """Composes on one Redfish service; ``own`` are the methods of its vendor."""
 
     def __init__(
         self,
         session: composer.Session,
         patience: Callable[[], Patience],
-        methods: tuple[ComposeMethod, ...] = (),
+        own: tuple[methods.ComposeMethod, ...] = (),
     ) -> None:
-        self._session, self._patience, self._methods = session, patience, methods
+        self._session, self._patience, self._methods = session, patience, own
         self._known_capabilities: ComposeCapabilities | None = None
         self._reader = NodeReader(session, self._capabilities)
         self._block_reservations = BlockReservations(session, self._reader)
@@ -386,10 +366,11 @@ class RedfishComposer:
         return [*self._reader.conflicts(request), *self._amounts.conflicts(request)]
 
     def preview(self, request: CompositionRequest) -> str | None:
-        target = read_capabilities(self._session).compose_target
+        target = methods.read_capabilities(self._session).compose_target
         if target is None:
             raise PodmError("the service has no Compose action for a preview")
-        return composer.refusal(self._session.post(target, manifest_body(request, "Preview")))
+        body = methods.manifest_body(request, "Preview")
+        return composer.refusal(self._session.post(target, body))
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve by the Compose action if it composes the node, else by the flag on each block."""
@@ -398,7 +379,8 @@ class RedfishComposer:
             return False
         if way.target != self._capabilities().compose_target:
             return self._block_reservations.reserve(request)
-        reply = self._session.post(way.target, manifest_body(request, "PreviewReserve"))
+        body = methods.manifest_body(request, "PreviewReserve")
+        reply = self._session.post(way.target, body)
         if problem := composer.refusal(reply):
             raise PodmError(problem)
         self._reservation = str((reply.body or {}).get("ReservationId") or "") or None
@@ -453,9 +435,9 @@ class RedfishComposer:
             reason = "; ".join(filter(None, (result.reason, why)))
             return replace(result, state="left", amounts=found.made, reason=reason)
         if result.node is not None and found.problem:
-            state: NodeState = "left" if request.amounts else "unknown"
-            reason = f"{result.node} exists, but {found.problem}"
-            return replace(result, state=state, amounts=found.made, reason=reason)
+            result = replace(result, reason=f"{result.node} exists, but {found.problem}")
+            state = "left" if request.amounts else "unknown"
+            return replace(result, state=state, amounts=found.made)
         return replace(result, amounts=found.made)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
@@ -556,5 +538,6 @@ class RedfishComposer:
 
     def _capabilities(self, request: CompositionRequest | None = None) -> ComposeCapabilities:
         if self._known_capabilities is None:
-            self._known_capabilities = read_capabilities(self._session, request, self._methods)
+            found = methods.read_capabilities(self._session, request, self._methods)
+            self._known_capabilities = found
         return self._known_capabilities

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes Redfish devices as inventory nouns, and the places of a block.
+"""Describes Redfish devices, and the status and places of a block, as inventory nouns.
 
 ``chassis`` is the chassis of the block, else of its devices; ``fabric`` and ``switch`` come from
 the URIs of endpoints and switch ports that devices link. A place with several values is unknown.
 Redfish has no PCIe root, so no driver sets ``pcie_root``.
 """
 
-from __future__ import annotations
-
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -18,9 +17,10 @@ from msgspec.structs import replace
 from valence_sched.drivers.fields import Json, Resource
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
-from valence_sched.drivers.redfish.plausibility import plausible
+from valence_sched.drivers.redfish.schema import plausible
+from valence_sched.model import inventory
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
+from valence_sched.model.inventory import Accelerator, Drive, Memory, Nic, Processor
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class ContentMemo(Generic[R, T]):
         return key in self._memo  # contents whose first reading took no note
 
     def key(self, resource: R) -> ContentKey | None:
-        """Return the key of all resources with one content, None if it cannot be encoded."""
+        """Return the key of the content of a resource, None if it cannot be encoded."""
         type_ = type(resource)
         try:
             return type_, self._encode([*map(resource.json.get, type_.content_properties)])
@@ -98,19 +98,17 @@ class Describer:
 
     def __init__(self) -> None:
         self._memo: ContentMemo[schema.Device, DeviceNoun | None] = ContentMemo(_device_noun)
-        self._sets: dict[tuple[object, ...], Devices] = {}
+        self._sets: dict[tuple[object, ...], inventory.Devices] = {}
 
-    def describe(self, devices: Sequence[schema.Device]) -> Devices:
+    def describe(self, devices: Sequence[schema.Device]) -> inventory.Devices:
         """Return the nouns of these devices; identical devices become one noun with a count."""
         keys = [self._memo.key(device) for device in devices]
         every = (*keys, *[it.certain for it in devices], *[it.inherited for it in devices])
         if (found := self._sets.get(every)) is not None:
             return found
         found = _devices_of(map(self._noun, keys, devices))
-        is_small = len(keys) <= MAX_SET_DEVICES
-        if is_small and all(
-            key in self._memo for key in keys
-        ):  # otherwise each device repeats its notes
+        is_quiet = all(key in self._memo for key in keys)  # otherwise each device repeats its notes
+        if len(keys) <= MAX_SET_DEVICES and is_quiet:
             if len(self._sets) >= MAX_SETS:
                 self._sets.clear()
             return self._sets.setdefault(every, found)  # another thread may be faster
@@ -120,7 +118,7 @@ class Describer:
         noun = self._memo.of(device, key)
         if noun is not None and device.inherited is not None:
             own = schema.Condition(noun.state, noun.health)
-            noun = in_condition(noun, schema.worst((own, schema.Condition(*device.inherited))))
+            noun = _in_condition(noun, schema.worst((own, schema.Condition(*device.inherited))))
         return noun if device.certain or noun is None else replace(noun, count=None)
 
 
@@ -133,7 +131,6 @@ def is_present(device: schema.Device) -> bool:
 
 
 def is_persistent(module: schema.MemoryDevice) -> bool:
-    """Return whether a memory module is non-volatile."""
     kind = (module.type or "").casefold()
     media = (medium.casefold() for medium in module.media)
     return kind in _PERSISTENT_TYPES or any(medium in _PERSISTENT_MEDIA for medium in media)
@@ -149,11 +146,10 @@ def _device_noun(device: schema.Device) -> DeviceNoun | None:
     if noun is None or condition.is_fine:
         return noun
     schema.note_condition(device, condition, "the device is not counted")
-    return in_condition(noun, condition)
+    return _in_condition(noun, condition)
 
 
-def in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
-    """Return a device with its condition; a health of OK is left out."""
+def _in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
     health = None if condition.health == "OK" else condition.health
     return replace(noun, state=condition.state, health=health)
 
@@ -231,10 +227,6 @@ def _drive(device: schema.DriveDevice) -> Drive:
     )
 
 
-def _interface(device: schema.EthernetInterface) -> Nic:
-    return Nic(speed_mbps=plausible(device, schema.EthernetInterface.speed_mbps))
-
-
 def _port(device: schema.Port) -> Nic:
     of = schema.Port
     speeds = (plausible(device, field) for field in (of.max_gbps, of.current_gbps))
@@ -249,17 +241,17 @@ _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
     schema.MemoryDevice: _module,
     schema.MemorySummary: _memory,
     schema.DriveDevice: _drive,
-    schema.EthernetInterface: _interface,
+    schema.EthernetInterface: lambda it: Nic(
+        speed_mbps=plausible(it, schema.EthernetInterface.speed_mbps)
+    ),
     schema.Port: _port,
     schema.NetworkInterface: lambda _: Nic(),
 }
-
-
 _GROUPS = {Processor: "processors", Accelerator: "accelerators", Memory: "memory"}
 _GROUPS |= {Drive: "drives", Nic: "nics"}
 
 
-def _devices_of(nouns: Iterable[DeviceNoun | None]) -> Devices:
+def _devices_of(nouns: Iterable[DeviceNoun | None]) -> inventory.Devices:
     counts: dict[DeviceNoun, int] = {}
     for noun in nouns:
         if noun is not None:
@@ -269,7 +261,7 @@ def _devices_of(nouns: Iterable[DeviceNoun | None]) -> Devices:
     for one, count in counts.items():
         line = one if count == one.count else replace(one, count=count or None)
         groups.setdefault(_GROUPS[type(one)], []).append(line)
-    return Devices(**{name: tuple(lines) for name, lines in groups.items()})
+    return inventory.Devices(**{name: tuple(lines) for name, lines in groups.items()})
 
 
 def topology_of(
@@ -286,24 +278,67 @@ def topology_of(
     placed = [device for device in devices if not _PLACING.isdisjoint(device.json)]
     if not (placed or chassis or ends):
         return None
-    values: dict[str, set[str]] = {"chassis": set(service.uris(chassis, where))}
+    values = defaultdict(set, chassis=set(service.uris(chassis, where)))
     places = list(service.uris(ends, where))
-    for device in filter(is_present, placed):
-        if "Links" not in device.json:
-            continue
+    for device in (it for it in placed if is_present(it) and "Links" in it.json):
         if not chassis:
             values["chassis"].update(service.uris(device.chassis, device.uri))
         places += service.uris(device.endpoints + device.switch_ports, device.uri)
     for inside in filter(None, map(_IN_FABRIC.fullmatch, places)):
-        values.setdefault("fabric", set()).add(inside["fabric"])
+        values["fabric"].add(inside["fabric"])
         if switch := _SWITCH.match(inside["rest"] or ""):
-            values.setdefault("switch", set()).add(inside["fabric"] + switch[0])
+            values["switch"].add(inside["fabric"] + switch[0])
     found = {name: uris.pop() for name, uris in values.items() if len(uris) == 1}
     return dict(sorted(found.items())) or None
 
 
+IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
+COMPOSITION_STATES: dict[str, inventory.CompositionState] = {
+    it.casefold(): it for it in get_args(inventory.CompositionState)
+}
+
+
+def status_of(block: schema.ResourceBlock, *, with_parts: bool = True) -> inventory.Status:
+    word = block.composition_state or "Unknown"
+    state = COMPOSITION_STATES.get(word.casefold(), "Unknown")
+    shareable = bool(block.sharing_capable and block.sharing_enabled)
+    most = block.max_compositions
+    condition = schema.condition_of(block, with_parts=with_parts)
+    if shareable and most is not None and block.compositions is None and state != "Unused":
+        what = "found none, expected the number of nodes (its free share is unknown)"
+        block.remark(what, schema.ResourceBlock.compositions)
+        most = None
+    return inventory.Status(
+        state=state,
+        reserved=bool(block.reserved),
+        enabled=None if block.state is None else condition.state is None,
+        health=condition.health,
+        active=(block.pool or "").casefold() == "active",
+        shareable=shareable,
+        max_compositions=most,
+        compositions=block.compositions or 0,
+        client=block.client,
+        resource_state=condition.word,
+    )
+
+
+def own_status(block: schema.ResourceBlock) -> inventory.Status:
+    """Return the status of a block itself, without the status of its devices."""
+    return status_of(block, with_parts=False)
+
+
+def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) -> bool:
+    """Return whether a block is a whole system that can be composed.
+
+    Such a system links no other block. Its block links it as ``ComputerSystems``, or is a compute
+    block in the pool Free. Any other block that a system links is in use.
+    """
+    in_pool = (block.pool or "").casefold() == "free"
+    is_offered = in_pool and "compute" in map(str.casefold, block.types)
+    return named == 1 and (is_system or is_offered)
+
+
 def processor_json(cpu: Processor) -> Json:
-    """Return the Redfish properties of a processor; None if unknown."""
     return {
         "ProcessorType": "CPU",
         "TotalCores": cpu.cores,
@@ -316,7 +351,6 @@ def processor_json(cpu: Processor) -> Json:
 
 
 def memory_json(module: Memory) -> Json:
-    """Return the Redfish properties of a memory module; None if unknown."""
     return {
         "MemoryType": "DRAM",
         "MemoryDeviceType": module.type,
@@ -326,5 +360,4 @@ def memory_json(module: Memory) -> Json:
 
 
 def nic_json(nic: Nic) -> Json:
-    """Return the Redfish properties of a network interface; None if unknown."""
     return {"SpeedMbps": nic.speed_mbps}

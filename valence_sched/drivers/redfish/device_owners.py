@@ -5,17 +5,15 @@ Two blocks may link one device: its owner is chosen over the whole pod manager b
 are described and counted (``describe``).
 """
 
-from __future__ import annotations
-
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.fields import Link, Notes
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import plausibility, schema
-from valence_sched.drivers.redfish.describe import is_present
+from valence_sched.drivers.redfish.describe import IN_USE, is_present
 from valence_sched.drivers.redfish.schema import (
     Device,
     DeviceHolder,
@@ -67,7 +65,6 @@ def names_of(device: Device) -> Names:
     if device.names is not None:
         return device.names
     device.names = NO_NAMES
-    kind = KINDS.get(type(device), "device")
     if _NAMING.isdisjoint(device.json):
         return NO_NAMES
     found = [("serial number", device.serial), ("UUID", device.uuid)]
@@ -81,6 +78,7 @@ def names_of(device: Device) -> Names:
         found += [("address", it) for it in device.macs + device.addresses]
     folded = [(sort, " ".join(name.casefold().split())) for sort, name in found if name]
     named = (it for it in folded if it[1] not in _PLACEHOLDERS and it[1].strip("0:-. "))
+    kind = KINDS.get(type(device), "device")
     device.names = frozenset((kind, sort, name) for sort, name in named)
     return device.names
 
@@ -91,22 +89,18 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     Firmware and simulators copy serial numbers. A name on devices of many blocks, or on several
     devices of one list, is not trusted, unless exactly two devices have the name.
     """
-    blocks: dict[tuple[str, str, str], set[str]] = {}
-    uris: dict[tuple[str, str, str], set[str]] = {}
+    blocks: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    uris: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     repeated: set[tuple[str, str, str]] = set()
-    for block, of_block in lists.items():
-        for _, devices in of_block:
-            named = [device for device in devices if not _NAMING.isdisjoint(device.json)]
-            each = {device.uri: names for device in named if (names := names_of(device))}
-            if not each:
-                continue
-            counts = Counter(name for names in each.values() for name in names)
-            repeated.update(name for name, count in counts.items() if count > 1)
-            for name in counts:
-                blocks.setdefault(name, set()).add(block)
-            for uri, names in each.items():
-                for name in names:
-                    uris.setdefault(name, set()).add(uri)
+    for block, devices in ((block, it.devices) for block, of in lists.items() for it in of):
+        named = [device for device in devices if not _NAMING.isdisjoint(device.json)]
+        each = {device.uri: names for device in named if (names := names_of(device))}
+        counts = Counter(name for names in each.values() for name in names)
+        repeated.update(name for name, count in counts.items() if count > 1)
+        for uri, names in each.items():
+            for name in names:
+                blocks[name].add(block)
+                uris[name].add(uri)
     copied = {name for name in repeated if name[1] == "slot" or len(uris[name]) > 2}
     copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
     if copied:
@@ -144,9 +138,8 @@ def merge_lists(
         return {device.uri: device for device in lists[0].devices}
     found: dict[str, Device] = {}
     mergers: dict[str, _Merger] = {}
-    for one in lists:
-        if one.devices:
-            mergers.setdefault(one.kind, _Merger(where, trusted, notes)).add(one)
+    for one in (it for it in lists if it.devices):
+        mergers.setdefault(one.kind, _Merger(where, trusted, notes)).add(one)
     for merger in mergers.values():
         found |= merger.devices
         first: dict[tuple[str, str, str], str] = {}
@@ -191,8 +184,8 @@ class _Merger:
             else:
                 others.append(device)
         if ways:
-            number = len(rest) - len(others)
-            self._remark(one, number, ways, "they look equal, so each is counted once")
+            effect = "they look equal, so each is counted once"
+            self._remark(one, len(rest) - len(others), ways, effect)
         unclear = self._unclear(one, before, others)
         for device in others:
             device.certain = device.uri not in unclear
@@ -220,8 +213,7 @@ class _Merger:
         return None
 
     def _unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
-        partners: set[str] = set()
-        unclear: set[str] = set()
+        partners, unclear = set[str](), set[str]()
         for device in rest:
             if uri := self._partner(one, before, device, _may_be_same, partners):
                 partners.add(uri)
@@ -304,8 +296,6 @@ def _value(device: Device, name: str) -> Any:
     return getattr(device, name)
 
 
-IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
-
 #: The lists of a block or a system with one link per device, and the class of the device.
 _SINGLE: tuple[tuple[Link, type[Device]], ...] = (
     (DeviceHolder.processors, schema.ProcessorDevice),
@@ -317,14 +307,13 @@ _STORAGES, _SIMPLE_STORAGES = DeviceHolder.storage.path, DeviceHolder.simple_sto
 _NICS = frozenset((DeviceHolder.ethernet.path, DeviceHolder.network.path))
 
 D = TypeVar("D", bound=schema.Device)
-#: Devices by URI.
-Devices = dict[str, schema.Device]
+Devices = dict[str, schema.Device]  # by URI
 
 
 def devices_of_systems(
     service: LinkedDocuments, systems: Iterable[System]
 ) -> tuple[dict[str, Devices], Names]:
-    """Return the devices of each system by its URI, and the names that identify a device."""
+    """Return the devices of each system by its URI, and the trusted names."""
     lists = {it.uri: [*_lists(service, it)] for it in systems}
     trusted = trusted_names(lists, service.notes)
     merged = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
@@ -399,7 +388,6 @@ def assign_devices(
     statuses: Mapping[str, Status],
     trusted: Names,
 ) -> dict[str, list[schema.Device]]:
-    """Return the devices of each block, as :func:`devices_by_block`, from its reachable devices."""
     every = candidates.values()
     if not trusted and len(set().union(*every)) == sum(map(len, every)):  # no device is shared
         return {block: list(found.values()) for block, found in candidates.items()}
@@ -434,12 +422,8 @@ def assign_devices(
 
 def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iterator[DeviceList]:
     """Yield lists with devices, the most detailed first."""
-    where, json = holder.uri, holder.json
-    storages: list[schema.Storage] = []
+    where, json, storages = holder.uri, holder.json, _storages(service, holder)
     drives: list[schema.DriveDevice] = []
-    nics: list[tuple[str, list[schema.Device]]] = []
-    if _STORAGES in json:
-        storages = _storages(service, holder)
     for storage in storages:
         # HealthRollup includes the drives, and each drive has its own health.
         condition = condition_of(storage)
@@ -450,20 +434,17 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
             drives.append(drive)
         if storage.drives:
             note_condition(storage, condition, "its drives are not counted")
-    if not _NICS.isdisjoint(json):
-        nics = [*_nics(service, holder)]
+    nics = [] if _NICS.isdisjoint(json) else [*_nics(service, holder)]
     for field, to in _SINGLE:
         if field.path in json and (found := list(_follow(service, field.of(holder), to, where))):
             yield DeviceList(field.path + of, found)
     if drives:
         yield DeviceList(_STORAGES + of, drives)
-    if _SIMPLE_STORAGES in json and (
-        simple := list(_simple_drives(service, holder, storages, bool(drives)))
-    ):
-        yield DeviceList(_SIMPLE_STORAGES + of, simple)
-    for way, devices in nics:
-        if devices:
-            yield DeviceList(way + of, devices)
+    if _SIMPLE_STORAGES in json:
+        simple = list(_simple_drives(service, holder, storages, bool(drives)))
+        if simple:
+            yield DeviceList(_SIMPLE_STORAGES + of, simple)
+    yield from (DeviceList(way + of, devices) for way, devices in nics if devices)
 
 
 def _storages(service: LinkedDocuments, holder: DeviceHolder) -> list[schema.Storage]:
@@ -502,10 +483,7 @@ def _part(service: LinkedDocuments, link: str, type_: type[D], where: str) -> D 
 def _simple_drives(
     service: LinkedDocuments, holder: DeviceHolder, storages: list[schema.Storage], has_drives: bool
 ) -> Iterator[schema.Device]:
-    """Yield the drives without a URI, unless they were read as Storage.
-
-    A system lists the same drives in both lists; a block may link the matching Storage.
-    """
+    """Yield the drives without a URI, unless they were read as Storage of the system or block."""
     links = holder.simple_storage
     if not links or (has_drives and isinstance(holder, System)):
         return

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,20 +22,18 @@ def redfish(methods: tuple[ComposeMethod, ...] = ()) -> Dialect:
 
     The ``methods`` of a vendor are tried before the standard methods.
     """
+
+    def composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+        from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
+
+        return RedfishComposer(session, patience, methods)
+
     return Dialect(
         "redfish",
         ServiceRoot,
         read_podm,
-        composer=functools.partial(_composer, methods),
+        composer=composer,
         amounts=frozenset((VOLATILE, PERSISTENT, STORAGE)),
         services=(ServiceRoot.composition,),
         bare_blocks=(ServiceRoot.blocks,),
     )
-
-
-def _composer(
-    methods: tuple[ComposeMethod, ...], session: Session, patience: Callable[[], Patience]
-) -> Composer:
-    from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
-
-    return RedfishComposer(session, patience, methods)

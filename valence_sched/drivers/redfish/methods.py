@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from valence_sched.drivers.composer import Session, get_document
@@ -72,7 +72,6 @@ class ComposeMethod(Protocol):
 
 
 def device_templates(devices: Devices, rules: Json) -> Json | str:
-    """Return the body for these devices, or the text of a refusal if the rules forbid it."""
     body: Json = {}
     for name, templates in _collections(devices, rules):
         members = []
@@ -98,10 +97,9 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
 
 def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[DeviceTemplate]]]:
     cpus = [(cpu.count, processor_json(cpu)) for cpu in devices.processors]
-    cards = [
-        (it.count, {"ProcessorType": it.kind, "Model": it.model}) for it in devices.accelerators
-    ]
-    yield "Processors", [*cpus, *cards]
+    cards = devices.accelerators
+    cards_json = [(it.count, {"ProcessorType": it.kind, "Model": it.model}) for it in cards]
+    yield "Processors", [*cpus, *cards_json]
     yield "Memory", [(module.count, memory_json(module)) for module in devices.memory]
     yield "EthernetInterfaces", [(nic.count, nic_json(nic)) for nic in devices.nics]
     drives = []
@@ -127,14 +125,11 @@ def choose_write(
         if isinstance(found, ComposeWrite):
             return found
         problem = problem or found or ""
-    return (
-        problem
-        or "the service cannot compose: it has neither a Systems collection nor a Compose action"
-    )
+    neither = "it has neither a Systems collection nor a Compose action"
+    return problem or f"the service cannot compose: {neither}"
 
 
 def composes_exact_blocks(capabilities: ComposeCapabilities, request: CompositionRequest) -> bool:
-    """Return whether the node gets exactly the requested blocks."""
     found = choose_write(capabilities, request)
     return isinstance(found, ComposeWrite) and found.exact
 
@@ -156,7 +151,6 @@ def specific(
 
 
 def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> ComposeWrite | None:
-    """Return a write of a manifest with the URIs of the blocks to the Compose action."""
     body, target = manifest_body(request, "Apply"), capabilities.compose_target
     return ComposeWrite("manifest", target, body, True) if target else None
 
@@ -164,7 +158,6 @@ def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> 
 def constrained(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str | None:
-    """Return a write with the properties of the devices of the blocks."""
     case = _use_case(capabilities, CONSTRAINED, request.pool)
     if case is None:
         return None
@@ -181,7 +174,6 @@ STANDARD_METHODS: tuple[ComposeMethod, ...] = (specific, manifest, constrained)
 
 
 def manifest_body(request: CompositionRequest, kind: str) -> Json:
-    """Return the body of a Compose action with one stanza."""
     stanza = {"StanzaType": "ComposeSystem", "StanzaId": "node", "Request": specific_body(request)}
     manifest = {"Expand": "None", "Stanzas": [stanza]}
     return {"RequestFormat": "Manifest", "RequestType": kind, "Manifest": manifest}
@@ -236,17 +228,18 @@ def read_capabilities(
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     systems = next(filter(None, map(link_path, root.systems)), None)
     cases: list[UseCase] = []
-    for link in root.systems:
-        cases += _use_cases(session, _first_document(session, (link,)), link_path(link) or "")
+    for uri in map(link_path, root.systems):
+        cases += _use_cases(session, get_document(session, uri) or {}, uri or "")
     early = ComposeCapabilities(systems, None, False, tuple(cases))
     is_specific = request and not own and _use_case(early, SPECIFIC, request.pool)
     if request and is_specific and composes_exact_blocks(early, request):
         return early
-    service = _first_document(session, root.composition)
+    services = (get_document(session, link_path(link)) for link in root.composition)
+    service = next((json for json in services if json is not None), {})
     actions = _Actions(ROOT, service, NO_NOTES)
     parts = schema.CompositionService(ROOT, service, NO_NOTES)
-    for link in parts.blocks:
-        cases += _use_cases(session, _first_document(session, (link,)), link_path(link) or "")
+    for uri in map(link_path, parts.blocks):
+        cases += _use_cases(session, get_document(session, uri) or {}, uri or "")
     pool = request.pool if request else None
     for uri in (link_path(link) or "" for link in parts.zones):
         pages = tuple(collection_pages(functools.partial(get_document, session), uri))
@@ -260,11 +253,6 @@ def read_capabilities(
             cases += [it._replace(zones=zones, target=systems or it.target) for it in found]
     target, affinity = link_path(actions.compose), bool(actions.zone_affinity)
     return ComposeCapabilities(systems, target, affinity, tuple(cases), service, own)
-
-
-def _first_document(session: Session, links: Iterable[str]) -> Json:
-    found = (get_document(session, link_path(link)) for link in links)
-    return next((json for json in found if json is not None), {})
 
 
 def _document_or_empty(session: Session, link: str) -> Json:

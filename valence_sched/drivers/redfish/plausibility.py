@@ -5,58 +5,20 @@ An implausible amount is noted and unknown: 0 of a present part, or a size in a 
 a memory module of 64 MiB or a drive of 64 PiB.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from valence_sched.drivers.fields import NO_NOTES, Field, Json, Notes, Resource
+from valence_sched.drivers.fields import NO_NOTES, Json, Notes, Resource
 from valence_sched.drivers.fields import links as read_links
 from valence_sched.drivers.redfish import schema
-from valence_sched.drivers.redfish.schema import Device, Storage, System, condition_of
+from valence_sched.drivers.redfish.schema import Device, Storage, System, condition_of, plausible
 from valence_sched.model.quantity import format_count
 
-GIB_IN_MIB, TIB_IN_MIB = 1 << 10, 1 << 20
 #: The largest difference between a summary and the sum of the parts: firmware uses memory.
 TOLERANCE = 0.1
-#: The smallest and the largest plausible amount of a server part, by field. A summary of 8 TiB or
-#: more probably has MiB in a GiB field. It is treated as unknown: it may be 1024 times too large.
-BOUNDS: Mapping[Field[Any], tuple[float, float]] = {
-    schema.ProcessorDevice.cores: (1, 4096),
-    schema.ProcessorDevice.enabled_cores: (1, 4096),
-    schema.ProcessorDevice.threads: (1, 1 << 16),
-    schema.ProcessorDevice.speed_mhz: (1, 100_000),
-    schema.ProcessorDevice.memory_mib: (256, 4 * TIB_IN_MIB),
-    schema.ProcessorMemory.capacity_mib: (1, 4 * TIB_IN_MIB),
-    schema.ProcessorSummary.count: (1, 4096),
-    schema.ProcessorSummary.cores: (1, 1 << 16),
-    schema.ProcessorSummary.threads: (1, 1 << 20),
-    schema.MemorySummary.size_gib: (1, 8 * GIB_IN_MIB - 1),
-    schema.MemoryDevice.capacity_mib: (GIB_IN_MIB, 4 * TIB_IN_MIB),
-    schema.MemoryDevice.volatile_mib: (GIB_IN_MIB, 4 * TIB_IN_MIB),
-    schema.DriveDevice.capacity_bytes: (10**9, 10**15),
-    schema.EthernetInterface.speed_mbps: (1, 10**7),
-    schema.Port.max_gbps: (0.001, 10**4),
-    schema.Port.current_gbps: (0.001, 10**4),
-}
-
 _ZEROS = (0, "0")
-
-
-def plausible(device: Any, field: Field[Any], notes: Notes | None = None) -> Any:
-    """Return an amount of a device; take a note and return None if it is implausible."""
-    value = field.of(device)
-    least, most = BOUNDS[field]
-    if value is None or least <= value <= most:
-        return value
-    expected, doubt = f"{least:,} to {most:,} {field.unit}", "unknown, perhaps another unit"
-    if not value:
-        expected, doubt = "more than 0", "unknown"
-    what = f"found {value:,}, expected {expected} ({doubt})"
-    (device.notes if notes is None else notes).remark(f"{device.uri}: {field.path}: {what}")
-    return None
 
 
 def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) -> dict[str, Device]:
@@ -121,13 +83,11 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
     """Yield parts with their share of a summary, or the summary if all are absent, with a note."""
     if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
         listed = f"{format_count(len(parts), kind.noun)} listed (using the list)"
-        what = f"found {summary.count}, but {listed}"
-        summary.remark(what, schema.ProcessorSummary.count)
+        summary.remark(f"found {summary.count}, but {listed}", schema.ProcessorSummary.count)
     total = plausible(summary, kind.total) if condition_of(summary).counts else None
     if total is None:
         return
-    scale = GIB_IN_MIB if kind.total is schema.MemorySummary.size_gib else 1
-    total = round(total * scale)
+    total = round(total * (1024 if kind.total is schema.MemorySummary.size_gib else 1))
     there = [it for it in parts if condition_of(it).state != "Absent"]
     counted = [it for it in there if condition_of(it).counts]
     stated = ((plausible(it, of, NO_NOTES) for of in kind.amounts) for it in counted)
@@ -237,7 +197,6 @@ def _is_cut(json: Json, name: str) -> bool:
 
 
 def is_unreadable(link: str) -> bool:
-    """Return whether a link has no target or a target in an ``Oem`` part."""
     return not link or "/oem/" in link.partition("#")[2].casefold()
 
 

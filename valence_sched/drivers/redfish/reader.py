@@ -4,8 +4,6 @@
 If statements about a block contradict each other, the statement that prevents its use applies.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
@@ -15,23 +13,10 @@ from msgspec.structs import replace
 from valence_sched.drivers.document_shape import type_name
 from valence_sched.drivers.fields import Field, Json, NamedResource, Resource, number
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish import device_owners, schema
-from valence_sched.drivers.redfish.describe import ContentMemo, Describer, topology_of
+from valence_sched.drivers.redfish import describe, device_owners, schema
 from valence_sched.drivers.redfish.stocks import stocks
-from valence_sched.model.inventory import (
-    SINGLE_PER_NODE,
-    WHOLE_POOL,
-    Block,
-    BlockType,
-    CompositionState,
-    Devices,
-    FullBlock,
-    FullPodm,
-    Limit,
-    Node,
-    Pool,
-    Status,
-)
+from valence_sched.model import inventory
+from valence_sched.model.inventory import BlockType, CompositionState, Limit, Node, Pool, Status
 from valence_sched.model.quantity import format_count
 
 Limits = dict[BlockType, Limit]
@@ -83,7 +68,7 @@ class LimitsByZone:
             old = found.get(kind, Limit())
             tops = [top for top in (old.max, limit.max) if top is not None]
             found[kind] = Limit(max(old.min, limit.min), min(tops, default=None))
-        for kind in SINGLE_PER_NODE:
+        for kind in inventory.SINGLE_PER_NODE:
             known, joined = found.get(kind, Limit()), self._joined.get(kind, 0)
             if known.max is not None:
                 continue
@@ -112,7 +97,6 @@ def _stated_limits(
                 yield capability, {it: limit for it, limit in every.items() if limit != Limit()}
 
 
-_STATES: dict[str, CompositionState] = {it.casefold(): it for it in get_args(CompositionState)}
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
 #: The types of each block by its URI.
 TypesByBlock = Mapping[str, tuple[BlockType, ...]]
@@ -131,7 +115,7 @@ class RedfishResources(NamedTuple):
     systems: list[schema.ListedSystem]
 
 
-def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
+def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.FullPodm:
     """Read a pod manager; note and leave out documents that are missing or wrong."""
     found = _find(service)
     nodes = (*_nodes(service, found), *_stale_nodes(service, found))
@@ -152,7 +136,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     if not found.blocks and not amounts and found.services:
         what = "found nothing to compose: no resource block, memory domain or storage pool"
         found.root.remark(what)
-    return FullPodm(
+    return inventory.FullPodm(
         id=id_,
         name=found.root.name,
         driver=driver,
@@ -176,12 +160,11 @@ def _find(service: LinkedDocuments) -> RedfishResources:
         elif (zone.type or "").casefold() not in _OTHER_ZONES:
             what = f"found {zone.type}, expected ZoneOfResourceBlocks or another type (left out)"
             zone.remark(what, schema.Zone.type)
-    lists = [(root.uri, root.blocks)]
-    lists += [(it.uri, it.blocks) for it in services]
-    lists += [(it.uri, it.blocks) for it in zones]
     blocks: dict[str, schema.ResourceBlock] = {}
-    for where, links in lists:
-        for block in service.follow(links, schema.ResourceBlock, where, blocks):
+    holders: list[schema.ServiceRoot | schema.CompositionService | schema.Zone]
+    holders = [root, *services, *zones]
+    for it in holders:
+        for block in service.follow(it.blocks, schema.ResourceBlock, it.uri, blocks):
             blocks.setdefault(block.uri, block)
     systems = list(service.follow(root.systems, schema.ListedSystem, root.uri))
     return RedfishResources(root, services, zones, list(blocks.values()), systems)
@@ -205,8 +188,9 @@ def _pools(
     listed = ((uri, it.uri) for it in lists for uri in service.uris(it.members, it.uri))
     # If listed zones are unreadable, the pools are unknown.
     if not found.zones and not any(service.json(*it) is None for it in listed):
-        whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
-        return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
+        id_ = inventory.WHOLE_POOL
+        whole = (Pool(id=id_, limits=limits.of(None, count(kinds))),) if kinds else ()
+        return whole, {block.uri: [id_] for block in found.blocks}
     ids, pools = _ids(found.zones), []
     members: dict[str, list[str]] = {block.uri: [] for block in found.blocks}
     for zone, id_ in zip(found.zones, ids, strict=True):
@@ -227,14 +211,11 @@ def _ids(zones: Iterable[schema.Zone]) -> list[str]:
 
 def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
     known = {block.uri for block in found.blocks}
-    for system in found.systems:
-        if not system.is_composed:
-            continue
+    for system in (it for it in found.systems if it.is_composed):
         blocks = tuple(dict.fromkeys(service.member_uris(system.blocks, system.uri, known)))
-        for uri in blocks:
-            if uri not in known:
-                what = f"found {uri}, expected a listed resource block"
-                system.remark(what, schema.ListedSystem.blocks)
+        for uri in (uri for uri in blocks if uri not in known):
+            what = f"found {uri}, expected a listed resource block"
+            system.remark(what, schema.ListedSystem.blocks)
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 
@@ -269,24 +250,13 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
         for uri in sorted(named & known.keys()):
             block = known[uri]
             is_system = system.uri in set(service.uris(block.systems, uri))
-            if not is_free_host(block, len(named), is_system=is_system):
+            if not describe.is_free_host(block, len(named), is_system=is_system):
                 hosts.setdefault(uri, []).append(system.uri)
     for block in found.blocks if service.unreadable else ():  # its blocks are unknown
         linked = set(service.uris(block.in_systems, block.uri))
         if untold := sorted(linked & service.unreadable):
             hosts.setdefault(block.uri, []).extend(untold)
     return hosts
-
-
-def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) -> bool:
-    """Return whether a block is a whole system that can be composed.
-
-    Such a system links no other block. Its block links it as ``ComputerSystems``, or is a compute
-    block in the pool Free. Any other block that a system links is in use.
-    """
-    in_pool = (block.pool or "").casefold() == "free"
-    is_offered = in_pool and "compute" in map(str.casefold, block.types)
-    return named == 1 and (is_system or is_offered)
 
 
 def _blocks(
@@ -296,7 +266,7 @@ def _blocks(
     hosts: Mapping[str, Sequence[str]],
     members: dict[str, list[str]],
     kinds: TypesByBlock,
-) -> Iterator[FullBlock]:
+) -> Iterator[inventory.FullBlock]:
     used: dict[str, list[str]] = {}
     for node in nodes:
         for uri in set(node.blocks):
@@ -307,25 +277,25 @@ def _blocks(
     states = {it.uri: _used_by(it, alike.of(it), used.get(it.uri, ())) for it in found.blocks}
     listed = {it.uri: it for it in found.systems if not it.is_composed}
     owned = device_owners.devices_by_block(service, found.blocks, states)
-    describer = service.shared(Describer)
+    describer = service.shared(describe.Describer)
     for block in found.blocks:
         devices = describer.describe(owned[block.uri])
         systems = _systems_behind(service, block, {} if block.uri in hosts else listed)
         status, stated = states[block.uri], block.composition_state or "none"
         if systems or status.condition is not None:
             status = _in_condition(status, [block, *systems], devices)
-        if status.state == "Unknown" and stated.casefold() not in _STATES:
+        if status.state == "Unknown" and stated.casefold() not in describe.COMPOSITION_STATES:
             what = f"found {stated}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
             field = schema.ResourceBlock.composition_state
             block.remark(f"{what} (cannot be composed)", field)
         if not members[block.uri] and status.slots:
             block.remark("found in no zone, expected in one (cannot be composed)")
-        yield Block(
+        yield inventory.Block(
             uri=block.uri,
             name=block.name,
             type=kinds[block.uri],
             pools=tuple(members[block.uri]),
-            places=topology_of(service, block.uri, block.chassis, owned[block.uri]),
+            places=describe.topology_of(service, block.uri, block.chassis, owned[block.uri]),
             status=status,
             devices=devices,
         )
@@ -342,7 +312,9 @@ def _systems_behind(
     return found
 
 
-def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devices) -> Status:
+def _in_condition(
+    status: Status, parts: Sequence[NamedResource], devices: inventory.Devices
+) -> Status:
     """Return the status of a block from its condition and the condition of its systems.
 
     A block or system that is Critical only because of excluded devices counts as Warning.
@@ -363,7 +335,6 @@ def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devic
 
 
 def types(block: schema.ResourceBlock) -> tuple[BlockType, ...]:
-    """Return the distinct types of a block; note a missing or unknown type."""
     found = [_TYPES.get(word.casefold()) for word in block.types]
     if len(found) == 1 and (only := found[0]):
         return (only,)
@@ -375,37 +346,8 @@ def types(block: schema.ResourceBlock) -> tuple[BlockType, ...]:
     return tuple(dict.fromkeys(kind for kind in found if kind))
 
 
-def _status_memo() -> ContentMemo[schema.ResourceBlock, Status]:
-    return ContentMemo(_status)
-
-
-def own_status(block: schema.ResourceBlock) -> Status:
-    """Return the status of a block itself, without the status of its devices."""
-    return _status(block, with_parts=False)
-
-
-def _status(block: schema.ResourceBlock, *, with_parts: bool = True) -> Status:
-    word = block.composition_state or "Unknown"
-    state = _STATES.get(word.casefold(), "Unknown")
-    shareable = bool(block.sharing_capable and block.sharing_enabled)
-    most = block.max_compositions
-    condition = schema.condition_of(block, with_parts=with_parts)
-    if shareable and most is not None and block.compositions is None and state != "Unused":
-        what = "found none, expected the number of nodes (its free share is unknown)"
-        block.remark(what, schema.ResourceBlock.compositions)
-        most = None
-    return Status(
-        state=state,
-        reserved=bool(block.reserved),
-        enabled=None if block.state is None else condition.state is None,
-        health=condition.health,
-        active=(block.pool or "").casefold() == "active",
-        shareable=shareable,
-        max_compositions=most,
-        compositions=block.compositions or 0,
-        client=block.client,
-        resource_state=condition.word,
-    )
+def _status_memo() -> describe.ContentMemo[schema.ResourceBlock, Status]:
+    return describe.ContentMemo(describe.status_of)
 
 
 def _used_by(block: schema.ResourceBlock, status: Status, used: Sequence[str]) -> Status:

@@ -14,12 +14,10 @@ pool without a maximum of Compute or ComputerSystem blocks gets a maximum that i
 driver would assume 1. A memory module of 0 MiB is missing.
 """
 
-from __future__ import annotations
-
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -47,7 +45,6 @@ class DocumentWriter:
         return self._unique(path_of(uri), self._uris)
 
     def new_uri(self, uri: str) -> str:
-        """Reserve a new URI, extended until it is unique regardless of case."""
         return self._unique(uri, self._folded)
 
     def put(self, uri: str, type_: str, name: str | None, body: Json) -> str:
@@ -120,7 +117,7 @@ def _write_block(
     uncounted: list[str] = []
     for name, type_, lines, json_of in kinds:
         each = (line for line in lines for _ in range(min(line.count or 0, MAX_DEVICES)))
-        for number, line in enumerate(islice(each, MAX_DEVICES), 1):
+        for number, line in enumerate(itertools.islice(each, MAX_DEVICES), 1):
             place = writer.new_uri(f"{uri}/{name}/{type(line).__name__}-{number}")
             status = _known({"State": line.state, "Health": line.health})
             json = json_of(line) | ({"Status": status} if status else {}) | {"Links": ends}
@@ -146,14 +143,12 @@ def _chassis_of(noun: inventory.FullBlock) -> str | None:
 
 
 def _fabric_of(places: dict[str, str]) -> tuple[str, str | None] | None:
-    """Return the fabric and switch of places, if they are URIs."""
     switch, fabric = places.get("switch"), places.get("fabric") or ""
     match = _FABRIC.fullmatch(fabric) if switch is None else _SWITCH.fullmatch(switch)
     return (fabric, switch) if match and match["fabric"] == fabric else None
 
 
 def _end_of(fabric: str, switch: str | None) -> str:
-    """Return the URI of the port or endpoint of devices in a fabric."""
     return f"{switch}/Ports/1" if switch else f"{fabric}/Endpoints/1"
 
 
@@ -167,10 +162,9 @@ def _status(status: inventory.Status) -> Json:
         "MaxCompositions": status.max_compositions,
         "NumberOfCompositions": status.compositions,
     }
+    own = {"State": None if status.enabled is None else state, "Health": status.health}
     return {
-        "Status": _known(
-            {"State": None if status.enabled is None else state, "Health": status.health}
-        ),
+        "Status": _known(own),
         "CompositionStatus": _known(composition),
         "Pool": "Active" if status.active else None,
         "Client": status.client,
@@ -231,8 +225,6 @@ def _domain_chassis(uri: str) -> str | None:
 def _write_domain(
     writer: DocumentWriter, uri: str, stock: inventory.Stock, zones: Mapping[str, str]
 ) -> str:
-    """Write a memory domain and its chunk; return its URI."""
-
     def mib(amount: float | None) -> int | None:
         return None if amount is None else int(amount)
 
@@ -265,7 +257,6 @@ def _write_domain(
 def _write_storage(
     writer: DocumentWriter, stocks: Sequence[tuple[str, inventory.Stock]], zones: Mapping[str, str]
 ) -> str | None:
-    """Write storage systems with their pools; return their collection, None without any pool."""
     if not stocks:
         return None
     collection = writer.new_uri(f"{ROOT}/Storage")
@@ -324,7 +315,6 @@ def _write_capabilities(
 
 def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) -> Json:
     """Return limits; all maxima of compute units are stated: a driver would assume 1."""
-    found: Json = {}
     known = dict(pool.limits) if pool else {}
     here = [block for block in blocks if pool is None or pool.id in block.pools]
     for kind in inventory.SINGLE_PER_NODE:
@@ -332,12 +322,8 @@ def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) 
         limit = known.get(kind, inventory.Limit())
         if limit.max is None and count:
             known[kind] = inventory.Limit(limit.min, max(count, limit.min, 1))
-    for kind, limit in known.items():
-        if limit.min:
-            found[f"Min{kind}"] = limit.min
-        if limit.max is not None:
-            found[f"Max{kind}"] = limit.max
-    return found
+    bounds = (((f"Min{of}", it.min or None), (f"Max{of}", it.max)) for of, it in known.items())
+    return _known(dict(itertools.chain.from_iterable(bounds)))
 
 
 def _write_chassis(
@@ -346,7 +332,6 @@ def _write_chassis(
     domains: Sequence[tuple[str, inventory.Stock]],
     zones: Mapping[str, str],
 ) -> str | None:
-    """Write chassis and the memory that they hold; return their collection, None without any."""
     if not chassis_uris and not domains:
         return None
     uri = writer.new_uri(f"{ROOT}/Chassis")
@@ -370,18 +355,15 @@ def _write_fabrics(writer: DocumentWriter, blocks: Iterable[inventory.FullBlock]
     """Write the fabrics, switches, ports and endpoints in the places of devices."""
 
     def stub(uri: str, type_: str, body: Json) -> str:
-        """Write a document at a linked URI, unless another document exists there."""
         if uri not in writer.documents:
             writer.put(writer.inventory_uri(uri), type_, None, body)
         return uri
 
     found = [_fabric_of(block.places or {}) for block in blocks]
-    ends: dict[str, dict[str, None]] = {}
+    ends: dict[str, list[str]] = {}
     for fabric, switch in dict.fromkeys(item for item in found if item):
-        ends.setdefault(fabric, {})
-        if switch:
-            ends[fabric][switch] = None
-        else:
+        ends.setdefault(fabric, []).extend([switch] if switch else [])
+        if not switch:
             stub(_end_of(fabric, None), "Endpoint.v1_7_0", {})
     for fabric, switches in ends.items():
         body: Json = {"FabricType": "Ethernet"}

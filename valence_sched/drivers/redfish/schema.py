@@ -6,10 +6,8 @@ unknown to Redfish, never counts; Warning counts unless a policy is stricter. A 
 known Critical parts counts without these parts.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT
 from valence_sched.drivers.fields import (
@@ -17,6 +15,7 @@ from valence_sched.drivers.fields import (
     Identity,
     Link,
     NamedResource,
+    Notes,
     Parts,
     Resource,
     amount,
@@ -151,6 +150,43 @@ class NetworkInterface(Device):
     speed_mbps = None
 
 
+_GIB_IN_MIB, _TIB_IN_MIB = 1 << 10, 1 << 20
+#: The smallest and the largest plausible amount of a server part, by field. A summary of 8 TiB or
+#: more probably has MiB in a GiB field. It is treated as unknown: it may be 1024 times too large.
+BOUNDS: Mapping[Field[Any], tuple[float, float]] = {
+    ProcessorDevice.cores: (1, 4096),
+    ProcessorDevice.enabled_cores: (1, 4096),
+    ProcessorDevice.threads: (1, 1 << 16),
+    ProcessorDevice.speed_mhz: (1, 100_000),
+    ProcessorDevice.memory_mib: (256, 4 * _TIB_IN_MIB),
+    ProcessorMemory.capacity_mib: (1, 4 * _TIB_IN_MIB),
+    ProcessorSummary.count: (1, 4096),
+    ProcessorSummary.cores: (1, 1 << 16),
+    ProcessorSummary.threads: (1, 1 << 20),
+    MemorySummary.size_gib: (1, 8 * _GIB_IN_MIB - 1),
+    MemoryDevice.capacity_mib: (_GIB_IN_MIB, 4 * _TIB_IN_MIB),
+    MemoryDevice.volatile_mib: (_GIB_IN_MIB, 4 * _TIB_IN_MIB),
+    DriveDevice.capacity_bytes: (10**9, 10**15),
+    EthernetInterface.speed_mbps: (1, 10**7),
+    Port.max_gbps: (0.001, 10**4),
+    Port.current_gbps: (0.001, 10**4),
+}
+
+
+def plausible(device: Any, field: Field[Any], notes: Notes | None = None) -> Any:
+    """Return an amount of a device; take a note and return None if it is implausible."""
+    value = field.of(device)
+    least, most = BOUNDS[field]
+    if value is None or least <= value <= most:
+        return value
+    expected, doubt = f"{least:,} to {most:,} {field.unit}", "unknown, perhaps another unit"
+    if not value:
+        expected, doubt = "more than 0", "unknown"
+    what = f"found {value:,}, expected {expected} ({doubt})"
+    (device.notes if notes is None else notes).remark(f"{device.uri}: {field.path}: {what}")
+    return None
+
+
 #: The effect of each ``Status.State`` (Redfish schema Resource): hardware counts (None), counts
 #: with health Warning, or does not count.
 STATES: dict[str, str | None] = {
@@ -234,7 +270,6 @@ def note_condition(of: NamedResource, condition: Condition, effect: str) -> None
 
 
 def worst(conditions: Iterable[Condition]) -> Condition:
-    """Return the first state, and the worst health of all."""
     every = list(conditions)
     state = next((it.state for it in every if it.state), None)
     return Condition(state, max((it.health for it in every), key=_HEALTH.index, default=None))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stocks: CXL memory domains, and storage pools for volumes."""
 
-from __future__ import annotations
-
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -12,7 +11,6 @@ from valence_sched.drivers.fields import Field, Json, NamedResource
 from valence_sched.drivers.links import LinkedDocuments, link_path
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import is_persistent
-from valence_sched.drivers.redfish.plausibility import plausible
 from valence_sched.model.inventory import Stock
 
 STORAGE = "storage_gib"
@@ -48,9 +46,8 @@ def _storage(
             if pool.uri in found or not is_usable(pool):
                 continue
             if volume_collection(pool.json, holder.json) is None:
-                pool.remark(
-                    "found no AllocatedVolumes, expected a collection for new volumes (left out)"
-                )
+                expected = "expected a collection for new volumes"
+                pool.remark(f"found no AllocatedVolumes, {expected} (left out)")
                 continue
             found[pool.uri] = _stock(pool, total, used, pools_of(pool))
     return found.values()
@@ -89,11 +86,10 @@ def pool_sizes(
     """
     every = {pool.uri: pool for pool in pools}
     totals = {uri: _pool_bytes(service, pool) for uri, pool in every.items()}
-    parts: dict[str, set[str]] = {}  # nested pools
+    parts: dict[str, set[str]] = defaultdict(set)  # nested pools
     for uri, pool in every.items():
-        for source in sources_of(pool):
-            for of in service.uris(source.pools, uri):
-                parts.setdefault(of, set()).add(uri)
+        for of in (of for it in sources_of(pool) for of in service.uris(it.pools, uri)):
+            parts[of].add(uri)
     for uri, pool in every.items():
         total, used = totals[uri], pool.used_bytes
         cut = [totals[it] for it in parts.get(uri, ())]
@@ -114,7 +110,6 @@ def pool_sizes(
 
 
 def _pool_bytes(service: LinkedDocuments, pool: schema.StoragePool) -> float | None:
-    """Return the size of a pool: its own, else the sum of its sources, else None."""
     if pool.total_bytes:
         return pool.total_bytes
     sizes: list[float | None] = []
@@ -128,7 +123,6 @@ def _pool_bytes(service: LinkedDocuments, pool: schema.StoragePool) -> float | N
 
 
 def sources_of(pool: schema.StoragePool) -> Iterator[schema.CapacitySource]:
-    """Return the sources of the capacity of a pool."""
     return (pool.part(schema.CapacitySource, json, "CapacitySources") for json in pool.sources)
 
 
@@ -162,12 +156,10 @@ def volume_collection(pool: Json, holder: Json) -> str | None:
 
 
 def holder_uri(pool: str) -> str:
-    """Return the storage system of a pool by the pool's URI."""
     return pool.rpartition("/")[0].rpartition("/")[0]
 
 
 def gib(size_bytes: float | None) -> float | None:
-    """Return bytes in GiB."""
     return None if size_bytes is None else round(size_bytes / GIB, 9)
 
 
@@ -188,27 +180,23 @@ def _memory(
         if domain.creatable is None:
             what = "found none, expected true or false (left out)"
             domain.remark(what, schema.MemoryDomain.creatable)
-        if domain.uri not in found and domain.creatable:
-            if not domain.chunks:
-                domain.remark(
-                    "found no MemoryChunks, expected a collection for new chunks (left out)"
-                )
-            elif domain.leads:
-                stock = domain_stock(service, domain, pools_of(domain))
-                modules = _present_modules(service, domain)
-                shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
-                if shared and not domain.size_mib and stock.total is not None:
-                    what = (
-                        f"found modules of {shared}, expected other modules (its size is unknown)"
-                    )
-                    domain.remark(what)
-                    stock = replace(stock, total=None)
-                owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
-                found[domain.uri] = stock
-            else:
-                schema.note_condition(
-                    domain, schema.condition_of(domain, with_parts=False), "left out"
-                )
+        if domain.uri in found or not domain.creatable:
+            continue
+        if not domain.chunks:
+            domain.remark("found no MemoryChunks, expected a collection for new chunks (left out)")
+        elif not domain.leads:
+            condition = schema.condition_of(domain, with_parts=False)
+            schema.note_condition(domain, condition, "left out")
+        else:
+            stock = domain_stock(service, domain, pools_of(domain))
+            modules = _present_modules(service, domain)
+            shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
+            if shared and not domain.size_mib and stock.total is not None:
+                what = f"found modules of {shared}, expected other modules"
+                domain.remark(f"{what} (its size is unknown)")
+                stock = replace(stock, total=None)
+            owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
+            found[domain.uri] = stock
     return found.values()
 
 
@@ -282,4 +270,4 @@ def _size_of_modules(
 def _size(module: schema.MemoryDevice) -> int | None:
     if is_persistent(module):  # of any size: some domains list all modules as one
         return module.capacity_mib
-    return plausible(module, schema.MemoryDevice.capacity_mib)  # type: ignore[no-any-return]
+    return schema.plausible(module, schema.MemoryDevice.capacity_mib)  # type: ignore[no-any-return]

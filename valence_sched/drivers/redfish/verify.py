@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads back a node from the documents of systems and blocks to verify a composition."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -12,9 +10,8 @@ from msgspec.structs import replace
 from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import fold_uri, link_path
-from valence_sched.drivers.redfish.device_owners import IN_USE
+from valence_sched.drivers.redfish.describe import IN_USE, is_free_host, own_status
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, composes_exact_blocks
-from valence_sched.drivers.redfish.reader import is_free_host, own_status
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, NodeState
@@ -104,7 +101,6 @@ class NodeReader:
         return f"found {own_status(block).state}, but part of {', '.join(users)}" if users else None
 
     def _is_gone(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
-        """Return whether the URI of a node has no system, and no block is in use by the node."""
         is_there = self._system_or_none(node, seen) is not None or seen.problems
         return not is_there and all(
             block
@@ -131,13 +127,8 @@ class NodeReader:
         return replace(found, state=state, reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
-        """Return whether a block confirms the system by its link or its new state.
-
-        A service may only store requests: then no block links the system.
-        """
-        for uri, block in made_of.items():
-            if block is None:
-                continue
+        """Return whether a block confirms the system by its link or its new state."""
+        for uri, block in ((uri, block) for uri, block in made_of.items() if block):
             now, before = own_status(block), self._free.get(uri)
             was = (before.state, before.compositions) if before else None
             is_new = now.state in IN_USE and (now.state, now.compositions) != was
@@ -229,12 +220,12 @@ class NodeReader:
         return ""
 
     def _system_or_none(self, uri: str | None, seen: ReadSystems) -> ListedSystem | None:
+        system = None
         try:
             system = self._system(uri)
+            seen.systems.extend([system] if system else [])
         except PodmError as error:
             seen.problems.append(error)
-            return None
-        seen.systems.extend([system] if system else [])
         return system
 
     def _systems(self) -> Iterator[str]:
@@ -256,7 +247,6 @@ class NodeReader:
         return self._read[folded]
 
     def block(self, uri: str) -> ResourceBlock | None:
-        """Return the present block, None if it is gone; PodmError if it is unreadable."""
         json = get_document(self._session, uri)
         block = self._last[uri] = ResourceBlock(uri, json, NO_NOTES) if json else None
         return block
@@ -265,7 +255,6 @@ class NodeReader:
         return self._last[uri] if uri in self._last else self.block(uri)
 
     def block_of_reply(self, uri: str, reply: Reply) -> ResourceBlock | None:
-        """Return the block in the answer to a change, None without a block."""
         json = reply.body
         if reply.status != 200 or not json or not isinstance(json.get("CompositionStatus"), dict):
             return None
@@ -290,12 +279,10 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
 
 
 def is_free(block: ResourceBlock) -> bool:
-    """Return whether no node uses a block, reserved or not."""
     return own_status(block).state in ("Unused", "Unknown")
 
 
 def describe_block(block: ResourceBlock | None) -> str:
-    """Return the state of a block as text."""
     if block is None:
         return "found no such block"
     status = own_status(block)

@@ -4,8 +4,6 @@
 Allocate takes the hardware; there is no reservation and no preview. A failed node may recover.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

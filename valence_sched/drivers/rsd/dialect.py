@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dialect of Intel Rack Scale Design 2.1 to 2.5."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from valence_sched.drivers.composer import Composer, Session

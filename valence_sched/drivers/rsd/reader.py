@@ -5,8 +5,6 @@ A node is one system, with drives and FPGAs of fabrics and volumes of storage se
 without a link from a node or a zone is free unless another property contradicts it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 Standard Redfish resources are declared in ``redfish.schema``.
 """
 
-from __future__ import annotations
-
 from valence_sched.drivers.fields import (
     Field,
     Link,

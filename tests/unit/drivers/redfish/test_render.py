@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from tests.unit.drivers.redfish.rendered import read_back, round_trip_losses
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.recorded import records
-from valence_sched.drivers.redfish.plausibility import BOUNDS
 from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.drivers.redfish.schema import (
+    BOUNDS,
     DriveDevice,
     EthernetInterface,
     MemoryDevice,
