@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on one source, the stream that enforces them, and the documents that mark a tree.
-
-The stream counts the received bytes, not the announced number.
-"""
+"""Limits on one source, the stream that enforces them, and the documents that mark a tree."""
 
 import io
 from typing import BinaryIO
@@ -58,11 +55,9 @@ class BoundedStream(io.RawIOBase):
 
 
 def bounded_reader(source: BinaryIO, file: str, most: int, head: bytes = b"") -> BinaryIO:
-    """Return a buffered :class:`BoundedStream`, which can also be read by lines."""
     return io.BufferedReader(BoundedStream(source, file, most, head), BUFFER_BYTES)
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an operating system error, in lower case."""
     strerror = getattr(error, "strerror", None)
     return str(strerror or error or type(error).__name__).lower()

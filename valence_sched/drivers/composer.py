@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Composer: the protocol of composing, reading back and removing nodes on a pod manager.
 
-Every verb that writes reads back and returns the state of the node, since an HTTP status does not
-prove the outcome.
+Every verb that writes reads back, since an HTTP status does not prove the outcome.
 """
 
 import contextlib
@@ -109,7 +108,6 @@ def member_uris(session: Session, collection: str | None) -> Iterator[str]:
 
 
 def unread_result(error: PodmError, node: str | None = None) -> CompositionResult:
-    """Return the result of a node that could not be read back."""
     reason = f"could not be read back: {error}"
     return CompositionResult(state="unknown", node=node, reason=reason)
 
@@ -127,7 +125,6 @@ _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 
 
 def refusal(reply: Reply) -> str | None:
-    """Return the refusal in the status or body of a reply, None without a refusal."""
     bodies = (reply.body, *_stanza_responses(reply.body))
     messages = [text for body in bodies for text in _messages(body)]
     task = reply.body or {}
@@ -246,21 +243,19 @@ def write(
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Return the last reply, and whether the task still runs; failed reads of it are ignored."""
+    """Return the last reply, and whether the task still runs."""
     if reply.status != ACCEPTED:
         return reply, False
     link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
     monitor = link_path(urljoin(target, str(link))) if link else None
     while monitor and patience.pause(reply.headers):
         watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
-        try:
+        with contextlib.suppress(PodmError):  # a failed read of the task does not end it
             found = session.get(monitor)
-        except PodmError:
-            continue
-        if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
-            continue
-        reply = found
-        state = (reply.body or {}).get("TaskState")
-        if reply.status != ACCEPTED and state not in RUNNING_TASK_STATES:
-            return reply, False
+            if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
+                continue
+            reply = found
+            state = (reply.body or {}).get("TaskState")
+            if reply.status != ACCEPTED and state not in RUNNING_TASK_STATES:
+                return reply, False
     return reply, True

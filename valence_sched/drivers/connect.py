@@ -135,8 +135,6 @@ def connect(
 
 
 def live_identity(connection: Connection, root: Json) -> str:
-    """Return the identity that a service states, else its address; PodmError on failure."""
-
     def get(uri: str) -> Json | None:
         if uri == ROOT:
             return root

@@ -38,7 +38,6 @@ class Dialect(NamedTuple):
     bare_blocks: tuple[Link, ...] = ()
 
     def inventory(self, service: LinkedDocuments, id_: str) -> FullPodm:
-        """Read a pod manager; note a root without a composition service."""
         podm = self.read(service, id_, self.name)
         root = service.json(ROOT, "the protocol")
         if root and not self.has_service(self.root(ROOT, root, NO_NOTES)):

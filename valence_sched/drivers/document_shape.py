@@ -29,18 +29,12 @@ MAX_NAMES, MAX_NAME = 10_000, 200
 _MESSAGES = ("error", "redfisherror", "message")
 #: Root entries that stay below ``Links`` in the present form.
 _BELOW = ("Sessions", "ManagerProvidingService")
+_OF_SYSTEMS = ["Processors", "Memory", "Storage", "SimpleStorage", "MemoryDomains"]
+_OF_SYSTEMS += ["EthernetInterfaces", "NetworkInterfaces"]
 #: By type name: entries that older documents have below ``Links``.
 _ENTRIES = {
     "compositionservice": ["ResourceBlocks", "ResourceZones"],
-    "computersystem": [
-        "Processors",
-        "Memory",
-        "Storage",
-        "SimpleStorage",
-        "MemoryDomains",
-        "EthernetInterfaces",
-        "NetworkInterfaces",
-    ],
+    "computersystem": _OF_SYSTEMS,
 }
 
 
@@ -134,7 +128,6 @@ def _below(json: Json) -> Json:
 
 
 def type_name(json: Json) -> str:
-    """Return the folded type name of a document, empty without a type."""
     for key in ("@odata.type", "Type", "@odata.context"):
         stated = json.get(key)
         if not isinstance(stated, str):
@@ -171,9 +164,7 @@ def _collection(json: Json, below: Json, kind: str) -> Json:
             continue
         if not _OF_COLLECTIONS.isdisjoint(keys):
             members = _first(holder, keys, _MEMBERS)
-            if isinstance(members, dict) and not all(
-                links(members)
-            ):  # an object of members by name
+            if isinstance(members, dict) and not all(links(members)):  # members by name
                 members = list(members.values()) or None
             elif members is not None and not isinstance(members, list):
                 is_text = isinstance(members, str) and not _are_links([members])

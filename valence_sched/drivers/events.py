@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of one pod manager: a stream or a subscription that yields hints of changes.
 
-An event is only a hint that a new reading may differ; its content is not used. A stream is a
-connection to the pod manager. This module creates, checks and deletes subscriptions; their events
-arrive at the service.
+An event is only a hint that a new reading may differ; its content is not used.
 """
 
 import contextlib
@@ -44,11 +42,9 @@ _MOST_TEXT = 120
 
 
 def hint_of(data: bytes) -> str | None:
-    """Return the hint of an event, as :func:`hint_of_records`; None if the event is unparsable."""
-    try:
+    event = None
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         event = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
     records = event.get("Events") if isinstance(event, dict) else None
     return hint_of_records(records if isinstance(records, list) else ())
 
@@ -141,7 +137,6 @@ class EventService(Resource):
 
 
 def _event_services(connection: Connection) -> Iterator[EventService]:
-    """Log in, and yield the event services that are enabled."""
     for link in links(current_form(enter_service(connection), root=True).get("EventService")):
         uri = connection.local_path(link) if link else ""
         answer = connection.get(uri) if uri else None
@@ -170,12 +165,7 @@ class EventStream:
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
         """Call ``opened`` once the stream is open, then ``hint`` for each event about a resource.
 
-        Returns when the pod manager ends the stream, after deleting the session.
-
-        Raises:
-            NoEvents: it offers no stream.
-            PodmError, InputError: it does not answer, refuses the login, sends too much, or sends
-                another content type than an event stream.
+        Raises NoEvents if the pod manager offers no stream, PodmError or InputError on failure.
         """
         with self._connection, contextlib.closing(self._open()) as stream:
             opened()
@@ -209,7 +199,7 @@ class EventStream:
 
 #: Seconds between checks that the subscription still exists, and seconds for its deletion.
 CHECK_S, DELETE_S = 300.0, 3.0
-#: The most subscriptions of a pod manager to search for those of an earlier process.
+#: The most subscriptions in which to search for those of an earlier process.
 MOST_SUBSCRIPTIONS = 100
 
 
@@ -246,13 +236,8 @@ class EventSubscription:
     def follow(self, opened: Callable[[], object], _hint: Callable[[str], object]) -> None:
         """Subscribe, and call ``opened``; return after :meth:`cut` and the deletion.
 
-        Subscriptions of an earlier process to this address are deleted first.
-
-        Raises:
-            NoEvents: the pod manager offers no subscriptions.
-            SubscriptionLeft: the subscription could not be deleted.
-            PodmError, InputError: the pod manager does not answer, refuses the subscription, or has
-                deleted or changed it.
+        Raises NoEvents without subscriptions, SubscriptionLeft if the subscription could not be
+        deleted, PodmError or InputError on failure.
         """
         with self._connection(self._timeout_s) as connection:
             found = (it for it in _event_services(connection) if any(it.subscriptions))
@@ -345,7 +330,6 @@ class EventSubscription:
         return found.destination == self._destination
 
     def _without_secret(self, reason: str) -> str:
-        """Return a reason without the secret destination, which a pod manager may quote."""
         return reason.replace(self._destination, "(the destination)")
 
 

@@ -88,11 +88,9 @@ class Resource:
 
     @property
     def lacks_fields(self) -> bool:
-        """Whether it has no property of its class."""
         return bool(self.own_fields) and all(it.raw(self) is None for it in self.own_fields)
 
     def remark(self, text: str, field: Field[Any] | None = None) -> None:
-        """Note a doubt about the resource, or about a field of it."""
         self.notes.remark(f"{self.uri}: {field.path}: {text}" if field else f"{self.uri}: {text}")
 
     def part(self, type_: type[R], json: Json, pointer: str) -> R:
@@ -127,7 +125,6 @@ class Field(Generic[T]):
             return self._absent
 
     def raw(self, resource: Resource) -> Any:
-        """Return the JSON value, None if absent."""
         return self._inside(resource, resource.json.get(self.first))
 
     def of(self, resource: Resource) -> T:
@@ -231,8 +228,7 @@ def text(value: Any) -> str | None:
 
 def words(value: Any) -> tuple[str, ...]:
     """Read an array of text, or its only element."""
-    items = value if isinstance(value, list) else [value]
-    found = [text(item) for item in items]
+    found = map(text, value if isinstance(value, list) else [value])
     return tuple([item for item in found if item is not None])
 
 
@@ -282,11 +278,13 @@ def _found(uri: str, path: str, value: Any, expected: str) -> str:
 
 
 def _link(item: Any) -> str:
-    target = item
-    if isinstance(item, dict) and (target := item.get("@odata.id")) is None:
+    if isinstance(item, dict):
         found = (value for key, value in item.items() if key.casefold() in _LINK_NAMES)
-        target = next(found, None)
-    return target if isinstance(target, str) else ""
+        item = item["@odata.id"] if item.get("@odata.id") is not None else next(found, None)
+    return item if isinstance(item, str) else ""
+
+
+_health = choice("OK", "Warning", "Critical")
 
 
 class NamedResource(Resource):
@@ -294,14 +292,8 @@ class NamedResource(Resource):
 
     name = Field("Name", text, "a display name, not an identity")
     state = Field("Status/State", text, "Enabled, Disabled, Absent, StandbyOffline, …")
-    health = Field(
-        "Status/Health", choice("OK", "Warning", "Critical"), "health of the resource itself"
-    )
-    rollup = Field(
-        "Status/HealthRollup",
-        choice("OK", "Warning", "Critical"),
-        "worst health of the resource and its parts",
-    )
+    health = Field("Status/Health", _health, "health of the resource itself")
+    rollup = Field("Status/HealthRollup", _health, "worst health of the resource and its parts")
 
     @property
     def is_empty(self) -> bool:

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hardware that a change concerns: the affected computer systems and their identifiers.
-
-Other services may know the same hardware by its UUID, by the MAC addresses of its network
-interfaces, or by the address of its BMC.
-"""
+"""The hardware that a change concerns: the affected computer systems and their identifiers."""
 
 import functools
 import re
@@ -115,7 +111,6 @@ def _mac_addresses(get: Get, uri: str, json: Json) -> Iterator[str]:
 
 
 def _interfaces(get: Get, uri: str, json: Json) -> Iterator[tuple[str, Json]]:
-    """Yield the network interfaces that a document links, directly or by a collection."""
     for link in filter(None, map(link_path, IdentifiedSystem(uri, json, NO_NOTES).ethernet)):
         document = get(link) or {}
         if "Members" not in document:

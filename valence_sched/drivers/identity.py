@@ -35,7 +35,6 @@ class ServiceIdentity(Resource):
 
 
 def root_identity(root: Json | None) -> str | None:
-    """Return the identity that a service root states."""
     return ServiceIdentity(ROOT, root, NO_NOTES).identity if root else None
 
 
@@ -64,9 +63,9 @@ def _only_manager(service: LinkedDocuments, uri: str) -> ServiceManager | None:
     def read(uri: str) -> Json | None:
         return service.json(uri, ROOT)
 
-    uris: list[str] = [uri]
     if MEMBERS in (read(uri) or {}):
-        uris, next_link = [], None
+        uris: list[str] = []
+        next_link = None
         for page in collection_pages(read, uri):
             uris += service.uris(page.members, page.uri)
             next_link = page.next_link
@@ -74,18 +73,17 @@ def _only_manager(service: LinkedDocuments, uri: str) -> ServiceManager | None:
                 break
         if len(uris) != 1 or next_link is not None:
             return None
-    return ServiceManager(uris[0], read(uris[0]) or {}, NO_NOTES)
+        uri = uris[0]
+    return ServiceManager(uri, read(uri) or {}, NO_NOTES)
 
 
 def with_identity(podm: FullPodm) -> FullPodm:
-    """Return a read pod manager, identified by its address if it states no identity."""
     if podm.identity is not None or podm.url is None:
         return podm
     return replace(podm, identity=address_identity(podm.url))
 
 
 def address_identity(url: str) -> str:
-    """Return the identity by the address that a URL resolves to."""
     return f"{ADDRESS_KIND}{min(addresses(url))}"
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linked Redfish documents: resolves and follows links safely, and collects notes.
 
-It needs only a function that returns the document at a URI, from a recorded tree or a live pod
-manager. An aggregator may serve the documents of its agents below a path per agent without adapting
-their links. Such a short link is followed only if there is no document at the link itself.
+An aggregator may omit the path of an agent in its links. Such a short link is followed only if
+there is no document at the link itself.
 """
 
 import functools
@@ -120,10 +119,7 @@ class LinkedDocuments:
         return self._shared.setdefault(make, make()) if found is None else found
 
     def uri(self, link: str, where: str) -> str | None:
-        """Return the URI of a link; for another host, take a note and return None.
-
-        The host of a recording is the first that a link names.
-        """
+        """Return the URI of a link; for another host than the first, take a note, return None."""
         if link in self._plain:
             return link
         if not link:
@@ -133,15 +129,15 @@ class LinkedDocuments:
             length = format_count(len(link), "character")
             self._refuse(link, where, f"a link of {length}, expected at most {MAX_TEXT}")
             return None
+        path = link
         if "://" in link:
-            whole = link
-            host, link = host_and_path(link)
+            host, path = host_and_path(link)
             self._host = self._host or host
             if host != self._host:
-                found = f"a link to {host}{link}" if host else f"{whole[:60]!r} for a link"
-                self._refuse(link, where, f"{found}, expected links to {self._host} only")
+                found = f"a link to {host}{path}" if host else f"{link[:60]!r} for a link"
+                self._refuse(path, where, f"{found}, expected links to {self._host} only")
                 return None
-        uri = path_of(link)
+        uri = path_of(path)
         if uri in self._known:
             return uri
         spelled = self._spelled.setdefault(fold_uri(uri), uri)
@@ -153,7 +149,6 @@ class LinkedDocuments:
                 yield uri
 
     def _below(self, uri: str, where: str) -> str:
-        """Return the known URI that a link without its agent's path means, else the link."""
         for place in places_below(where, uri) if self._known and where[:1] == "/" else ():
             known = self._spelled.get(fold_uri(place))
             if known in self._known:
@@ -171,7 +166,6 @@ class LinkedDocuments:
     def member_uris(
         self, links: Iterable[str], where: str, known: Container[str] = ()
     ) -> Iterator[str]:
-        """Yield the URIs of members that are linked directly or by a collection."""
         for uri in self.uris(links, where):
             json = None if uri in known else self.json(uri, where)
             if json and MEMBERS in json:
@@ -252,7 +246,6 @@ class LinkedDocuments:
                 outer.pop()
 
     def _note_empty(self, found: Resource, where: str) -> None:
-        """Note a document without type and properties; devices and mere links are exempt."""
         if not found.lasting and found.is_empty and not found.only_links:
             self.unreadable.add(found.uri)
             found.remark(f"found no property of its kind, but {where} links it")
@@ -265,11 +258,11 @@ class LinkedDocuments:
                 yield Collection(uri, json, self.notes)
 
     def unread_members(self, links: Iterable[str], where: str) -> Iterator[str]:
-        for first in self.collections(links, where):
-            for link, page in self._members(first):
-                uri = self.uri(link, page)
-                if uri and (uri in self.unreadable or self.json(uri, page) is None):
-                    yield uri
+        members = (it for first in self.collections(links, where) for it in self._members(first))
+        for link, page in members:
+            uri = self.uri(link, page)
+            if uri and (uri in self.unreadable or self.json(uri, page) is None):
+                yield uri
 
     def _members(self, first: Collection) -> Iterator[tuple[str, str]]:
         """Yield the links of all members, each with the URI of its page; note missing members."""
@@ -291,13 +284,11 @@ class LinkedDocuments:
             yield page
             link = page.next_link
             uri = self.uri(link, page.uri) if link else None
-            if uri is None:
-                return
             if uri in seen:
                 what = "found a link to an earlier page, expected the next page"
                 self.notes.skip(f"{page.uri}: {what}")
                 return
-            if (json := self.json(uri, page.uri)) is None:
+            if uri is None or (json := self.json(uri, page.uri)) is None:
                 return
             if MEMBERS not in json:
                 self.notes.skip(f"{uri}: found no members, expected a page of {page.uri}")
@@ -312,7 +303,6 @@ class LinkedDocuments:
 
 
 def fold_uri(uri: str) -> str:
-    """Return the common form of all spellings of a URI."""
     return (unquote(uri) if "%" in uri else uri).casefold()
 
 
@@ -364,7 +354,6 @@ class DocumentNotes:
             self._kinds.setdefault(text, kind)
 
     def diagnostics(self, file: str) -> Iterator[Diagnostic]:
-        """Yield the notes with the file in front, at most ``MAX_NOTES``."""
         for text, kind in itertools.islice(self._kinds.items(), MAX_NOTES):
             yield Diagnostic(kind, one_line(f"{file}: {text}"))
         if len(self._kinds) > MAX_NOTES:

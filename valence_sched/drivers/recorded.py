@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded pod managers: yields one record for each pod manager of a source.
 
-A source is a JSON inventory, JSON Lines, a map from URI to Redfish document, a Redfish tree
-(folder, zip or tar), or a folder or archive of several of these; ``-`` is standard input. Archives
-are not trusted: files are not unpacked to disk, links are not followed, a name that leads out of
-the archive is an error, and every bound counts the bytes that arrive.
+Archives are not trusted: files are not unpacked to disk, links are not followed, a name that leads
+out of the archive is an error, and every bound counts the bytes that arrive.
 """
 
 from __future__ import annotations
@@ -56,9 +54,8 @@ def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zi
     at = source.tell() if source.seekable() else None
     head = _read_head(source)
     if not head:
-        raise InputError(
-            file, "", "an empty file", "an inventory", "check that the capture finished"
-        )
+        hint = "check that the capture finished"
+        raise InputError(file, "", "an empty file", "an inventory", hint)
     whole = bounded_reader(source, file, sys.maxsize, head)
     compressed = head.startswith((_GZIP, _ZSTD))
     if compressed:
@@ -99,9 +96,8 @@ def input_errors(file: str) -> Iterator[None]:
             hint = "check the path, or use - for standard input"
         raise InputError(file, "", error_text(error), expected, hint) from None
     except _DAMAGE as error:
-        raise InputError(
-            file, "", error_text(error), "a whole file", "it may be truncated"
-        ) from None
+        hint = "it may be truncated"
+        raise InputError(file, "", error_text(error), "a whole file", hint) from None
 
 
 def _read_head(source: BinaryIO) -> bytes:
@@ -112,7 +108,6 @@ def _read_head(source: BinaryIO) -> bytes:
 
 
 def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
-    """Return the files and folders in a folder in the order of names; note links out of it."""
     found = []
     for path in _entries(folder, folder.resolve(), file, diagnostics):
         if path.is_dir() or path.is_file():
@@ -149,7 +144,6 @@ def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Pa
 
 
 def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
-    """Yield every path below ``root``, parents first; note a link to a parent folder."""
     waiting: list[tuple[Path, tuple[Path, ...]]] = [(root, (root,))]
     while waiting:
         here, around = waiting.pop()
@@ -159,16 +153,14 @@ def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
                 continue
             real = path.resolve() if path.is_symlink() else around[-1] / path.name
             if real in around:
-                found, place = "a link to its parent folder", _relative_path(path, root)
-                diagnostics.skip(
-                    InputError(file, place, found, "a tree without loops", "not followed")
-                )
+                found, expected = "a link to its parent folder", "a tree without loops"
+                place = _relative_path(path, root)
+                diagnostics.skip(InputError(file, place, found, expected, "not followed"))
             else:
                 waiting.append((path, (*around, real)))
 
 
 def _entries(folder: Path, root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
-    """Yield the entries of a folder in order; note links that lead out of ``root``."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -182,10 +174,8 @@ def _entries(folder: Path, root: Path, file: str, diagnostics: Diagnostics) -> I
         except (OSError, RuntimeError) as error:
             found = f"a dangling link ({error_text(error)})"
         if found:
-            place = _relative_path(path, root)
-            diagnostics.skip(
-                InputError(file, place, found, "links within the tree", "not followed")
-            )
+            place, expected = _relative_path(path, root), "links within the tree"
+            diagnostics.skip(InputError(file, place, found, expected, "not followed"))
         else:
             yield path
 
@@ -255,10 +245,8 @@ class _ArchiveMembers:
         name = name.replace("\\", "/")
         parts = name.split("/")
         if name.startswith("/") or ".." in parts or name[1:2] == ":":
-            hint = "do not trust this archive"
-            raise InputError(
-                self._file, "", f"a member named {name!r}", "a path inside the archive", hint
-            )
+            expected, hint = "a path inside the archive", "do not trust this archive"
+            raise InputError(self._file, "", f"a member named {name!r}", expected, hint)
         self._count += 1
         if self._count > bounds.MAX_MEMBERS:
             raise InputError(self._file, "", "more members", f"at most {bounds.MAX_MEMBERS}")
@@ -332,11 +320,11 @@ MAX_NESTING = 1
 
 
 class Entry(NamedTuple):
-    """One entry of a folder or archive: the documents of a tree, or a file to open."""
+    """One entry of a folder or archive: the documents of a tree, or a file."""
 
     name: str
     documents: Callable[[], Documents | None]
-    open: Callable[[], BinaryIO]
+    content: Path | bytes
 
 
 def records(
@@ -389,9 +377,8 @@ class RecordReader:
             yield from json_inventory.text_records(stream, file, id_, noted, self._tree_record)
             return
         if nesting > MAX_NESTING:
-            raise InputError(
-                file, "", "archives nested too deep", "one in another", "unpack it first"
-            )
+            found = "archives nested too deep"
+            raise InputError(file, "", found, "one in another", "unpack it first")
         members = zip_members if form == "zip" else tar_members
         with nullcontext() if stream is source else stream:
             files = members(stream, file, noted)
@@ -402,7 +389,7 @@ class RecordReader:
             yield self._tree_record(documents, stem(path), file)
             return
         entries = (
-            Entry(it.name, partial(self._documents_below, it), partial(_open, it))
+            Entry(it.name, partial(self._documents_below, it), it)
             for it in children(path, file, self._diagnostics)
         )
         yield from self._read_entries(entries, file, 0)
@@ -423,13 +410,12 @@ class RecordReader:
                 yield from self._archive(below, f"{file}/{top}", top, nesting)
                 return
         entries = (
-            Entry(top, partial(_if_tree, below), partial(BytesIO, below.get("", b"")))
+            Entry(top, partial(_if_tree, below), below.get("", b""))
             for top, below in groups.items()
         )
         yield from self._read_entries(entries, file, nesting)
 
     def _read_entries(self, entries: Iterable[Entry], file: str, nesting: int) -> Iterator[Record]:
-        """Yield the pod managers of entries; skip unreadable entries with a diagnostic."""
         known = False
         for entry in entries:
             name, id_ = f"{file.rstrip('/')}/{entry.name}", stem(Path(entry.name))
@@ -439,7 +425,8 @@ class RecordReader:
                         known = True
                         yield self._tree_record(documents, id_, name)
                     elif json_inventory.is_inventory_name(entry.name):
-                        with entry.open() as stream:
+                        data = entry.content
+                        with data.open("rb") if isinstance(data, Path) else BytesIO(data) as stream:
                             for record in self.read_stream(stream, name, id_, nesting + 1):
                                 known = True
                                 yield record
@@ -464,10 +451,6 @@ class RecordReader:
         is_tree = path.is_dir() and any((path / it).is_file() for it in bounds.TREE_MARKERS)
         place = file or str(path)
         return files_below(path.resolve(), place, self._diagnostics) if is_tree else None
-
-
-def _open(path: Path) -> BinaryIO:
-    return path.open("rb")
 
 
 def _if_tree(files: Mapping[str, bytes]) -> Documents | None:

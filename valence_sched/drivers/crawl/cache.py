@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Caches of reads: documents that rarely change, and whole readings.
 
-The document cache, a file, holds only devices: they rarely change, while the use of a block changes
-often. The reading memory of a process that polls holds the result of each reading. If every answer
-is identical byte by byte, the answers are not parsed again.
+The document cache holds only devices: the use of a block changes often.
 """
 
+import contextlib
 import hashlib
 import os
 import queue
@@ -86,22 +85,19 @@ class DocumentCache:
 
     def stamp(self) -> tuple[int, int, int] | None:
         """Return the version of the present file, None without a file."""
-        try:
-            found = self._path.stat() if self._path else None
-        except OSError:
-            found = None
-        return found and (found.st_ino, found.st_mtime_ns, found.st_size)
+        with contextlib.suppress(OSError):
+            if self._path and (found := self._path.stat()):
+                return found.st_ino, found.st_mtime_ns, found.st_size
+        return None
 
     def get(self, key: str) -> Json | None:
         entry = self._documents.get(key)
         return entry and entry[1]
 
     def levels(self, link: Link) -> int:
-        """Return the number of levels to request below a link, fewer if some are cached."""
         return link.cached if self._documents else link.levels
 
     def save(self, documents: Mapping[str, Json]) -> None:
-        """Write these documents; new documents get the present time."""
         if self._path is None:
             return
         entries = {}
@@ -113,9 +109,8 @@ class DocumentCache:
             return
         data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))
         if len(data) > MAX_CACHE_BYTES:
-            self.problem = (
-                f"{self._path}: {format_count(len(data), 'byte')} exceed the limit of the cache"
-            )
+            size = format_count(len(data), "byte")
+            self.problem = f"{self._path}: {size} exceed the limit of the cache"
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -162,8 +157,7 @@ class ReadRequest(NamedTuple):
 class Answers:
     """The answers of one reading by request; ``get`` sends each request once.
 
-    Answers are not ``certain`` if one is missing or came in two forms; such a reading must not be
-    cached.
+    A missing answer, or an answer in two forms, is not ``certain``: such a reading is not cached.
     """
 
     def __init__(self, get: Callable[..., Answer]) -> None:
@@ -232,7 +226,6 @@ class RememberedReading(NamedTuple):
         return len(self.document) + sum(REQUEST_BYTES + len(it.uri) for it in self.digests)
 
     def podm(self) -> FullPodm:
-        """Return the pod manager without the properties of its registration."""
         return _decode(self.document)
 
 

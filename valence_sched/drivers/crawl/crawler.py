@@ -2,7 +2,6 @@
 """The crawler: fetches the documents of one pod manager in parallel, ahead of the reader.
 
 It follows the declared links (``fields.Link``) of each document as soon as the document is read.
-Links that are needed only in some cases are fetched in parallel when the reader requests them.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ class FetchTask(NamedTuple):
 
 
 def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
-    """Return the task to fetch a document."""
     return FetchTask(uri, fold_uri(uri), to, levels)
 
 
@@ -77,10 +75,8 @@ class ExpandReader:
     def read(self, path: str, levels: int = 0, *, is_guess: bool = False) -> dict[str, Json]:
         """Return the documents of the answer for a path by URI, empty if it is gone.
 
-        Raises:
-            InputError: the pod manager answers, but this document is unreadable.
-            PodmError: the answer is late or truncated, or its status means an outage and the
-                service itself links the path.
+        Raises InputError if only this document is unreadable, PodmError if the answer is late,
+        truncated, or means an outage.
         """
         if "$expand" not in path:
             while most := min(levels, self.levels):
@@ -227,7 +223,6 @@ class Crawler:
         return list(self._below(task, self._found[task.key]))
 
     def fetch(self, tasks: Iterable[FetchTask], *, deep: bool = True) -> None:
-        """Fetch documents and, if ``deep``, all documents that they link."""
         self._deep = deep
         with self._changed:
             for one in tasks:
@@ -388,8 +383,7 @@ class Crawler:
     def _keep(self, uri: str, json: Json, levels: int) -> None:
         """Keep a document; of two different copies, keep the copy from the less expanded answer.
 
-        Copies differ if a document misspells its own URI: expanding changes the links to it.
-        Answers arrive in random order.
+        Copies differ if a document misspells its own URI; answers arrive in random order.
         """
         if named := self._resolve(uri):
             exact, key = named

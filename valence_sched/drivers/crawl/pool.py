@@ -32,15 +32,15 @@ BUSY_PODMS, MIN_WAITING_REQUESTS = 8, 4
 GRACE_S = 0.5
 
 Clock = Callable[[], datetime]
+Targets = Sequence[ReadTarget]
 
 
 def now() -> datetime:
-    """Return the time of day."""
     return datetime.now(UTC)
 
 
 def read(
-    targets: Sequence[ReadTarget],
+    targets: Targets,
     dialects: Dialects,
     settings: ReadSettings,
     progress: Progress | None = None,
@@ -81,11 +81,7 @@ class ReaderPool:
     """All pod managers of one run, and the threads that read them."""
 
     def __init__(
-        self,
-        targets: Sequence[ReadTarget],
-        dialects: Dialects,
-        settings: ReadSettings,
-        clock: Clock,
+        self, targets: Targets, dialects: Dialects, settings: ReadSettings, clock: Clock
     ) -> None:
         self._dialects, self._settings, self._clock = dialects, settings, clock
         self._todo = deque(enumerate(targets))
@@ -104,7 +100,6 @@ class ReaderPool:
             self._start_thread()
 
     def next(self) -> tuple[int, Reading]:
-        """Return the next result and the index of its pod manager; raise a thread's error."""
         while True:
             try:
                 result = self._results.get(timeout=self._pause_s())
@@ -122,7 +117,6 @@ class ReaderPool:
                 return index, reading
 
     def end(self) -> None:
-        """Stop the readers that still run, and wait for the deletion of sessions."""
         self._todo.clear()
         for reader in list(self._running.values()):
             reader.cut()
@@ -155,7 +149,6 @@ class ReaderPool:
             self._results.put(error)
 
     def _start_helper(self, work: Callable[[], None], waiting: int) -> bool:
-        """Run work in another thread if the limits allow it and enough requests wait."""
         is_busy = len(self._running) >= BUSY_PODMS and waiting < MIN_WAITING_REQUESTS
         if is_busy or not self._helpers.acquire(blocking=False):
             return False
@@ -175,7 +168,6 @@ class ReaderPool:
         return max(0.01, min(left, default=0.05))
 
     def _cut_overdue(self) -> None:
-        """Stop readers after their deadline; report readers that still do not end."""
         for index, reader in list(self._running.items()):
             if reader.left_s <= -GRACE_S and index not in self._reported:
                 self._results.put((index, reader.timeout_result()))

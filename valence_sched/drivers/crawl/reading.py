@@ -34,7 +34,6 @@ MaxBlocks = Mapping[BlockType, int]
 
 
 def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> FullPodm:
-    """Return the pod manager with ``max_blocks``; note each stricter limit that it states."""
     stricter: dict[tuple[BlockType, int], list[str]] = {}
     pools = []
     for pool in podm.pools:
@@ -127,7 +126,6 @@ class PodmReader:
         return self._deadline.left_s
 
     def read(self, dialects: Dialects) -> Reading:
-        """Return the pod manager, or the reason why it could not be read."""
         try:
             return self._read(dialects)
         except (Unreachable, InputError) as error:
@@ -257,9 +255,7 @@ def read_in_passes(
 ) -> ReadPass:
     """Repeat passes until every needed document is fetched; return the last pass.
 
-    ``linked`` returns the linked documents. Its arguments are a function that returns a document,
-    the notes, and the URIs of present documents. A full crawl takes as long as reading. If answers
-    are expanded, a pass runs before the crawl, since the documents that the root links may be
+    If answers are expanded, a pass runs before the crawl: the documents that the root links may be
     enough.
     """
     run_pass = functools.partial(_run_pass, crawl, dialect, name, linked)
@@ -278,9 +274,8 @@ def read_in_passes(
         for uri in (*found.read, *found.missing):
             crawl.queue_deferred(uri)
         crawl.fetch([])
-    raise PodmError(
-        f"its documents link further documents without end (stopped after {MAX_PASSES} passes)"
-    )
+    what = f"stopped after {MAX_PASSES} passes"
+    raise PodmError(f"its documents link further documents without end ({what})")
 
 
 def _run_pass(

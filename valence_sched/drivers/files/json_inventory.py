@@ -64,7 +64,6 @@ class Record(NamedTuple):
 
 
 def is_inventory_name(name: str) -> bool:
-    """Return whether a file of this name may be an inventory."""
     return name.casefold().endswith(SUFFIXES) and not name.startswith(".")
 
 
@@ -93,10 +92,9 @@ def text_records(
     elif fields is not None and not _is_line(fields, second):
         yield from _document(fields, first, file, id_, diagnostics, read_tree)
         if any(line and not line.isspace() for line in chain([second], stream)):
+            found = "more data after the first document"
             hint = "only the first document was read; to join inventories, write one podm per line"
-            diagnostics.skip(
-                InputError(file, "", "more data after the first document", "one document", hint)
-            )
+            diagnostics.skip(InputError(file, "", found, "one document", hint))
     else:
         if fields and "schema" in fields:
             _header(first, file, f"line {len(blank) + 1}", diagnostics)
@@ -172,7 +170,6 @@ def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
 
 
 def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> None:
-    """Check the header of JSON Lines; joined files have a header at the start of each file."""
     fields = decode(line, dict[str, Raw], file, place)
     refuse_duplicate_keys(line, file, f"{place}: $")
     if not _check_header(fields, file, diagnostics):
@@ -182,7 +179,6 @@ def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> Non
 def _lines(
     stream: BinaryIO, begun: list[bytes], file: str, diagnostics: Diagnostics, at: str | None
 ) -> Iterator[Record]:
-    """Yield a record for each line without holding the whole file in memory."""
     more = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
     bytes_before = 0
     for number, line in enumerate(chain(begun, more), 1):

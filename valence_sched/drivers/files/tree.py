@@ -2,9 +2,7 @@
 """A recorded tree of Redfish documents, and the pod manager that its dialect reads from it.
 
 The path of a document in the tree is its URI, not its ``@odata.id``. A document is decoded and
-checked when a link leads to it. Trees are written as ``redfish/v1/…/index.json``; a URI outside the
-folder or with the path of another document is left out and noted. The pages of a collection are
-joined, since files have no queries.
+checked when a link leads to it.
 """
 
 import contextlib
@@ -22,6 +20,7 @@ from msgspec.structs import replace
 from valence_sched.drivers import document_shape, links
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, TREE_STARTS, error_text
 from valence_sched.drivers.dialect import Dialects, recognised_dialect
+from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT, current_form
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json
 from valence_sched.drivers.identity import service_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
@@ -153,7 +152,6 @@ def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
 
 
 def name_fault(name: str) -> str | None:
-    """Return the reason why a name cannot be a part of a path, else None."""
     plain = unquote(name)
     if not plain or plain.strip(".") == "":
         return "found an empty part, . or .."
@@ -167,28 +165,23 @@ def name_fault(name: str) -> str | None:
 
 
 def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
-    """Return documents with the pages of each collection joined into the first page."""
     found = {path_of(uri): json for uri, json in documents.items()}
     later: set[str] = set()
     whole: dict[str, Json] = {}
     for uri, json in found.items():
-        present = document_shape.current_form(json)
-        if (
-            "?" in uri
-            or document_shape.NEXT not in present
-            or not isinstance(present.get(document_shape.MEMBERS), list)
-        ):
+        present = current_form(json)
+        if "?" in uri or NEXT not in present or not isinstance(present.get(MEMBERS), list):
             continue
-        members, seen = list(present[document_shape.MEMBERS]), {uri}
+        members, seen = list(present[MEMBERS]), {uri}
         place = _next_place(uri, present, found)
         while place and place not in seen and len(seen) < links.MAX_PAGES:
             seen.add(place)
-            page = document_shape.current_form(found[place])
-            more = page.get(document_shape.MEMBERS)
+            page = current_form(found[place])
+            more = page.get(MEMBERS)
             members += more if isinstance(more, list) else []
             place = _next_place(place, page, found)
-        fields = {key: value for key, value in present.items() if key != document_shape.NEXT}
-        whole[uri] = fields | {document_shape.COUNT: len(members), document_shape.MEMBERS: members}
+        fields = {key: value for key, value in present.items() if key != NEXT}
+        whole[uri] = fields | {COUNT: len(members), MEMBERS: members}
         later |= seen - {uri}
     return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}
 

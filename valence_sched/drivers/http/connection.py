@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One HTTP connection to one pod manager: logged in, bounded, within a deadline.
 
-Reads are retried until the deadline, writes only after a new login. A status is returned, not
-raised. The session is always deleted.
+Reads are retried until the deadline, writes only after a new login.
 """
 
 from __future__ import annotations
@@ -158,8 +157,7 @@ class Login:
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
         """Return the answer to a POST with basic authentication, which some services require.
 
-        Without a WWW-Authenticate header a read tests the password first: a wrong password is sent
-        twice.
+        Without a WWW-Authenticate header a read tests the password first.
         """
         challenge = refused.headers.get("WWW-Authenticate", "")
         if challenge and "basic" not in challenge.casefold():
@@ -177,7 +175,6 @@ class Login:
 
 
 def base_url(registration: Registration) -> str:
-    """Return scheme, host and port of a pod manager; PodmError if its URL is invalid."""
     try:
         parts = urlsplit(registration.url)
         port = parts.port
@@ -193,7 +190,6 @@ def base_url(registration: Registration) -> str:
 
 
 def proxies_to(url: str) -> dict[str, str]:
-    """Return the proxies on the way to a URL."""
     named = any(name.lower().endswith("_proxy") for name in os.environ)
     if not named and sys.platform not in ("darwin", "win32"):
         return {}
@@ -271,15 +267,10 @@ class Connection:
             self._headers = HEADERS
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Read, and retry while a later answer is possible.
+        """Read, and retry while a later answer is possible; truncate a body after ``most`` bytes.
 
-        A body is truncated after ``most`` bytes. The server may be silent for at most a ``share``
-        of the time until the deadline.
-
-        Raises:
-            InputError: this document is unreadable, others may be readable.
-            Unreachable: no answer came; Slow: no answer came within the share.
-            LoginRefused: the login is refused.
+        Raises InputError if only this document is unreadable, Slow without an answer within the
+        ``share`` of the remaining time, else Unreachable or LoginRefused.
         """
         logins = self.login.count
         answer = self._read(uri, most, share)
@@ -290,14 +281,10 @@ class Connection:
         return answer
 
     def get_anonymous(self, uri: str) -> Answer:
-        """Read as :meth:`get`, before the login."""
         return self._read(uri, MAX_DOCUMENT_BYTES, 1.0)
 
     def open_stream(self, uri: str) -> AnswerStream:
-        """Open the stream of events at a URI, once; errors as for :meth:`get`.
-
-        A redirect is not followed.
-        """
+        """Open an event stream, once, without following redirects; errors as for :meth:`get`."""
         if self._proxies:
             raise InputError(uri, "", "a proxy", "a direct connection for the event stream")
         left_s = self.deadline.left_s
@@ -367,26 +354,18 @@ class Connection:
     def _write(
         self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
     ) -> Answer:
-        """Send a write; send it again after a new login if the login had expired."""
         logins = self.login.count
         answer = self.send(method, uri, data=data, headers=headers, writes=True)
         if answer.status == 401:
             is_renewed = False
-            with contextlib.suppress(
-                PodmError, InputError
-            ):  # the answer with the refusal is returned
+            with contextlib.suppress(PodmError, InputError):  # else the refusal is returned
                 is_renewed = self.login.renew(logins)
             if is_renewed:
                 answer = self.send(method, uri, data=data, headers=headers, writes=True)
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
-        """Read, and retry after HTTP 429 or 503, or without an answer.
-
-        If the pause that the service requests exceeds the whole deadline, the answer is returned.
-        If the pause exceeds the remaining time, the error of the deadline is raised. Closing a
-        connection shortens its deadline.
-        """
+        """Read, and retry after HTTP 429 or 503, or without an answer, until the deadline."""
         for attempt in range(1, exchange.READ_ATTEMPTS + 1):
             is_last = attempt == exchange.READ_ATTEMPTS
             jitter = random.uniform(0.5, 1)  # noqa: S311
@@ -502,10 +481,7 @@ def enter_service(connection: Connection) -> Json:
 
 
 def _search_root(connection: Connection) -> tuple[Json | None, int, InputError | None]:
-    """Return the root, else None; the status that requires a login, else 0; the first error.
-
-    The root is requested with a slash at the end, as in the standard, and without.
-    """
+    """Return the root, the status that requires a login (else 0), and the first error."""
     login_status, problem = 0, None
     for uri in (f"{ROOT}/", ROOT):
         try:

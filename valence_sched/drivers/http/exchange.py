@@ -45,7 +45,6 @@ class PodmRequest(NamedTuple):
     body: Json | None = None
 
     def check_headers(self) -> None:
-        """Raise Unreachable if a header has a value from the pod manager that cannot be sent."""
         if problem := header_problem(self.headers):
             hint = "the pod manager sent this value: report it to the vendor"
             raise Unreachable(f"{problem} ({hint})", sent=False)
@@ -194,8 +193,7 @@ class TlsContexts:
     ) -> ssl.SSLContext:
         """Return the context for the default authorities, for a file, or without verification.
 
-        The context presents the client certificate. Raises Unreachable for an invalid file, OSError
-        for an unreadable file.
+        Raises Unreachable for an invalid file, OSError for an unreadable file.
         """
         authorities = verify or ""
         if authorities is True:
@@ -230,15 +228,11 @@ def _verifying_context(authorities: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if folder else authorities, capath=folder)
     except ssl.SSLError:
-        text = (
-            f"TLS: found no certificate in {authorities!r}, expected PEM certificates of CAs "
-            "(name another file with --cacert)"
-        )
-        raise Unreachable(text, sent=False) from None
+        found = f"TLS: found no certificate in {authorities!r}, expected PEM certificates of CAs"
+        raise Unreachable(f"{found} (name another file with --cacert)", sent=False) from None
 
 
 def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreachable:
-    """Return the error of a socket, ``connected`` or not, as Unreachable."""
     causes = causes_of(error)
     if isinstance(causes[-1], ssl.SSLEOFError):  # not a proof of an untrusted certificate
         return connection_error(causes[-1], connected=connected)
@@ -250,14 +244,12 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 
 
 def tls_error(error: BaseException) -> Unreachable:
-    """Return the error of a failed TLS connection."""
     hint = tls.failure_hint(error, cacert="--cacert", cert="--cert and --key")
     hint += "; --insecure skips the check" if tls.is_about_certificate(error) else ""
     return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
 
 
 def plain_http_error(text: str) -> Unreachable:
-    """Return the error of a request without TLS to a port with TLS."""
     return Unreachable(f"{text} (the port speaks TLS: write https:// in the URL)", sent=False)
 
 
@@ -291,14 +283,12 @@ def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
 
 
 def timeout_error(*, connected: bool) -> Slow:
-    """Return the error of an answer or a connection that was too late."""
     if connected:
         return Slow("no answer in time (increase --request-timeout)")
     return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
 
 
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
-    """Return the error of a connection that ended too early or failed."""
     text, hint = plain_text(error), CHECK_HINT
     is_end = isinstance(error, IncompleteRead | RemoteDisconnected)
     if isinstance(error, IncompleteRead):
@@ -316,7 +306,6 @@ def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
 
 
 def unsupported_encoding(encoding: str) -> Unreachable:
-    """Return the error of a body in an encoding that was not requested."""
     text = f"a body in the encoding {encoding[:40]!r}, which is not supported"
     return Cut(f"{text} (configure the service or its proxy to send gzip or plain JSON)")
 

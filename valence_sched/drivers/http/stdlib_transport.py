@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP transport over sockets of the standard library, with persistent connections.
-
-It is fast enough for hundreds of pod managers. It sends each request once; a failure below HTTP
-raises ``Unreachable``.
-"""
+"""HTTP transport over sockets of the standard library: fast enough for hundreds of pod managers."""
 
 from __future__ import annotations
 
@@ -58,9 +54,7 @@ class Response:
     """The response to one request: its constructor reads the head, ``read`` the body.
 
     ``receive`` returns the next bytes, empty at the end of the connection. After an ``is_reusable``
-    response the connection can serve another request. The constructor and ``read`` raise
-    HTTPException for a malformed head, MalformedBody for a malformed body, and the errors of
-    ``receive``. The parser calls the methods ``on_…``. Interim responses (1xx) are skipped. Folded
+    response the connection can serve another request. The parser calls the methods ``on_…``. Folded
     headers, lines without a carriage return and padded chunk sizes of old servers are accepted.
     """
 
@@ -350,7 +344,6 @@ def _is_readable(sock: socket.socket) -> bool:
 
 
 def _decompress(response: Response, content: bytes, most: int) -> bytes:
-    """Return a body decompressed, up to one byte more than ``most``."""
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
     if encoding in ("", "identity"):
         return content

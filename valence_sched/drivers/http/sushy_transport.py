@@ -37,7 +37,6 @@ class PooledAdapter(HTTPAdapter):
         super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
-        """Return the pool of connections to a host, and record each connection."""
         pool = super().get_connection_with_tls_context(*args, **kwargs)
         if "ConnectionCls" not in vars(pool):
             make = type(pool).ConnectionCls
@@ -51,7 +50,6 @@ class PooledAdapter(HTTPAdapter):
         return pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Make connections verify with the given context."""
         super().cert_verify(conn, url, verify, cert)
         if url.startswith("https"):
             conn.conn_kw["ssl_context"] = self._context()
@@ -129,9 +127,8 @@ class SushyTransport:
     ) -> None:
         context = functools.partial(trust.for_verify, verify, certificate)
         self._adapter = PooledAdapter(parallel, context)
-        self._connector = Connector(
-            url, verify=verify, response_callback=_raise_status, server_side_retries=1
-        )
+        options = {"response_callback": _raise_status, "server_side_retries": 1}
+        self._connector = Connector(url, verify=verify, **options)
         session = self._connector._session
         session.proxies = dict(proxies)
         session.trust_env = False

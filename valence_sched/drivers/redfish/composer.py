@@ -71,7 +71,6 @@ class AmountComposer:
                 yield f"{grant.uri}: found {left}, expected {grant.amount:g} or more"
 
     def create(self, request: CompositionRequest, watch: Watch) -> Creation:
-        """Create the amounts of a request one after another, up to the first failure."""
         made: list[Grant] = []
         for grant in request.made_grants:
             try:
@@ -306,7 +305,6 @@ class BlockReservations:
             self._reserved = []
 
     def clear(self, uris: Iterable[str]) -> None:
-        """Clear the flags of freshly read blocks, if the service supports it."""
         for uri in uris:
             with contextlib.suppress(PodmError):
                 block = self._reader.last_block(uri)
@@ -394,7 +392,6 @@ class RedfishComposer:
             self._block_reservations.unreserve(request)
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
-        """Create the amounts, then the node; if the node fails, delete the amounts."""
         created = self._amounts.create(request, watch)
         if created.problem:
             outcome = CompositionResult(state="absent", reason=created.problem)
@@ -471,7 +468,6 @@ class RedfishComposer:
     def _without_amounts(
         self, outcome: CompositionResult, made: tuple[Grant, ...], watch: Watch
     ) -> CompositionResult:
-        """Delete the amounts of an absent node; report remaining amounts."""
         stays = self._amounts.remove(made, watch)
         if stays:
             reason = "; ".join(filter(None, (outcome.reason, stays)))

@@ -101,7 +101,6 @@ class Describer:
         self._sets: dict[tuple[object, ...], inventory.Devices] = {}
 
     def describe(self, devices: Sequence[schema.Device]) -> inventory.Devices:
-        """Return the nouns of these devices; identical devices become one noun with a count."""
         keys = [self._memo.key(device) for device in devices]
         every = (*keys, *[it.certain for it in devices], *[it.inherited for it in devices])
         if (found := self._sets.get(every)) is not None:
@@ -123,7 +122,6 @@ class Describer:
 
 
 def is_present(device: schema.Device) -> bool:
-    """Return whether a device is neither absent nor virtual."""
     if "Status" in device.json and (device.state or "").casefold() == "absent":
         return False
     nic = device if isinstance(device, schema.EthernetInterface) else None
@@ -227,6 +225,10 @@ def _drive(device: schema.DriveDevice) -> Drive:
     )
 
 
+def _interface(device: schema.EthernetInterface) -> Nic:
+    return Nic(speed_mbps=plausible(device, schema.EthernetInterface.speed_mbps))
+
+
 def _port(device: schema.Port) -> Nic:
     of = schema.Port
     speeds = (plausible(device, field) for field in (of.max_gbps, of.current_gbps))
@@ -241,9 +243,7 @@ _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
     schema.MemoryDevice: _module,
     schema.MemorySummary: _memory,
     schema.DriveDevice: _drive,
-    schema.EthernetInterface: lambda it: Nic(
-        speed_mbps=plausible(it, schema.EthernetInterface.speed_mbps)
-    ),
+    schema.EthernetInterface: _interface,
     schema.Port: _port,
     schema.NetworkInterface: lambda _: Nic(),
 }

@@ -7,21 +7,14 @@ are described and counted (``describe``).
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.fields import Link, Notes
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import plausibility, schema
 from valence_sched.drivers.redfish.describe import IN_USE, is_present
-from valence_sched.drivers.redfish.schema import (
-    Device,
-    DeviceHolder,
-    ResourceBlock,
-    System,
-    condition_of,
-    note_condition,
-)
+from valence_sched.drivers.redfish.schema import Device, DeviceHolder, ResourceBlock, System
 from valence_sched.model.inventory import Status
 from valence_sched.model.need import has_words
 from valence_sched.model.quantity import format_count
@@ -153,6 +146,9 @@ def merge_lists(
     return found
 
 
+Comparison = Callable[[Device, Device], bool]
+
+
 class _Merger:
     """Merges the lists of one kind of device, and records the lists of each device."""
 
@@ -197,17 +193,11 @@ class _Merger:
         self._ways.setdefault(uri, set()).add(way)
 
     def _partner(
-        self,
-        one: DeviceList,
-        before: Iterable[str],
-        device: Device,
-        same: Callable[[Device, Device], bool],
-        partners: Container[str] = (),
+        self, one: DeviceList, before: Iterable[str], device: Device, same: Comparison
     ) -> str | None:
-        """Return an unmatched entry of another list that may be the device."""
         for uri in before:
             known = self.devices[uri]
-            is_free = uri not in partners and one.way not in self._ways[uri] and is_present(known)
+            is_free = one.way not in self._ways[uri] and is_present(known)
             if is_free and same(known, device) and not _differ(known, device, self._trusted):
                 return uri
         return None
@@ -215,7 +205,8 @@ class _Merger:
     def _unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
         partners, unclear = set[str](), set[str]()
         for device in rest:
-            if uri := self._partner(one, before, device, _may_be_same, partners):
+            others = (it for it in before if it not in partners)
+            if uri := self._partner(one, others, device, _may_be_same):
                 partners.add(uri)
                 known = self.devices[uri]  # if these are two devices, both count
                 is_device = _key_count(known) >= _key_count(device)
@@ -242,7 +233,7 @@ def _combined(known: Device, other: Device) -> Device:
     else:
         stated = {name: value for name, value in known.json.items() if value is not None}
         json = {**other.json, **stated}
-        if not condition_of(other).counts:
+        if not schema.condition_of(other).counts:
             json |= {name: other.json[name] for name in ("Status", "Enabled") if name in other.json}
         found = type(known)(known.uri, json, known.notes)
     found.certain, found.inherited = known.certain, known.inherited
@@ -313,7 +304,6 @@ Devices = dict[str, schema.Device]  # by URI
 def devices_of_systems(
     service: LinkedDocuments, systems: Iterable[System]
 ) -> tuple[dict[str, Devices], Names]:
-    """Return the devices of each system by its URI, and the trusted names."""
     lists = {it.uri: [*_lists(service, it)] for it in systems}
     trusted = trusted_names(lists, service.notes)
     merged = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
@@ -344,7 +334,7 @@ def devices_by_block(
         merged = merge_lists(block.uri, lists[block.uri], trusted, service.notes)
         systems = systems_of.get(block.uri, {})
         reached[block.uri] = _completed(service, merged, [block, *systems], systems)
-    return assign_devices(service, reached, statuses, trusted)
+    return assign_devices(reached, statuses, trusted, service.notes)
 
 
 def _completed(
@@ -383,10 +373,7 @@ def _completed(
 
 
 def assign_devices(
-    service: LinkedDocuments,
-    candidates: Mapping[str, Devices],
-    statuses: Mapping[str, Status],
-    trusted: Names,
+    candidates: Mapping[str, Devices], statuses: Mapping[str, Status], trusted: Names, notes: Notes
 ) -> dict[str, list[schema.Device]]:
     every = candidates.values()
     if not trusted and len(set().union(*every)) == sum(map(len, every)):  # no device is shared
@@ -413,7 +400,7 @@ def assign_devices(
             not_free = [it for it in of if statuses[it].slots == 0]
             owner[key] = (in_use or not_free or of)[0]
             found_in = f"found in {', '.join(of)}, expected one block"
-            service.notes.remark(f"{key}: {found_in} (counted in {owner[key]})")
+            notes.remark(f"{key}: {found_in} (counted in {owner[key]})")
     return {
         block: [device for uri, device in found.items() if owner[key_of[uri]] == block]
         for block, found in candidates.items()
@@ -426,14 +413,14 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     drives: list[schema.DriveDevice] = []
     for storage in storages:
         # HealthRollup includes the drives, and each drive has its own health.
-        condition = condition_of(storage)
+        condition = schema.condition_of(storage)
         if condition.health == storage.rollup:
             condition = condition._replace(health=storage.health)  # type: ignore[arg-type]
         for drive in _follow(service, storage.drives, schema.DriveDevice, storage.uri):
             drive.inherited = None if condition.is_fine else condition
             drives.append(drive)
         if storage.drives:
-            note_condition(storage, condition, "its drives are not counted")
+            schema.note_condition(storage, condition, "its drives are not counted")
     nics = [] if _NICS.isdisjoint(json) else [*_nics(service, holder)]
     for field, to in _SINGLE:
         if field.path in json and (found := list(_follow(service, field.of(holder), to, where))):
@@ -456,7 +443,6 @@ def _storages(service: LinkedDocuments, holder: DeviceHolder) -> list[schema.Sto
 def _follow(
     service: LinkedDocuments, links: tuple[str, ...], type_: type[D], where: str
 ) -> Iterator[D]:
-    """Return linked devices: documents or parts of documents outside ``Oem``."""
     if "#" not in "".join(links):
         return service.follow(links, type_, where)
     readable = tuple(it for it in links if "#" not in it or not plausibility.is_unreadable(it))

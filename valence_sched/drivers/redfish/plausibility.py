@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plausibility of amounts: impossible sizes, summaries, and unlisted devices.
-
-An implausible amount is noted and unknown: 0 of a present part, or a size in a wrong unit, such as
-a memory module of 64 MiB or a drive of 64 PiB.
-"""
+"""Devices of a system that its lists omit or contradict: empty media, summaries, Oem lists."""
 
 import itertools
 import math
@@ -192,7 +188,6 @@ def reports_all(json: Json) -> bool:
 
 
 def _is_cut(json: Json, name: str) -> bool:
-    """Return whether a list is empty although its count is not 0."""
     return json.get(name) == [] and json.get(f"{name}@odata.count") not in (None, *_ZEROS)
 
 

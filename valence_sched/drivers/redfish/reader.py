@@ -220,7 +220,6 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
 
 
 def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
-    """Yield listed but unreadable nodes as of the last reading."""
     what = "found no readable document, expected a system"
     unread = [*service.unread_members(found.root.systems, found.root.uri)]
     for it in (system for system in found.systems if system.lacks_fields):

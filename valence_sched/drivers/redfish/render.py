@@ -1,17 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders a pod manager of an inventory as Redfish documents for the ``redfish`` driver.
 
-The driver reads the pod manager back. URIs of blocks, nodes, stocks and pools stay the same if a
-link can spell them. ``Oem/ValenceSched`` of a document has the properties that Redfish lacks. The
-driver reads only the zones and the largest grant of a stock from there. It does not read back:
-properties of the pod manager, unknown counts of devices, traits of pools, owners and groups of
-nodes, places other than URIs of a chassis, fabric or switch, and stocks other than memory in whole
-MiB and storage in whole bytes.
-
-Differences after reading back: a missing name becomes the Id. The protocol decides whether a drive
-is remote. The number of compositions of a block is at least the number of nodes that link it. A
-pool without a maximum of Compute or ComputerSystem blocks gets a maximum that is never reached: a
-driver would assume 1. A memory module of 0 MiB is missing.
+``Oem/ValenceSched`` of a document has the properties that Redfish lacks. The driver reads only the
+zones and the largest grant of a stock from there. A pool without a maximum of Compute or
+ComputerSystem blocks gets a maximum that is never reached: a driver would assume 1.
 """
 
 import itertools
@@ -80,7 +72,6 @@ def _links(uris: Iterable[str]) -> list[Json]:
 
 
 def _known(values: Json) -> Json:
-    """Return the values that are neither None nor empty."""
     return {key: it for key, it in values.items() if it is not None and it not in ({}, [], ())}
 
 
@@ -212,7 +203,6 @@ def _has_documents(stock: inventory.Stock, podm: inventory.FullPodm) -> str | No
 
 
 def _own_part(stock: inventory.Stock, zones: Mapping[str, str], **sizes: int | None) -> Json | None:
-    """Return the properties that Redfish lacks: the zones of a stock, and sizes of a grant."""
     some = list(stock.pools) != list(zones)
     return _oem(Zones=_links(zones[id_] for id_ in stock.pools) if some else None, **sizes)
 
@@ -283,15 +273,12 @@ def _write_storage(
 
 
 def _write_capabilities(
-    writer: DocumentWriter,
-    systems: str,
-    zones: Sequence[tuple[str, inventory.Pool]],
-    blocks: Sequence[inventory.FullBlock],
+    writer: DocumentWriter, systems: str, podm: inventory.FullPodm, zones: Sequence[str]
 ) -> Json:
     """Return the composition properties of systems; pools of equal limits share a capability."""
     stated: dict[bytes, tuple[Json, list[str]]] = {}
-    for zone, pool in zones or ((None, None),):
-        if found := _limits(pool, blocks):
+    for zone, pool in zip(zones, podm.pools, strict=True) if zones else ((None, None),):
+        if found := _limits(pool, podm.blocks):
             key = msgspec.json.encode(found, order="sorted")
             stated.setdefault(key, (found, []))[1].extend([zone] if zone else [])
     members = []
@@ -352,8 +339,6 @@ def _write_chassis(
 
 
 def _write_fabrics(writer: DocumentWriter, blocks: Iterable[inventory.FullBlock]) -> str | None:
-    """Write the fabrics, switches, ports and endpoints in the places of devices."""
-
     def stub(uri: str, type_: str, body: Json) -> str:
         if uri not in writer.documents:
             writer.put(writer.inventory_uri(uri), type_, None, body)
@@ -449,8 +434,7 @@ def _write_service(writer: DocumentWriter, podm: inventory.FullPodm, places: _Re
 
 def _write_systems(writer: DocumentWriter, podm: inventory.FullPodm, places: _RenderUris) -> str:
     uri = writer.new_uri(f"{ROOT}/Systems")
-    zones = list(zip(places.zones, podm.pools, strict=True))
-    extra = _write_capabilities(writer, uri, zones, podm.blocks)
+    extra = _write_capabilities(writer, uri, podm, places.zones)
     writer.collection(uri, "ComputerSystem", places.nodes, **extra)
     for place, node in zip(places.nodes, podm.nodes, strict=True):
         blocks = [places.blocks.get(block, block) for block in node.blocks]

@@ -54,7 +54,6 @@ def _storage(
 
 
 def pool_stock(service: LinkedDocuments, pool: schema.StoragePool) -> Stock:
-    """Return one storage pool as a stock in GiB; the size is None if unknown."""
     sizes = next(((total, used) for _, total, used in pool_sizes(service, [pool], {})), (None, 0.0))
     return _stock(pool, *sizes)
 
@@ -141,7 +140,6 @@ def sum_or_unknown(
 
 
 def is_usable(resource: NamedResource) -> bool:
-    """Return whether a resource can be used; note a bad condition."""
     condition = schema.condition_of(resource, with_parts=False)
     schema.note_condition(resource, condition, "left out")
     return condition.counts
@@ -212,7 +210,6 @@ def _present_modules(
 def domain_stock(
     service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...] = ()
 ) -> Stock:
-    """Return a memory domain as a stock in MiB."""
     modules = _present_modules(service, domain)
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}

@@ -20,13 +20,6 @@ from valence_sched.model.inventory import Status
 Blocks = Mapping[str, ResourceBlock | None]
 
 
-class ReadSystems(NamedTuple):
-    """The systems that were read, and the errors of unreadable systems."""
-
-    systems: list[ListedSystem]
-    problems: list[PodmError]
-
-
 class Written(NamedTuple):
     """A write of this process: the systems before the write, and whether it succeeded."""
 
@@ -46,6 +39,8 @@ class NodeReader:
         self._last: dict[str, ResourceBlock | None] = {}
         self._free: dict[str, Status] = {}
         self._read: dict[str, ListedSystem | None] = {}
+        self._seen: list[ListedSystem] = []
+        self._problems: list[PodmError] = []  # of unreadable systems
 
     def conflicts(self, request: CompositionRequest) -> Iterator[str]:
         self._read.clear()
@@ -72,20 +67,19 @@ class NodeReader:
         With ``confirmed``, a node that no block confirms is ``unknown``. A ``deleted`` node is
         ``absent`` if its URI is gone and its blocks are free.
         """
-        self._read.clear()
+        self._read, self._seen, self._problems = {}, [], []
         try:
             blocks = {uri: self.block(uri) for uri in request.blocks}
-            seen = ReadSystems([], [])
-            if deleted and node and self._is_gone(node, blocks, seen):
+            if deleted and node and self._is_gone(node, blocks):
                 return CompositionResult(state="absent")
-            system = next(self._own_systems(request, node, blocks, seen, written), None)
+            system = next(self._own_systems(request, node, blocks, written), None)
             if system is not None:
                 return self._result_of(request, system, blocks, confirmed)
-            if seen.problems and not all(block and is_free(block) for block in blocks.values()):
-                raise seen.problems[0]
-            if doubtful := self._doubtful(request, seen.systems, same_blocks, written):
+            if self._problems and not all(block and is_free(block) for block in blocks.values()):
+                raise self._problems[0]
+            if doubtful := self._doubtful(request, same_blocks, written):
                 return CompositionResult(state="unknown", reason=doubtful)
-            return _without_node(blocks, seen.systems)
+            return _without_node(blocks, self._seen)
         except PodmError as error:
             return unread_result(error, node)
 
@@ -100,14 +94,12 @@ class NodeReader:
         users = [] if own_status(block).shareable else list(self._holders(block))
         return f"found {own_status(block).state}, but part of {', '.join(users)}" if users else None
 
-    def _is_gone(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
-        is_there = self._system_or_none(node, seen) is not None or seen.problems
-        return not is_there and all(
-            block
-            and fold_uri(node) not in _folded(block.in_systems)
-            and (is_free(block) or own_status(block).shareable)
-            for block in blocks.values()
-        )
+    def _is_gone(self, node: str, blocks: Blocks) -> bool:
+        if self._system_or_none(node) is not None or self._problems or None in blocks.values():
+            return False
+        known = [block for block in blocks.values() if block]
+        linked = (fold_uri(node) in _folded(block.in_systems) for block in known)
+        return not any(linked) and all(is_free(it) or own_status(it).shareable for it in known)
 
     def _result_of(
         self, request: CompositionRequest, system: ListedSystem, blocks: Blocks, confirmed: bool
@@ -127,7 +119,6 @@ class NodeReader:
         return replace(found, state=state, reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
-        """Return whether a block confirms the system by its link or its new state."""
         for uri, block in ((uri, block) for uri, block in made_of.items() if block):
             now, before = own_status(block), self._free.get(uri)
             was = (before.state, before.compositions) if before else None
@@ -160,7 +151,6 @@ class NodeReader:
         return {uri for uri in others if fold_uri(uri) != fold_uri(system.uri)}
 
     def _holders(self, block: ResourceBlock) -> Iterator[str]:
-        """Yield the systems that have a block: composed systems, and hosts that link it."""
         for system in filter(None, map(self._system, map(link_path, block.in_systems))):
             named, own = _folded(system.blocks), fold_uri(system.uri) in _folded(block.systems)
             is_named = fold_uri(block.uri) in named
@@ -169,15 +159,10 @@ class NodeReader:
                 yield system.uri
 
     def _own_systems(
-        self,
-        request: CompositionRequest,
-        node: str | None,
-        blocks: Blocks,
-        seen: ReadSystems,
-        written: Written | None,
+        self, request: CompositionRequest, node: str | None, blocks: Blocks, written: Written | None
     ) -> Iterator[ListedSystem]:
         """Yield our node, searching its URI, the systems that its blocks link, then all systems."""
-        named = self._system_or_none(node, seen)
+        named = self._system_or_none(node)
         new_to = written.is_new if written is not None and written.succeeded else lambda _: False
         if named is not None:
             made = (request.name, fold_uri(named.uri))
@@ -190,26 +175,21 @@ class NodeReader:
         # Systems from before our write are not ours.
         known = set(written.before) - {fold_uri(uri) for uri in near} if written else set()
         for uri in itertools.chain(near, self._systems()):
-            system = None if fold_uri(uri) in known else self._system_or_none(uri, seen)
+            system = None if fold_uri(uri) in known else self._system_or_none(uri)
             known.add(fold_uri(uri))
             if system is not None and request.names(system.name, system.uri):
                 yield system
-        for system in seen.systems:
+        for system in self._seen:
             if new_to(system) and _is_ours(system, request):
                 self._made.add((request.name, fold_uri(system.uri)))
                 yield system
 
     def _doubtful(
-        self,
-        request: CompositionRequest,
-        systems: Iterable[ListedSystem],
-        same_blocks: bool,
-        written: Written | None,
+        self, request: CompositionRequest, same_blocks: bool, written: Written | None
     ) -> str:
-        """Return the reason to suspect that a system is the node, empty without a suspect."""
         exact = composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
-        for it in (it for it in systems if it.is_composed):
+        for it in (it for it in self._seen if it.is_composed):
             called = f"under the name {it.name!r}: the owner is unknown"
             is_new = written is not None and written.is_new(it)
             if same_blocks and (_is_made_of(it, request) or (is_new and _is_ours(it, request))):
@@ -219,20 +199,19 @@ class NodeReader:
                 return f"the service reported success, and {it.uri} is new, {called}"
         return ""
 
-    def _system_or_none(self, uri: str | None, seen: ReadSystems) -> ListedSystem | None:
+    def _system_or_none(self, uri: str | None) -> ListedSystem | None:
         system = None
         try:
             system = self._system(uri)
-            seen.systems.extend([system] if system else [])
+            self._seen += [system] if system else []
         except PodmError as error:
-            seen.problems.append(error)
+            self._problems.append(error)
         return system
 
     def _systems(self) -> Iterator[str]:
         return member_uris(self._session, self._capabilities().systems)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
-        """Return the present system, read once per reading."""
         if not uri:
             return None
         folded = fold_uri(uri)
@@ -265,8 +244,7 @@ class NodeReader:
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
     """Return the result for a node that was not found: ``left`` if it still uses blocks.
 
-    Links of systems count, since some blocks link no system. The state of a shareable block does
-    not count.
+    Links of systems count, since some blocks link no system.
     """
     quiet = {uri for uri, it in blocks.items() if it and (is_free(it) or own_status(it).shareable)}
     used = {uri: block for uri, block in blocks.items() if uri not in quiet}

@@ -13,30 +13,16 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import (
-    SendResult,
-    Session,
-    Watch,
-    get_document,
-    member_uris,
-    unread_result,
-    write,
-)
+from valence_sched.drivers import composer
+from valence_sched.drivers.composer import SendResult, Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
 from valence_sched.drivers.redfish.schema import ProcessorDevice, Volume
 from valence_sched.drivers.redfish.stocks import gib
+from valence_sched.drivers.rsd import schema
 from valence_sched.drivers.rsd.reader import TRANSIENT_STATES, FabricOffer, RackUsage, read_podm
-from valence_sched.drivers.rsd.schema import (
-    Endpoint,
-    Fabric,
-    FabricZone,
-    PooledDevice,
-    RackNode,
-    RackRoot,
-    RackSystem,
-)
+from valence_sched.drivers.rsd.schema import PooledDevice, RackNode, RackSystem
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 from valence_sched.model.inventory import Node, Status
@@ -65,9 +51,8 @@ class RsdComposer:
         return list(self._conflicts(request, nodes))
 
     def preview(self, request: CompositionRequest) -> str | None:
-        raise PodmError(
-            "Rack Scale Design offers no preview: Allocate takes the hardware immediately"
-        )
+        why = "Allocate takes the hardware immediately"
+        raise PodmError(f"Rack Scale Design offers no preview: {why}")
 
     def reserve(self, request: CompositionRequest) -> bool:
         return False  # Allocate is the reservation
@@ -81,7 +66,7 @@ class RsdComposer:
             return CompositionResult(state="absent", reason=self.refusal(request) or "")
         body = self._body(request)
         watch("allocating")
-        every = (member_uris(self._session, uri) for uri in self._lists())
+        every = (composer.member_uris(self._session, uri) for uri in self._lists())
         before = frozenset(map(fold_uri, itertools.chain.from_iterable(every)))
 
         def is_undone() -> bool:
@@ -113,7 +98,7 @@ class RsdComposer:
             return self.read_node(request, uri).node == uri
 
         delete = functools.partial(self._session.delete, uri)
-        sent = write(self._session, uri, delete, self._patience(), watch, is_undone)
+        sent = composer.write(self._session, uri, delete, self._patience(), watch, is_undone)
         is_there = self._is_still_there(uri, sent)
         force = None
         with contextlib.suppress(PodmError):  # the error of reading the node back is reported
@@ -134,7 +119,7 @@ class RsdComposer:
             stays = [it for it in before.amounts if get_document(self._session, it.uri) is not None]
             freed = [uri for uri in before.blocks if self._is_free_system(uri)]
         except PodmError as error:
-            return replace(outcome, state="unknown", reason=unread_result(error).reason)
+            return replace(outcome, state="unknown", reason=composer.unread_result(error).reason)
         if not stays:
             return replace(outcome, freed=tuple(freed))
         words = f"volume {', '.join(it.uri for it in stays)} of the node still exists"
@@ -143,8 +128,8 @@ class RsdComposer:
     def _post(
         self, target: str, body: Json, watch: Watch, is_undone: Callable[[], bool] = lambda: False
     ) -> SendResult:
-        post, patience = self._session.post, self._patience()
-        return write(self._session, target, lambda: post(target, body), patience, watch, is_undone)
+        post, patience = functools.partial(self._session.post, target, body), self._patience()
+        return composer.write(self._session, target, post, patience, watch, is_undone)
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
         patience, reads = self._patience(), 1 if sent.refused else LATE_READS
@@ -163,7 +148,7 @@ class RsdComposer:
         return self._allocate
 
     def _lists(self) -> Iterator[str]:
-        root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
+        root = schema.RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
         links = map(link_path, (*root.rack_nodes, *root.nodes))
         yield from filter(None, dict.fromkeys(links))
 
@@ -200,13 +185,12 @@ class RsdComposer:
         local = set(map(link_path, found.local))  # drives, and devices of its system
         inside = tuple(f"{system}/" for system in map(link_path, found.system) if system)
         outside = (it for it in uris if it not in node.blocks and not it.startswith(inside))
-        found_volumes = []
-        for uri in (it for it in outside if it not in local):
-            json = get_document(self._session, uri) or {}
-            if PooledDevice(uri, json, NO_NOTES).class_name not in ("Drive", "Processor"):
-                size = gib(Volume(uri, json, NO_NOTES).capacity_bytes)
-                found_volumes.append(Grant(uri, size or 0.0))
-        return tuple(found_volumes)
+        read = ((it, get_document(self._session, it) or {}) for it in outside if it not in local)
+        return tuple(
+            Grant(uri, gib(Volume(uri, json, NO_NOTES).capacity_bytes) or 0.0)
+            for uri, json in read
+            if PooledDevice(uri, json, NO_NOTES).class_name not in ("Drive", "Processor")
+        )
 
     def _find_allocated(
         self, request: CompositionRequest, sent: SendResult, before: frozenset[str]
@@ -274,7 +258,7 @@ class RsdComposer:
             why = "; ".join(self._conflicts(request, nodes))
             return CompositionResult(state="absent", reason=why)
         except PodmError as error:
-            return unread_result(error, uri)
+            return composer.unread_result(error, uri)
 
     def _result_of(self, request: CompositionRequest, node: Node) -> CompositionResult:
         state = self._state(node.uri)
@@ -293,7 +277,6 @@ class RsdComposer:
         )
 
     def _state(self, node: str) -> str | None:
-        """Return the state of a node in lower case, None if the node is gone."""
         try:
             json = get_document(self._session, node)
         except PodmError:
@@ -378,7 +361,6 @@ class RsdComposer:
 
 
 def action_target(json: Json, name: str) -> str | None:
-    """Return the target of an action by the last part of its name."""
     actions = json.get("Actions")
     for key, value in actions.items() if isinstance(actions, dict) else ():
         if isinstance(value, dict) and re.split(r"[.#/]", key)[-1].casefold() == name.casefold():
@@ -412,14 +394,15 @@ def _device_status(
     service: LinkedDocuments, device: PooledDevice, nodes: list[RackNode]
 ) -> Status | None:
     """Return the status of a pooled device, None without a readable endpoint."""
-    ends = list(service.follow(device.endpoints, Endpoint, device.uri))
+    ends = list(service.follow(device.endpoints, schema.Endpoint, device.uri))
     zoned: set[str | None] = set()
     for end in ends:
         uri, _, number = end.uri.rpartition("/Endpoints/")
         fabric = service.json(uri, end.uri) if number and uri else None
         if fabric is None:
             return None
-        for zone in service.follow(Fabric(uri, fabric, NO_NOTES).zones, FabricZone, uri):
+        zones = schema.Fabric(uri, fabric, NO_NOTES).zones
+        for zone in service.follow(zones, schema.FabricZone, uri):
             zoned |= {service.uri(link, zone.uri) for link in zone.endpoints}
     if not ends:
         return None

@@ -14,23 +14,19 @@ from valence_sched.drivers.rsd.schema import RackRoot
 
 def rsd() -> Dialect:
     """Intel Rack Scale Design 2.1 to 2.5."""
+
+    def composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+        from valence_sched.drivers.rsd.composer import RsdComposer  # not needed to read
+
+        return RsdComposer(session, patience)
+
     services, amounts = (RackRoot.rack_nodes, RackRoot.nodes), frozenset((STORAGE,))
-    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer, amounts, services)
+    return Dialect("rsd", RackRoot, read_podm, is_rack_root, composer, amounts, services)
 
 
 def is_rack_root(root: Json) -> bool:
-    """Return whether a service root belongs to the pod manager of a rack.
-
-    It has ``Nodes`` in the root or in Intel's ``Oem`` part. The services below the pod manager also
-    have that part, but do not compose.
-    """
+    """Return whether a root lists nodes; services below the pod manager have the same Oem part."""
     oem = root.get("Oem")
     rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None
     parts = (root, rack if isinstance(rack, dict) else {})
     return any(isinstance(part.get("Nodes"), dict) for part in parts)
-
-
-def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
-    from valence_sched.drivers.rsd.composer import RsdComposer  # not needed to read
-
-    return RsdComposer(session, patience)

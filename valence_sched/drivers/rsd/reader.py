@@ -7,33 +7,17 @@ without a link from a node or a zone is free unless another property contradicts
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from valence_sched.drivers.fields import NamedResource, Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish import device_owners
+from valence_sched.drivers.redfish import device_owners, stocks
+from valence_sched.drivers.redfish import schema as standard
 from valence_sched.drivers.redfish.describe import Describer, topology_of
-from valence_sched.drivers.redfish.schema import (
-    Device,
-    DriveDevice,
-    ProcessorDevice,
-    StoragePool,
-    condition_of,
-    note_condition,
-)
-from valence_sched.drivers.redfish.stocks import (
-    STORAGE,
-    gib,
-    is_usable,
-    pool_sizes,
-    sources_of,
-    sum_or_unknown,
-)
 from valence_sched.drivers.rsd import schema
-from valence_sched.drivers.rsd.schema import LogicalDrive, PhysicalDrive, StorageService
+from valence_sched.drivers.rsd.schema import LogicalDrive, StorageService
 from valence_sched.model import inventory
 from valence_sched.model.quantity import format_count
 
@@ -42,16 +26,15 @@ _GROUPS = ("lvg", "pool")
 Drives = dict[str, set[str]]
 
 
-def stocks(
+def rack_stocks(
     service: LinkedDocuments, storages: Iterable[StorageService], pools: tuple[str, ...]
 ) -> tuple[inventory.Stock, ...]:
-    """Return the sources of volumes, each once, in GiB and in all ``pools``."""
     found: dict[str, inventory.Stock] = {}
     drives: Drives = {}
-    for storage in filter(is_usable, storages):
-        every = list(service.follow(storage.pools, StoragePool, storage.uri))
-        sizes = (it for it in pool_sizes(service, every, drives) if is_usable(it[0]))
-        newer = [_stock(pool, gib(total), gib(used)) for pool, total, used in sizes]
+    for storage in filter(stocks.is_usable, storages):
+        every = list(service.follow(storage.pools, standard.StoragePool, storage.uri))
+        sizes = (it for it in stocks.pool_sizes(service, every, drives) if stocks.is_usable(it[0]))
+        newer = [_stock(pool, stocks.gib(total), stocks.gib(used)) for pool, total, used in sizes]
         older = list(_groups(service, storage, drives))
         if newer and older:  # two API generations of one service may list the same drives
             groups = format_count(len(older), "group")
@@ -77,8 +60,8 @@ def drives_of_storage(service: LinkedDocuments, storages: Iterable[StorageServic
     return {
         uri
         for storage in storages
-        for pool in service.follow(storage.pools, StoragePool, storage.uri)
-        for source in sources_of(pool)
+        for pool in service.follow(storage.pools, standard.StoragePool, storage.uri)
+        for source in stocks.sources_of(pool)
         for uri in service.uris(source.drives, pool.uri)
     }
 
@@ -104,16 +87,16 @@ def _groups(
         groups = [it for it in service.uris(drive.groups, uri) if it not in members[uri]]
         is_group = _is_named_group(drive) or drive.physical
         is_part = parts.get(uri) or (not _is_named_group(drive) and physical[uri] & named)
-        if not is_group or is_part or groups or not is_usable(drive):
+        if not is_group or is_part or groups or not stocks.is_usable(drive):
             continue
         volumes = cut[uri] | {it: of for part in members[uri] for it, of in cut[part].items()}
         sizes = [of.size_gib for it, of in volumes.items() if it != uri]
         total = drive.size_gib
         if not total:  # then the sum of its physical volumes, else of its drives
-            of_drives = service.follow(drive.physical, PhysicalDrive, uri)
+            of_drives = service.follow(drive.physical, schema.PhysicalDrive, uri)
             parts_gib = [every[it].size_gib for it in members[uri]]
             parts_gib = parts_gib or [it.size_gib for it in of_drives]
-            total = sum_or_unknown(drive, LogicalDrive.size_gib, parts_gib)
+            total = stocks.sum_or_unknown(drive, LogicalDrive.size_gib, parts_gib)
         if None in sizes:
             drive.remark("found a volume of unknown size (its free size is unknown)")
             total = None
@@ -128,7 +111,7 @@ def _is_named_group(drive: LogicalDrive) -> bool:
 def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -> inventory.Stock:
     return inventory.Stock(
         uri=of.uri,
-        resource=STORAGE,
+        resource=stocks.STORAGE,
         unit="GiB",
         name=of.name,
         total=None if total_gib is None else float(total_gib),
@@ -139,8 +122,7 @@ def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -
 NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "rocev2", "infiniband")
 
 
-@dataclass(frozen=True, slots=True)
-class FabricOffer:
+class FabricOffer(NamedTuple):
     """A pooled device, its PCIe fabrics (empty for a network), and its endpoints."""
 
     device: schema.PooledDevice
@@ -158,14 +140,13 @@ class FabricReach(NamedTuple):
 
 
 def _fabric_offers(service: LinkedDocuments, fabrics: Iterable[schema.Fabric]) -> list[FabricOffer]:
-    """Return every pooled drive and FPGA once, in the order of the fabrics."""
     found: dict[str, FabricOffer] = {}
     for offer in (it for fabric in fabrics for it in _offers_of(service, fabric)):
         old = found.get(offer.device.uri, offer)
         # Every system reaches a device that a network also offers.
         reached = offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset()
         ends, zoned = tuple(dict.fromkeys(old.ends + offer.ends)), old.is_zoned or offer.is_zoned
-        found[offer.device.uri] = FabricOffer(old.device, old.is_drive, reached, ends, zoned)
+        found[offer.device.uri] = old._replace(fabrics=reached, ends=ends, is_zoned=zoned)
     return list(found.values())
 
 
@@ -185,8 +166,7 @@ def _reachable_fabrics(
             named[uri].add(fabric.uri)
         if not hosts and systems:
             silent.add(fabric.uri)
-            what = "found no cable to a system (assuming that every system reaches it)"
-            fabric.remark(what)
+            fabric.remark("found no cable to a system (assuming that every system reaches it)")
     every = named.items()
     return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
 
@@ -249,7 +229,7 @@ class RackUsage:
         systems: Iterable[schema.RackSystem],
         pooled: set[str],
     ) -> None:
-        self._service, self._pooled = service, pooled
+        self._service, self.pooled = service, pooled
         self._hosts = {service.uri(link, it.uri) for it in storages for link in it.host}
         self._nodes: dict[str, list[schema.RackNode]] = {}
         listed = {system.uri for system in systems} | pooled
@@ -270,7 +250,7 @@ class RackUsage:
     def blocks_of(self, node: schema.RackNode) -> tuple[str, ...]:
         systems = list(self._service.uris(node.system, node.uri))
         rest = node.processors + node.local + node.remote + node.storage
-        pooled = [uri for uri in self._service.uris(rest, node.uri) if uri in self._pooled]
+        pooled = [uri for uri in self._service.uris(rest, node.uri) if uri in self.pooled]
         return tuple(dict.fromkeys(systems + pooled))
 
     def system_status(self, system: schema.RackSystem) -> inventory.Status:
@@ -278,25 +258,25 @@ class RackUsage:
         return self._status(system, "Unavailable" if system.uri in self._hosts else "Unused")
 
     def offer_status(self, offer: FabricOffer, attached: set[str]) -> inventory.Status:
-        """Return the status of a pooled device; ``attached`` has the URIs that systems list."""
+        """Return the status of a pooled device; ``attached`` are the URIs that systems list."""
         device = offer.device
         if offer.is_zoned or device.uri in attached or device.storage:
             return self._status(device, "Composed")
-        is_erased = (
-            device.drive_erased is True if offer.is_drive else device.fpga_erased is not False
-        )
-        if offer.is_drive and device.drive_erased is None:
-            what = "found no value, expected true or false (cannot be composed)"
-            device.remark(what, schema.PooledDevice.drive_erased)
+        is_erased = device.fpga_erased is not False
+        if offer.is_drive:
+            is_erased = device.drive_erased is True
+            if device.drive_erased is None:
+                what = "found no value, expected true or false (cannot be composed)"
+                device.remark(what, schema.PooledDevice.drive_erased)
         return self._status(device, "Unused" if is_erased else "Unavailable")
 
     def _status(
         self, of: schema.RackSystem | schema.PooledDevice, state: inventory.CompositionState
     ) -> inventory.Status:
         nodes = self._nodes.get(of.uri, [])
-        condition = condition_of(of)
+        condition = standard.condition_of(of)
         if state == "Unused" or nodes:
-            note_condition(of, condition, "it cannot be composed")
+            standard.note_condition(of, condition, "it cannot be composed")
         if nodes:
             states = {(node.node_state or "").casefold() for node in nodes}
             state = "Composing" if states <= set(TRANSIENT_STATES) else "Composed"
@@ -338,12 +318,10 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
     ids = tuple(dict.fromkeys(names.values())) or (inventory.WHOLE_POOL,)
     pooled = {offer.device.uri for offer in found.offers}
     uses = RackUsage(service, found.nodes, found.storages, found.systems, pooled)
-    amounts = stocks(service, found.storages, ids)
+    amounts = rack_stocks(service, found.storages, ids)
     if not found.systems:
         service.notes.remark(f"{found.root.uri}: found no system for a node")
-    nodes = (
-        inventory.Node(uri=it.uri, name=it.name, blocks=uses.blocks_of(it)) for it in found.nodes
-    )
+    made_of = ((node, uses.blocks_of(node)) for node in found.nodes)
     return inventory.FullPodm(
         id=id_,
         name=found.root.name,
@@ -351,12 +329,11 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
         pools=tuple(inventory.Pool(id=id_, limits=LIMITS) for id_ in ids),
         blocks=tuple(_blocks(service, found, uses, names, ids)),
         stocks=amounts,
-        nodes=tuple(nodes),
+        nodes=tuple(inventory.Node(uri=it.uri, name=it.name, blocks=of) for it, of in made_of),
     )
 
 
 def find_resources(service: LinkedDocuments) -> RsdResources:
-    """Return the resources of a rack, and the fabrics that each system reaches."""
     root = schema.RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
     if not (root.rack_nodes or root.nodes):  # without the nodes the use of hardware is unknown
         return RsdResources(root, [], [], [], [], {})
@@ -399,13 +376,12 @@ def _blocks(
     attached = {uri for by_uri in reached.values() for uri in by_uri}
     attached |= drives_of_storage(service, found.storages)
     # A pooled drive that a system lists is a separate block: removing the node detaches it.
-    pooled = {offer.device.uri for offer in found.offers}
     own = {
-        block: {uri: device for uri, device in by_uri.items() if uri not in pooled}
+        block: {uri: device for uri, device in by_uri.items() if uri not in uses.pooled}
         for block, by_uri in reached.items()
     }
     statuses = {system.uri: uses.system_status(system) for system in found.systems}
-    owned = device_owners.assign_devices(service, own, statuses, trusted)
+    owned = device_owners.assign_devices(own, statuses, trusted, service.notes)
     describer = service.shared(Describer)
     for system in found.systems:
         mine, reach = owned[system.uri], found.reach[system.uri]
@@ -420,8 +396,9 @@ def _blocks(
             devices=describer.describe(mine),
         )
     for offer in found.offers:
-        of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
-        device: Device = kind(of.uri, of.json, of.notes)
+        of = offer.device
+        kind = standard.DriveDevice if offer.is_drive else standard.ProcessorDevice
+        device: standard.Device = kind(of.uri, of.json, of.notes)
         described = Describer().describe([device])
         pools = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
         if not offer.fabrics:

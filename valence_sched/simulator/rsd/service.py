@@ -17,7 +17,7 @@ from valence_sched.drivers.fields import NO_NOTES, links, objects
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.stocks import GIB
-from valence_sched.drivers.rsd.reader import stocks
+from valence_sched.drivers.rsd.reader import rack_stocks
 from valence_sched.drivers.rsd.schema import StorageService
 from valence_sched.model.inventory import free_amount
 from valence_sched.simulator.redfish.composition import Habits
@@ -401,7 +401,7 @@ def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str 
     """Create the volume of a RemoteDrive; return its URI, None if it does not fit."""
     for storage in _storages(documents):
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
-        for stock in stocks(service, [storage], ()):
+        for stock in rack_stocks(service, [storage], ()):
             if free_amount(stock) < size_gib:
                 continue
             is_pool = "Capacity" in (documents.get(stock.uri) or {})

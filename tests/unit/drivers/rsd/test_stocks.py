@@ -55,7 +55,7 @@ class Service(unittest.TestCase):
         self.service = LinkedDocuments(found.get, self.notes)
         self.storages = [StorageService(f"/{number}", json, self.notes)
                          for number, json in enumerate(services, start=1)]  # fmt: skip
-        return list(reader.stocks(self.service, self.storages, ("a", "b")))
+        return list(reader.rack_stocks(self.service, self.storages, ("a", "b")))
 
     def sizes(
         self, *services: dict[str, Any], **documents: Any
