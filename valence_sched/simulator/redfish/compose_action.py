@@ -27,7 +27,6 @@ class ComposeAction:
         self._reservations = reservations
 
     def compose(self, body: Json, client: str = "") -> HttpReply:
-        """Preview or apply a manifest: 200 with a response or error for each stanza."""
         kind, reservation = body.get("RequestType"), body.get("ReservationId")
         if kind not in REQUEST_TYPES:
             text = f"RequestType is {kind}, expected one of {', '.join(REQUEST_TYPES)}."
@@ -99,7 +98,6 @@ class ComposeAction:
 
 
 def target(documents: DocumentTree, service: str) -> str:
-    """Return the target of the Compose action, as the service advertises it."""
     action = docs.value_at(
         documents.get(service), "Actions", "#CompositionService.Compose", "target"
     )
@@ -125,7 +123,6 @@ class Reservations:
 
     @property
     def service(self) -> str:
-        """The URI of the composition service, empty if the root does not link it."""
         return docs.uri_of(docs.value_at(self._documents.get(ROOT), "CompositionService"))
 
     @property
@@ -138,7 +135,6 @@ class Reservations:
         return docs.uris(docs.value_at(self._documents.get(uri), "ReservedResourceBlocks"))
 
     def get(self, id_: str) -> Json:
-        """Return a reservation; RequestRefused if the id is unknown or the reservation expired."""
         found = self._documents.get(f"{self.collection}/{id_}")
         if found is None or f"{self.collection}/{id_}" not in self._ends_s:
             text = f"There is no reservation {id_}, or it has expired."

@@ -23,12 +23,10 @@ from valence_sched.simulator.server.faults import Faults
 
 
 def is_block(json: Json | None) -> bool:
-    """Return whether a document is a resource block."""
     return isinstance(docs.value_at(json, "CompositionStatus"), dict)
 
 
 def blocks(documents: DocumentTree) -> Iterator[tuple[str, Json]]:
-    """Yield every resource block, in the order of the documents."""
     for uri in documents:
         json = documents.get(uri)
         if json is not None and is_block(json):
@@ -41,7 +39,6 @@ def _is_shareable(json: Json) -> bool:
 
 
 def _has_room(json: Json) -> bool:
-    """Return whether a block can become part of one more node, by its state."""
     status = json["CompositionStatus"]
     state = status.get("CompositionState")
     if json.get("Pool") == "Active" and not _is_shareable(json):
@@ -58,7 +55,6 @@ def _most(status: Json) -> int:
 
 
 def set_status(documents: DocumentTree, uri: str, **changes: Any) -> None:
-    """Change properties of the ``CompositionStatus`` of a block."""
     status = {**docs.object_of(documents.get(uri), "CompositionStatus"), **changes}
     documents.update(uri, CompositionStatus=status)
 
@@ -79,7 +75,6 @@ def _attach_block(documents: DocumentTree, uri: str, system: str) -> None:
 
 
 def _detach_block(documents: DocumentTree, uri: str, system: str) -> None:
-    """Remove a block from a node, and end its reservation."""
     json = documents.get(uri)
     if json is None or not is_block(json):
         return
@@ -112,7 +107,6 @@ def _move_to_pool(documents: DocumentTree, uri: str, name: str) -> None:
 
 
 def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:
-    """Return every zone of resource blocks: URI, document and blocks."""
     zones = docs.uri_of(docs.value_at(docs.composition_service(documents), "ResourceZones"))
     usual = "ZoneOfResourceBlocks"
     return [
@@ -136,7 +130,6 @@ class Habits:
         return rule in self._faults
 
     def name_of(self, wanted: str | None) -> str | None:
-        """Return the name of a new node, None if the pod manager generates one."""
         return None if "own-names" in self or "uri-names" in self else wanted
 
     def stays_unused(self, block: str) -> bool:
@@ -174,7 +167,6 @@ class Habits:
 
 
 def content_of(device: Json) -> Json:
-    """Return the properties of a device that are the same for equal devices."""
     plain = ((key, value) for key, value in device.items() if not isinstance(value, dict | list))
     return {key: value for key, value in plain if key not in _OWN and not key.startswith("@")}
 
@@ -209,7 +201,6 @@ def _capabilities(documents: DocumentTree) -> Iterator[SimulatedCapability]:
 
 
 def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
-    """Raise RequestRefused for a property that all capabilities of a use case require."""
     mark = "@Redfish.RequiredOnCreate"
     objects = (one.object.items() for one in every if one.use_case == use_case)
     required = [
@@ -225,7 +216,6 @@ def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: J
 def _limit_violation(
     every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
 ) -> str:
-    """Return the violated limit on blocks of a type in a zone, empty if all limits are met."""
     counts = Counter(str(kind) for types in kinds for kind in types)
     for one in every:
         if one.use_case not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
@@ -351,7 +341,6 @@ class Composition:
         return docs.uri_of(docs.value_at(self._documents.get(ROOT), "Systems"))
 
     def targets(self) -> set[str]:
-        """Return the collections to which a system is posted."""
         stated = {one.target for one in _capabilities(self._documents)}
         return {uri for uri in (self.systems, *stated) if uri and uri in self._documents}
 
@@ -391,7 +380,6 @@ class Composition:
         return uri
 
     def decompose(self, uri: str) -> HttpReply:
-        """Decompose a system: 204, or a refusal."""
         json = self._documents.get(uri)
         if json is None:
             return docs.not_found(uri)
@@ -429,7 +417,6 @@ class Composition:
                 raise refused
 
     def _refusal(self, uri: str, client: str, reservation: str) -> RequestRefused | None:
-        """Return the reason why a block cannot be composed, else None."""
         json = self._documents.get(uri)
         if json is None:
             text = f"There is no resource block {uri}."

@@ -62,13 +62,11 @@ def complete_system(documents: DocumentTree, uri: str) -> None:
 
 
 def power_after(reset_type: str, was: Any) -> Any:
-    """Return the power state after a reset of this type, one of ``RESETS``."""
     power = RESETS[reset_type]
     return was if power is None else power or ("Off" if was == "On" else "On")
 
 
 def reset(documents: DocumentTree, system: str, body: Json) -> HttpReply:
-    """Reset a system: change its power state, and end a boot override for one boot."""
     kind = str(body.get("ResetType"))
     if kind not in RESETS:
         text = f"ResetType is {kind!r}, expected one of {', '.join(RESETS)}."
@@ -86,7 +84,6 @@ def reset(documents: DocumentTree, system: str, body: Json) -> HttpReply:
 
 
 def media_action(documents: DocumentTree, uri: str, action: str, body: Json) -> HttpReply:
-    """Insert an image into virtual media, or eject it."""
     if action == "EjectMedia":
         documents.update(uri, **_EMPTY)
         return HttpReply(204)
@@ -150,7 +147,6 @@ Devices = dict[str, dict[str, Json]]
 
 
 def devices_of(documents: DocumentTree, block: Json) -> Devices:
-    """Return the devices of a block and of its computer systems, by kind and URI."""
     found: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
     systems = [json for _, json in documents.linked(block.get("ComputerSystems"))]
     for holder in (block, *systems):
@@ -208,7 +204,6 @@ def put_system(
 
 
 def remove_system(documents: DocumentTree, uri: str) -> None:
-    """Remove the documents of a system, all below it, and its own manager."""
     manager = _manager_uri(documents, uri)
     documents.unlist_member(manager.rpartition("/")[0], manager)
     documents.remove_below(manager)

@@ -25,14 +25,12 @@ Check = Callable[[Any], str | None]
 
 
 def violations(body: Any, knows: Callable[[str], bool]) -> list[str]:
-    """Return the errors of a body, a line each; ``knows`` returns whether a URI exists."""
     if not isinstance(body, dict):
         return ["The body: expected an object"]
     return [*_property_violations(body, BODY, ""), *_clashes(body), *_unknown_links(body, knows)]
 
 
 def requested_resources(body: Json) -> dict[str, list[str]]:
-    """Return the resource URIs in each list of a valid body."""
     return {
         key: [item["Resource"]["@odata.id"] for item in body.get(key) or () if item.get("Resource")]
         for key in LISTS
@@ -166,7 +164,6 @@ class SystemChooser:
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in found.offers}
 
     def choose(self, body: Json, *, equal: bool = False) -> tuple[ChosenSystem | None, str]:
-        """Return the system for a valid body, or None, and the counts after each filter."""
         there = [system for system in self._found.systems if self._is_available(system)]
         counts = [f"available: {len(there)}"]
         for name, keeps in self._filters(body):
@@ -309,7 +306,6 @@ def _is_healthy(system: RackSystem) -> bool:
 
 
 def _processor_matches(device: schema.ProcessorDevice, wanted: Json) -> bool:
-    """Return whether a processor matches; the default type is CPU."""
     oem = wanted.get("Oem") or {}
     detail: Json = oem.get("Intel_RackScale") or oem
     own = value_at(device.json, "Oem", "Intel_RackScale")
@@ -338,7 +334,6 @@ def _module_matches(device: schema.MemoryDevice, wanted: Json) -> bool:
 
 
 def _drive_matches(device: schema.DriveDevice, wanted: Json) -> bool:
-    """Return whether a drive matches; a drive behind a switch has endpoints."""
     gib, behind = wanted.get("CapacityGiB"), wanted.get("FabricSwitch")
     return (
         _at_least(device.capacity_bytes, None if gib is None else gib * GIB)

@@ -105,7 +105,6 @@ class NodesService:
         self.tick()
 
     def tick(self) -> None:
-        """Update the states of all nodes to the present time."""
         for uri in self._nodes():
             self._update_state(uri, self._node(uri))
 
@@ -168,7 +167,6 @@ class NodesService:
         return HttpReply(201, None, {} if "no-location" in self._habits else {"Location": uri})
 
     def assemble(self, uri: str) -> HttpReply:
-        """Begin to assemble an allocated node: 204, and 409 in every other state."""
         if refusal := self._refusal(uri):
             return refusal
         node = self._node(uri)
@@ -182,7 +180,6 @@ class NodesService:
         return HttpReply(204)
 
     def reset(self, uri: str, body: Any) -> HttpReply:
-        """Reset a node that is assembled: 204, 400 for an unknown type, 409 in other states."""
         if refusal := self._refusal(uri):
             return refusal
         kind = body.get("ResetType") if isinstance(body, dict) else None
@@ -196,7 +193,6 @@ class NodesService:
         return HttpReply(204)
 
     def delete(self, uri: str) -> HttpReply:
-        """Delete a node and free its hardware: 204, 409 while assembling, 503 without an asset."""
         if refusal := self._refusal(uri):
             return refusal
         if self._node(uri).get("ComposedNodeState") == "Assembling":
@@ -205,7 +201,6 @@ class NodesService:
         return self._free(uri)
 
     def force_delete(self, uri: str) -> HttpReply:
-        """Delete a node in any state, also without its assets: 204."""
         self.tick()
         return self._free(uri) if uri in self._nodes() else _missing(uri)
 
@@ -318,7 +313,6 @@ def _refused(
 
 
 def _uris_at(json: Json | None, *keys: str) -> list[str]:
-    """Return the links below these keys, in any of their forms."""
     return [uri for uri in links(docs.value_at(json, *keys)) if uri]
 
 
@@ -327,7 +321,6 @@ def _link(json: Json | None, *keys: str) -> str:
 
 
 def _root_links(documents: DocumentTree, name: str) -> list[str]:
-    """Return the links of this name in the service root and in the rack's part of it."""
     root = documents.get(ROOT)
     found = [_link(root, name), _link(root, "Oem", "Intel_RackScale", name)]
     return list(dict.fromkeys(filter(None, found)))
@@ -414,7 +407,6 @@ def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str 
 
 
 def _release(documents: DocumentTree, uri: str) -> None:
-    """Remove a volume, or a target with its logical drives; their capacity is free again."""
     json = documents.get(uri)
     if json is None:
         return

@@ -72,8 +72,6 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """The received requests: their number, the last of them, and how many are concurrent."""
-
     requests: int = 0
     writes: int = 0
     at_once: int = 0
@@ -89,7 +87,6 @@ class SimulatorApp:
         self.traffic = Traffic(last=deque(maxlen=keep))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
         traffic = self.traffic
         traffic.requests += 1
         traffic.at_once += 1

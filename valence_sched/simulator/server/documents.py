@@ -33,8 +33,6 @@ MOST_CHANGES = 10_000
 
 
 class Change(NamedTuple):
-    """A change of a document, by its number."""
-
     number: int
     kind: Literal["ResourceAdded", "ResourceUpdated", "ResourceRemoved"]
     uri: str
@@ -68,7 +66,6 @@ class DocumentTree:
         self._recent.append(Change(self.changes, kind, key))
 
     def update(self, uri: str, **changes: Any) -> None:
-        """Change properties of a document, if it exists."""
         if (json := self.get(uri)) is not None:
             self.put(uri, {**json, **changes})
 
@@ -78,7 +75,6 @@ class DocumentTree:
             self._recent.append(Change(self.changes, "ResourceRemoved", _key(uri)))
 
     def etag(self, uri: str) -> str:
-        """Return the entity tag of a document, which differs after each change."""
         return etag_of(msgspec.json.encode(self.get(uri)))
 
     def copy(self) -> Mapping[str, Json]:
@@ -98,11 +94,9 @@ class DocumentTree:
         return [change for change in tuple(self._recent) if change.number > number]
 
     def free_id(self, collection: str) -> str:
-        """Return the lowest number that names no document below a collection."""
         return next(str(id_) for id_ in itertools.count(1) if f"{collection}/{id_}" not in self)
 
     def member_uris(self, collection: str) -> list[str]:
-        """Return the members of a collection, empty if it is missing."""
         return uris(value_at(self.get(collection), "Members"))
 
     def linked(self, links: Any) -> list[tuple[str, Json]]:
@@ -143,7 +137,6 @@ class DocumentTree:
 
 
 def etag_of(body: bytes) -> str:
-    """Return the entity tag of a body."""
     return f'W/"{hashlib.blake2b(body, digest_size=8).hexdigest()}"'
 
 
@@ -171,7 +164,6 @@ def uris(links: Any) -> list[str]:
 
 
 def value_at(json: Json | None, *keys: str) -> Any:
-    """Return the value inside nested objects, None if it is missing."""
     value: Any = json
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -179,13 +171,11 @@ def value_at(json: Json | None, *keys: str) -> Any:
 
 
 def object_of(json: Json | None, key: str) -> Json:
-    """Return the object at a key, an empty object if it is missing."""
     found = value_at(json, key)
     return found if isinstance(found, dict) else {}
 
 
 def array_of(json: Json | None, key: str) -> list[Any]:
-    """Return the array at a key, an empty array if it is missing."""
     found = value_at(json, key)
     return found if isinstance(found, list) else []
 
@@ -196,23 +186,19 @@ def number_of(value: Any, otherwise: int = 0) -> int:
 
 
 def links_to(uris: Iterable[str]) -> list[Json]:
-    """Return a link to each URI."""
     return [{"@odata.id": uri} for uri in uris]
 
 
 def composition_service(documents: DocumentTree) -> Json | None:
-    """Return the composition service, None if the root does not link it."""
     return documents.get(uri_of(value_at(documents.get(ROOT), "CompositionService")))
 
 
 def resource_document(uri: str, type_: str, name: str = "", **properties: Any) -> Json:
-    """Return the document of a resource; the name defaults to its Id."""
     id_, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
     return {"@odata.type": kind, "@odata.id": uri, "Id": id_, "Name": name or id_, **properties}
 
 
 def collection_document(uri: str, type_: str, name: str, members: Iterable[str] = ()) -> Json:
-    """Return the document of a collection."""
     head = {"@odata.type": f"#{type_}.{type_}", "@odata.id": uri, "Name": name}
     links = links_to(members)
     return head | {"Members@odata.count": len(links), "Members": links}
@@ -233,12 +219,10 @@ class RequestRefused(Exception):
 
 
 def refusal(status: int, id_: str, text: str, *args: str) -> HttpReply:
-    """Return an answer with one message; ``id_`` has no registry prefix."""
     return HttpReply(status, error_body(id_, text, *args))
 
 
 def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> Json:
-    """Return the body of an error with one message."""
     registry = "Composition.1.1.3" if id_.startswith(COMPOSITION_MESSAGES) else "Base.1.18.1"
     code = f"{registry}.{id_}"
     message: Json = {"@odata.type": "#Message.v1_2_0.Message", "MessageId": code, "Message": text}
@@ -249,11 +233,9 @@ def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> J
 
 
 def not_found(uri: str) -> HttpReply:
-    """Return the answer for a missing resource."""
     return refusal(404, "ResourceMissingAtURI", f"There is no resource at {uri}.", uri)
 
 
 def method_not_allowed(method: str, uri: str) -> HttpReply:
-    """Return the answer for a method that a resource does not allow."""
     text = f"{uri} does not allow the method {method}."
     return HttpReply(405, error_body("OperationNotAllowed", text), {"Allow": "GET, HEAD"})

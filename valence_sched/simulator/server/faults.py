@@ -115,7 +115,6 @@ class Fault:
     kind: str = ""
 
     def hits(self, method: str, path: str, path_qs: str) -> bool:
-        """Return whether the fault applies to a request."""
         if self.times <= 0 or (self.method and method != self.method):
             return False
         target = path_qs if "?" in self.path else path.rstrip("/") or "/"
@@ -132,15 +131,12 @@ class Faults:
         return any(fault.name == name and fault.times > 0 for fault in self._faults)
 
     def number(self, name: str) -> int | None:
-        """Return the number of a rule, None if the rule is not set."""
         return next((fault.number for fault in self._faults if fault.name == name), None)
 
     def paths(self, name: str) -> list[str]:
-        """Return the paths, or blocks, of the rules of this name."""
         return [fault.path for fault in self._faults if fault.name == name]
 
     def take(self, name: str, method: str, path: str, path_qs: str) -> Fault | None:
-        """Return the fault of this name that applies to a request, and count its use."""
         for fault in self._faults:
             if fault.name == name and fault.hits(method, path, path_qs):
                 fault.times -= 1
@@ -156,7 +152,6 @@ class Faults:
 
 
 def faults_of(rules: Sequence[str], podms: Sequence[str]) -> dict[str, Faults]:
-    """Return the faults that rules give each pod manager; UnknownName or UsageError of a rule."""
     every = [_fault(rule, podms) for rule in rules]
     # each pod manager has its own copy of a fault, which counts its uses
     return {

@@ -213,7 +213,6 @@ def _add(documents: DocumentTree, collection: str, link: str) -> None:
 def load_documents(
     records: Iterable[Record], diagnostics: Diagnostics
 ) -> Iterator[tuple[str, DocumentTree]]:
-    """Yield id and documents of each valid pod manager; raises InputError and DuplicateId."""
     seen: dict[str, str] = {}
     for record in records:
         try:

@@ -46,8 +46,6 @@ class SimulatorSettings:
 
 
 class EncodedReply(msgspec.Struct, frozen=True):
-    """An encoded answer."""
-
     status: int
     body: bytes
     headers: dict[str, str]
@@ -84,7 +82,6 @@ class SimulatedPodm:
 
     @property
     def composition(self) -> Composition:
-        """The composer, which has the owners of reservations."""
         return self.writes.composition
 
     def reply(self, request: HttpRequest) -> EncodedReply:
@@ -107,7 +104,6 @@ class SimulatedPodm:
             return encode_reply(refused.answer)
 
     def streams(self, request: HttpRequest) -> bool:
-        """Return whether a request of an authenticated user opens the event stream."""
         wanted = request.method == "GET" and request.path == self._event_stream != ""
         return wanted and self._user(request) is not None
 
@@ -164,7 +160,6 @@ class SimulatedPodm:
 
 
 def encode_reply(answer: HttpReply) -> EncodedReply:
-    """Return an encoded answer, with the entity tag of its body."""
     headers = {"OData-Version": "4.0", **answer.headers}
     if answer.body is None:
         return EncodedReply(answer.status, b"", headers)
@@ -200,7 +195,6 @@ class DocumentWrites:
         self._action = ComposeAction(documents, self.composition, self._reservations)
 
     def tick(self) -> None:
-        """End due tasks and expired reservations."""
         self.tasks.tick()
         self._reservations.tick()
         if self._rack:
@@ -320,7 +314,6 @@ class DocumentWrites:
                     self.composition.compose(CompositionPlan((uri,), {"Name": "Other-Client"}))
 
     def _patch(self, uri: str, body: Json, client: str) -> HttpReply:
-        """Change a document, or refuse and change nothing."""
         json = self._documents.get(uri)
         if json is None:
             return docs.not_found(uri)
@@ -347,7 +340,6 @@ class DocumentWrites:
 
 
 def json_of(body: bytes) -> Json:
-    """Return the JSON object of a request; RequestRefused if the body is not one."""
     try:
         check_depth(body, "the body")
         return msgspec.json.decode(body or b"{}", type=Json)
@@ -358,7 +350,6 @@ def json_of(body: bytes) -> Json:
 def _create_amount(
     documents: DocumentTree, collection: str, body: Json, habits: Habits
 ) -> HttpReply | None:
-    """Create a memory chunk or volume; None if the collection has neither."""
     if (source := _amount_source(documents, collection, body)) is None:
         return None
     uri, stock = source
@@ -391,7 +382,6 @@ def _create_amount(
 def _amount_source(
     documents: DocumentTree, collection: str, body: Json
 ) -> tuple[str, Stock] | None:
-    """Return the domain or pool that provides an amount, with its stock."""
     pools = _providing_pools(body)
     service = LinkedDocuments(documents.get, NO_NOTES, documents)
     for uri in documents:

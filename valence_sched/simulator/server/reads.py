@@ -48,7 +48,6 @@ class DocumentReads:
         self._page_size = page_size
 
     def answer(self, request: HttpRequest) -> HttpReply:
-        """Answer a GET; RequestRefused if the query names a page that does not exist."""
         reply = self._answer(request)
         if reply.status != 200 or reply.body is None:
             return reply
@@ -74,7 +73,6 @@ class DocumentReads:
         return HttpReply(200, self._expanded(self._page(json, request), request))
 
     def _page(self, json: Json, request: HttpRequest) -> Json:
-        """Return the requested page of a collection; without a page size, the whole collection."""
         query, size, members = request.query, self._page_size, json.get("Members")
         skip, lost = _query_number(query, "$skip", 0), self._faults.number("page-missing")
         if "Members" in json and lost == (skip // size + 1 if size else 1):
@@ -115,7 +113,6 @@ class DocumentReads:
         return {**found, "Members": bare}
 
     def _older_form(self, json: Json, uri: str) -> Json:
-        """Return a document as an older or careless pod manager sends it."""
         faults = self._faults
         if "no-members" in faults and faults.take("no-members", "GET", uri, uri):
             json = {key: value for key, value in json.items() if not key.startswith("Members")}
@@ -182,7 +179,6 @@ class ExpandQuery(NamedTuple):
 
 
 def _parse_expand(value: str, offered: Json) -> ExpandQuery:
-    """Return a parsed ``$expand``; RequestRefused if the value is invalid or not offered."""
     found = _FORM.fullmatch(value)
     if not found:
         text = f"{value} is not a value of $expand."

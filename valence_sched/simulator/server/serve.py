@@ -87,7 +87,6 @@ HOST = "127.0.0.1"
 
 
 def url_of(port: int) -> str:
-    """Return the URL of a pod manager."""
     return f"http://{HOST}:{port}/redfish/v1"
 
 
@@ -146,7 +145,6 @@ async def listen(
 async def _run(
     apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket], ready: Callable[[], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``ready`` is called once all listen."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

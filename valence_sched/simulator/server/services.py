@@ -80,7 +80,6 @@ class Sessions:
         return None if self._login.username else ""
 
     def create(self, body: Json) -> HttpReply:
-        """Log in: 201 with the token, or a refusal."""
         username, password = body.get("UserName"), body.get("Password")
         if not isinstance(username, str) or not isinstance(password, str):
             text = "A session needs UserName and Password."
@@ -117,7 +116,6 @@ class Sessions:
 
 
 def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
-    """Give a tree a session service without sessions; return the URI of their collection."""
     root = documents.get(ROOT) or {}
     service_uri = docs.uri_of(docs.value_at(root, "SessionService")) or f"{ROOT}/SessionService"
     type_, name = "SessionService.v1_1_9", "Session Service"
@@ -217,8 +215,6 @@ MOST_SUBSCRIPTIONS = 20
 
 
 class Destination(NamedTuple):
-    """The URL of a receiver of events, and the context of its client."""
-
     url: str
     context: str
 
@@ -238,7 +234,6 @@ class Subscriptions:
             yield Destination(str(json.get("Destination")), str(json.get("Context") or ""))
 
     def create(self, body: Json) -> HttpReply:
-        """Subscribe: 201 with the URI, or a refusal."""
         destination, protocol = body.get("Destination"), body.get("Protocol")
         if not isinstance(destination, str) or not isinstance(protocol, str):
             text = "A subscription needs Destination and Protocol."
