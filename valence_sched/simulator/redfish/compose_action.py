@@ -98,10 +98,8 @@ class ComposeAction:
 
 
 def target(documents: DocumentTree, service: str) -> str:
-    action = docs.value_at(
-        documents.get(service), "Actions", "#CompositionService.Compose", "target"
-    )
-    return str(action) if action else ""
+    actions = docs.value_at(documents.get(service), "Actions")
+    return str(docs.value_at(actions, "#CompositionService.Compose", "target") or "")
 
 
 DEFAULT_S = 3 * 3600.0
@@ -142,12 +140,12 @@ class Reservations:
         return found
 
     def create(self, blocks: Sequence[str], manifest: Json, client: str) -> str:
-        service, collection = self._documents.get(self.service), self.collection
-        if service is not None and collection not in self._documents:
+        collection = self.collection
+        if self.service in self._documents and collection not in self._documents:
             type_, name = "CompositionReservationCollection", "Composition Reservations"
-            self._documents.put(collection, docs.collection_document(collection, type_, name))
-            link = {"CompositionReservations": {"@odata.id": collection}}
-            self._documents.put(self.service, {**service, **link})
+            self._documents.put_collection(collection, type_, name)
+            link = {"@odata.id": collection}
+            self._documents.update(self.service, CompositionReservations=link)
         number = self._documents.free_id(collection)
         uri, name = f"{collection}/{number}", f"Composition Reservation {number}"
         now = datetime.datetime.fromtimestamp(self._clock(), datetime.UTC)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from valence_sched.drivers.fields import objects
 from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish.system import (
@@ -28,8 +29,7 @@ def is_block(json: Json | None) -> bool:
 
 def blocks(documents: DocumentTree) -> Iterator[tuple[str, Json]]:
     for uri in documents:
-        json = documents.get(uri)
-        if json is not None and is_block(json):
+        if is_block(json := documents.get(uri) or {}):
             yield uri, json
 
 
@@ -39,15 +39,12 @@ def _is_shareable(json: Json) -> bool:
 
 
 def _has_room(json: Json) -> bool:
-    status = json["CompositionStatus"]
+    status, shareable = json["CompositionStatus"], _is_shareable(json)
     state = status.get("CompositionState")
-    if json.get("Pool") == "Active" and not _is_shareable(json):
-        return False
     if state == "Unused":
-        return True
-    if state != "ComposedAndAvailable" or not _is_shareable(json):
-        return False
-    return docs.number_of(status.get("NumberOfCompositions")) < _most(status)
+        return shareable or json.get("Pool") != "Active"
+    count = docs.number_of(status.get("NumberOfCompositions"))
+    return state == "ComposedAndAvailable" and shareable and count < _most(status)
 
 
 def _most(status: Json) -> int:
@@ -120,50 +117,32 @@ def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:
 _OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
 
 
-class Habits:
-    """The composing behaviour of a careless or older pod manager, by its fault rules."""
+def node_name(faults: Faults, wanted: str | None) -> str | None:
+    """Return the name of a new node, None if the pod manager generates one."""
+    return None if "own-names" in faults or "uri-names" in faults else wanted
 
-    def __init__(self, documents: DocumentTree, faults: Faults) -> None:
-        self._documents, self._faults = documents, faults
 
-    def __contains__(self, rule: str) -> bool:
-        return rule in self._faults
+def _equal_blocks(documents: DocumentTree, named: Sequence[str]) -> tuple[str, ...]:
+    """Return for each block the last equal block that is free, if there is one."""
 
-    def name_of(self, wanted: str | None) -> str | None:
-        return None if "own-names" in self or "uri-names" in self else wanted
-
-    def stays_unused(self, block: str) -> bool:
-        names = (block, block.rpartition("/")[2])
-        patterns = self._faults.paths("stays-unused")
-        return any(fnmatch.fnmatchcase(name, it) for it in patterns for name in names)
-
-    def created(self, uri: str) -> HttpReply:
-        if "no-location" in self:
-            return HttpReply(201)
-        return HttpReply(201, self._documents.get(uri), {"Location": uri})
-
-    def with_equals(self, named: Sequence[str]) -> tuple[str, ...]:
-        """Return for each block the last equal block that is free, if there is one."""
-        if "equal-device" not in self:
-            return tuple(named)
-        inside = [set(members) for _, _, members in zones(self._documents)]
-        roomy = ((uri, json) for uri, json in blocks(self._documents) if _has_room(json))
-        free = [uri for uri, json in roomy if not json["CompositionStatus"].get("Reserved")]
-        found: list[str] = []
-        for uri in named:
-            used, wanted = {*named, *found}, self._content(uri)
-            equal = (it for it in free if it not in used and self._content(it) == wanted)
-            near = [it for it in equal if all((it in zone) == (uri in zone) for zone in inside)]
-            found.append(near[-1] if near else uri)
-        return tuple(found)
-
-    def _content(self, uri: str) -> Any:
-        json = self._documents.get(uri) or {}
-        content = {
+    def content(uri: str) -> Any:
+        json = documents.get(uri) or {}
+        devices = {
             kind: sorted(str(sorted(content_of(one).items())) for one in found.values())
-            for kind, found in devices_of(self._documents, json).items()
+            for kind, found in devices_of(documents, json).items()
         }
-        return content, docs.array_of(json, "ResourceBlockType"), _is_shareable(json)
+        return devices, docs.array_of(json, "ResourceBlockType"), _is_shareable(json)
+
+    inside = [set(members) for _, _, members in zones(documents)]
+    roomy = ((uri, json) for uri, json in blocks(documents) if _has_room(json))
+    free = [uri for uri, json in roomy if not json["CompositionStatus"].get("Reserved")]
+    found: list[str] = []
+    for uri in named:
+        used, wanted = {*named, *found}, content(uri)
+        equal = (it for it in free if it not in used and content(it) == wanted)
+        near = [it for it in equal if all((it in zone) == (uri in zone) for zone in inside)]
+        found.append(near[-1] if near else uri)
+    return tuple(found)
 
 
 def content_of(device: Json) -> Json:
@@ -202,10 +181,10 @@ def _capabilities(documents: DocumentTree) -> Iterator[SimulatedCapability]:
 
 def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
     mark = "@Redfish.RequiredOnCreate"
-    objects = (one.object.items() for one in every if one.use_case == use_case)
+    stated = (one.object.items() for one in every if one.use_case == use_case)
     required = [
         {key.removesuffix(mark) for key, value in items if value is True and key.endswith(mark)}
-        for items in objects
+        for items in stated
     ]
     for name in sorted(set.intersection(*required) - {""}) if required else []:
         if name not in body:
@@ -251,8 +230,9 @@ class DeviceRequest(NamedTuple):
     def fits(self, kind: str, device: Json) -> bool:
         if kind != self.kind:
             return False
-        plain = {key: it for key, it in self.properties.items() if not isinstance(it, (dict, list))}
-        for key, wanted in plain.items():
+        for key, wanted in self.properties.items():
+            if isinstance(wanted, (dict, list)):
+                continue
             found = device.get(key)
             if key == "ProcessorType" and found is None:
                 found = "CPU"
@@ -273,9 +253,9 @@ def _device_requests(kind: str, row: Json) -> Iterator[DeviceRequest]:
     more = row.get("@Redfish.AllowOverprovisioning") is True
     inner = row.get("Drives") if kind == "Storage" else row.get("Devices")
     if isinstance(inner, list) and inner:
-        for drive in (it for it in inner if isinstance(it, dict)):
+        for drive in objects(inner):
             for shape in _device_requests("Drives", drive):
-                yield shape._replace(kind="Drives", wanted=shape.wanted * count, more=more)
+                yield shape._replace(wanted=shape.wanted * count, more=more)
         return
     plain = {key: value for key, value in row.items() if "@" not in key}
     yield DeviceRequest(kind, count, plain, more)
@@ -295,9 +275,7 @@ def _choose_blocks(
         for json in by_kind["Storage"].values():
             flat += [("Drives", drive) for _, drive in documents.linked(json.get("Drives"))]
         for json in by_kind["SimpleStorage"].values():
-            flat += [
-                ("Drives", it) for it in docs.array_of(json, "Devices") if isinstance(it, dict)
-            ]
+            flat += [("Drives", it) for it in objects(docs.array_of(json, "Devices"))]
 
     def count(shape: DeviceRequest, blocks: Sequence[str]) -> int:
         return sum(shape.fits(kind, one) for uri in blocks for kind, one in devices[uri])
@@ -331,8 +309,8 @@ class Composition:
     reserved belong to another client. ``reservations`` maps a block to its reservation.
     """
 
-    def __init__(self, documents: DocumentTree, habits: Habits) -> None:
-        self._documents, self._habits = documents, habits
+    def __init__(self, documents: DocumentTree, faults: Faults) -> None:
+        self._documents, self._faults = documents, faults
         self.owners: dict[str, str] = {}
         self.reservations: dict[str, str] = {}
 
@@ -352,8 +330,8 @@ class Composition:
         for kind in COLLECTIONS:
             requested = body.get(kind)
             rows = requested.get("Members") if isinstance(requested, dict) else requested
-            for row in rows if isinstance(rows, list) else []:
-                shapes += _device_requests(kind, row) if isinstance(row, dict) else ()
+            for row in objects(rows if isinstance(rows, list) else []):
+                shapes += _device_requests(kind, row)
         if not named and not shapes:
             text = "A system needs Links.ResourceBlocks, or the devices that it is composed of."
             raise RequestRefused(400, docs.MISSING, text, "Links/ResourceBlocks")
@@ -361,19 +339,21 @@ class Composition:
         if not shapes:
             _check_required(every, SPECIFIC, body)
             self._check_zones(named, every)
-            return CompositionPlan(self._habits.with_equals(named), body)
+            if "equal-device" in self._faults:
+                return CompositionPlan(_equal_blocks(self._documents, named), body)
+            return CompositionPlan(tuple(named), body)
         found = self._find_blocks(named, shapes, body, every, client, reservation)
         return CompositionPlan(found, body)
 
     def compose(self, plan: CompositionPlan) -> str:
         wanted = str(plan.body.get("Name") or "") or None
-        id_ = "Composed" if "own-names" in self._habits or not wanted else wanted
+        id_ = "Composed" if "own-names" in self._faults or not wanted else wanted
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", id_).strip(".-")[:64] or "Composed"
         uri, number = f"{self.systems}/{stem}", 1
         while uri in self._documents:
             number += 1
             uri = f"{self.systems}/{stem}-{number}"
-        name = self._habits.name_of(wanted) or "Composed System"
+        name = node_name(self._faults, wanted) or "Composed System"
         self._attach(plan.blocks, uri)
         put_system(self._documents, uri, name, plan.blocks, plan.body)
         self._documents.list_member(self.systems, uri)
@@ -407,8 +387,10 @@ class Composition:
         put_system(self._documents, uri, str(json.get("Name")), wanted, json)
 
     def _attach(self, blocks: Iterable[str], uri: str) -> None:
+        unused = self._faults.paths("stays-unused")
         for block in blocks:
-            if not self._habits.stays_unused(block):
+            names = (block, block.rpartition("/")[2])
+            if not any(fnmatch.fnmatchcase(name, it) for it in unused for name in names):
                 _attach_block(self._documents, block, uri)
 
     def _check(self, blocks: Iterable[str], client: str, reservation: str) -> None:
@@ -425,15 +407,13 @@ class Composition:
             text = f"{uri} is not a resource block."
             return RequestRefused(400, "ResourceBlockInvalid", text, uri)
         status = json["CompositionStatus"]
-        state, resource_state = (
-            status.get("CompositionState"),
-            docs.value_at(json, "Status", "State"),
-        )
-        is_lost = state in ("Failed", "Unavailable")
-        if is_lost or resource_state not in (None, "Enabled"):
-            text = f"{uri} is {state if is_lost else resource_state} and cannot be composed."
+        state = status.get("CompositionState")
+        if state not in ("Failed", "Unavailable"):
+            state = docs.value_at(json, "Status", "State")
+        if state not in (None, "Enabled"):
+            text = f"{uri} is {state} and cannot be composed."
             return RequestRefused(400, "ResourceBlockInvalid", text, uri)
-        if not _has_room(json) and "double-book" not in self._habits:
+        if not _has_room(json) and "double-book" not in self._faults:
             return RequestRefused(409, "ResourceBlockInUse", f"{uri} is in use.", uri)
         owner = self.reservations.get(uri)
         if owner and owner != reservation:
@@ -479,11 +459,8 @@ class Composition:
                 continue
             if not set(named) <= set(inside):
                 continue
-            free = [
-                uri
-                for uri in inside
-                if uri in named or self._refusal(uri, client, reservation) is None
-            ]
+            refused = {uri for uri in inside if self._refusal(uri, client, reservation)}
+            free = [uri for uri in inside if uri in named or uri not in refused]
             found = _choose_blocks(self._documents, shapes, free, named)
             if found and not _limit_violation(every, zone, self._kinds(found)):
                 return found

@@ -45,10 +45,9 @@ def complete_system(documents: DocumentTree, uri: str) -> None:
         below = f"{uri}/EthernetInterfaces"
         own = [f"{below}/Onboard"] if json.get("SystemType") == "Composed" else []
         for interface in own:
-            type_, name = "EthernetInterface.v1_12_3", "Onboard interface"
-            documents.put(interface, docs.resource_document(interface, type_, name))
+            documents.put_resource(interface, "EthernetInterface.v1_12_3", "Onboard interface")
         type_ = "EthernetInterfaceCollection"
-        documents.put(below, docs.collection_document(below, type_, "EthernetInterface", own))
+        documents.put_collection(below, type_, "EthernetInterface", own)
         json["EthernetInterfaces"] = {"@odata.id": below}
     for interface, device in documents.linked(json["EthernetInterfaces"]):
         if not device.get("MACAddress"):
@@ -105,22 +104,18 @@ def _put_manager(documents: DocumentTree, system: str) -> str:
         return uri
     collection, _, id_ = uri.rpartition("/")
     if collection not in documents:
-        documents.put(
-            collection, docs.collection_document(collection, "ManagerCollection", "Managers")
-        )
-        root = documents.get(ROOT) or {}
-        documents.put(ROOT, {**root, "Managers": {"@odata.id": collection}})
+        documents.put_collection(collection, "ManagerCollection", "Managers")
+        documents.update(ROOT, Managers={"@odata.id": collection})
     media, disc = f"{uri}/VirtualMedia", f"{uri}/VirtualMedia/Cd"
     works: Json = {"ManagerType": "BMC", "Status": docs.OK, "PowerState": "On"}
     works |= {"VirtualMedia": {"@odata.id": media}}
     works |= {"Links": {"ManagerForServers": docs.links_to([system])}}
-    name = f"Manager of {id_}"
-    documents.put(uri, docs.resource_document(uri, "Manager.v1_19_0", name, **works))
-    documents.put(media, docs.collection_document(media, "VirtualMediaCollection", "Media", [disc]))
+    documents.put_resource(uri, "Manager.v1_19_0", f"Manager of {id_}", **works)
+    documents.put_collection(media, "VirtualMediaCollection", "Media", [disc])
     targets = (f"{disc}/Actions/VirtualMedia.{action}" for action in ("InsertMedia", "EjectMedia"))
     actions = {f"#{target.rpartition('/')[2]}": {"target": target} for target in targets}
     loaded: Json = {"MediaTypes": ["CD", "DVD"], "Status": docs.OK, **_EMPTY, "Actions": actions}
-    documents.put(disc, docs.resource_document(disc, "VirtualMedia.v1_6_3", "Virtual CD", **loaded))
+    documents.put_resource(disc, "VirtualMedia.v1_6_3", "Virtual CD", **loaded)
     documents.list_member(collection, uri)
     return uri
 
@@ -170,14 +165,9 @@ def put_system(
             devices[kind].update(found)
     if drives := devices["Drives"]:  # a system links no drive directly
         storage, title = f"{uri}/Storage/Blocks", "Drives of resource blocks"
-        linked = {
-            "Status": docs.OK,
-            "Drives": docs.links_to(drives),
-            "Drives@odata.count": len(drives),
-        }
-        json = docs.resource_document(storage, "Storage.v1_15_1", title, **linked)
+        linked = {"Drives": docs.links_to(drives), "Drives@odata.count": len(drives)}
+        json = documents.put_resource(storage, "Storage.v1_15_1", title, Status=docs.OK, **linked)
         devices["Storage"][storage] = json
-        documents.put(storage, json)
     memory_mib = sum(docs.number_of(one.get("CapacityMiB")) for one in devices["Memory"].values())
     own: Json = {
         "SystemType": "Composed",
@@ -192,14 +182,13 @@ def put_system(
         if devices[kind]:
             below = f"{uri}/{kind}"
             own[kind] = {"@odata.id": below}
-            members = docs.collection_document(below, f"{type_}Collection", type_, devices[kind])
-            documents.put(below, members)
+            documents.put_collection(below, f"{type_}Collection", type_, devices[kind])
     own["Links"] = {"ResourceBlocks": docs.links_to(blocks)}
     own["Actions"] = {
         f"#ComputerSystem.{action}": {"target": f"{uri}/Actions/ComputerSystem.{action}"}
         for action in ("AddResourceBlock", "RemoveResourceBlock")
     }
-    documents.put(uri, docs.resource_document(uri, "ComputerSystem.v1_20_1", name, **own))
+    documents.put_resource(uri, "ComputerSystem.v1_20_1", name, **own)
     complete_system(documents, uri)
 
 

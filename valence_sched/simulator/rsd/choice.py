@@ -27,7 +27,18 @@ Check = Callable[[Any], str | None]
 def violations(body: Any, knows: Callable[[str], bool]) -> list[str]:
     if not isinstance(body, dict):
         return ["The body: expected an object"]
-    return [*_property_violations(body, BODY, ""), *_clashes(body), *_unknown_links(body, knows)]
+    found = list(_property_violations(body, BODY, ""))
+    for place, drive in _items(body, "RemoteDrives"):
+        if drive.get("CapacityGiB") is None:
+            found.append(f"{place}.CapacityGiB: expected a number above 0")
+        if drive.get("Master") and drive.get("Protocol") == "NVMeOverFabrics":
+            found.append(f"{place}.Master: no clone or snapshot over NVMeOverFabrics")
+    for place, item in (one for key in LISTS for one in _items(body, key)):
+        for word in ("Resource", "Chassis"):
+            uri = value_at(item, word, "@odata.id")
+            if isinstance(uri, str) and not knows(uri):
+                found.append(f"{place}.{word}: {uri} does not exist")
+    return found
 
 
 def requested_resources(body: Json) -> dict[str, list[str]]:
@@ -60,23 +71,6 @@ def _items(body: Json, key: str) -> Iterator[tuple[str, Json]]:
     for number, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict):
             yield f"{key}[{number}]", item
-
-
-def _clashes(body: Json) -> Iterator[str]:
-    for place, drive in _items(body, "RemoteDrives"):
-        if drive.get("CapacityGiB") is None:
-            yield f"{place}.CapacityGiB: expected a number above 0"
-        if drive.get("Master") and drive.get("Protocol") == "NVMeOverFabrics":
-            yield f"{place}.Master: no clone or snapshot over NVMeOverFabrics"
-
-
-def _unknown_links(body: Json, knows: Callable[[str], bool]) -> Iterator[str]:
-    for key in LISTS:
-        for place, item in _items(body, key):
-            for word in ("Resource", "Chassis"):
-                uri = value_at(item, word, "@odata.id")
-                if isinstance(uri, str) and not knows(uri):
-                    yield f"{place}.{word}: {uri} does not exist"
 
 
 def _more(value: Any) -> str | None:
@@ -164,9 +158,19 @@ class SystemChooser:
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in found.offers}
 
     def choose(self, body: Json, *, equal: bool = False) -> tuple[ChosenSystem | None, str]:
-        there = [system for system in self._found.systems if self._is_available(system)]
-        counts = [f"available: {len(there)}"]
-        for name, keeps in self._filters(body):
+        filters: dict[str, Callable[[RackSystem], bool]] = {
+            "available": self._is_available,
+            "status": _is_healthy,
+            "resource": lambda system: self._has_named(system, body),
+            "chassis": lambda system: self._is_in_chassis(system, body),
+            "processors": lambda system: self._processors(system, body) is not None,
+            "memory": lambda system: self._modules(system, body) is not None,
+            "local drives": lambda system: self._drives(system, body) is not None,
+            "ethernet interfaces": lambda system: self._interfaces(system, body) is not None,
+            "computer system attributes": lambda system: self._suits(system, body),
+        }
+        there, counts = list(self._found.systems), []
+        for name, keeps in filters.items():
             there = [system for system in there if keeps(system)]
             counts.append(f"{name}: {len(there)}")
         counts_text = f"Available assets count after applying filters: [{' -> '.join(counts)}]"
@@ -188,18 +192,6 @@ class SystemChooser:
             equal = [it.uri for it in spare if content_of(it.json) == content]
             found.append(equal[-1] if equal else uri)
         return found
-
-    def _filters(self, body: Json) -> Iterable[tuple[str, Callable[[RackSystem], bool]]]:
-        return (
-            ("status", _is_healthy),
-            ("resource", lambda system: self._has_named(system, body)),
-            ("chassis", lambda system: self._is_in_chassis(system, body)),
-            ("processors", lambda system: self._processors(system, body) is not None),
-            ("memory", lambda system: self._modules(system, body) is not None),
-            ("local drives", lambda system: self._drives(system, body) is not None),
-            ("ethernet interfaces", lambda system: self._interfaces(system, body) is not None),
-            ("computer system attributes", lambda system: self._suits(system, body)),
-        )
 
     def _is_available(self, system: RackSystem) -> bool:
         used = self._status[system.uri]

@@ -20,7 +20,7 @@ from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.reader import rack_stocks
 from valence_sched.drivers.rsd.schema import StorageService
 from valence_sched.model.inventory import free_amount
-from valence_sched.simulator.redfish.composition import Habits
+from valence_sched.simulator.redfish.composition import node_name
 from valence_sched.simulator.redfish.system import complete_system, power_after
 from valence_sched.simulator.rsd import choice
 from valence_sched.simulator.server import documents as docs
@@ -39,9 +39,8 @@ def _node_document(
         return docs.links_to(uri for uri in own if "#" not in uri)
 
     there = chosen.devices.values()
-    cpus = [
-        it for it in there if isinstance(it, schema.ProcessorDevice) and (it.type or "CPU") == "CPU"
-    ]
+    processors = (it for it in there if isinstance(it, schema.ProcessorDevice))
+    cpus = [it for it in processors if (it.type or "CPU") == "CPU"]
     memory = sum(it.capacity_mib or 0 for it in there if isinstance(it, schema.MemoryDevice))
     status, model = _status("OK"), cpus[0].model if cpus else None
     pooled = docs.links_to(chosen.pooled)
@@ -88,11 +87,11 @@ class NodesService:
         clock: Callable[[], float],
         *,
         assemble_s: float = 1.0,
-        habits: Habits | None = None,
+        faults: Faults | None = None,
     ) -> None:
         self._documents, self._clock, self._assemble_s = documents, clock, assemble_s
-        self._habits = habits or Habits(documents, Faults())
-        if "odd-actions" in self._habits:
+        self._faults = faults or Faults()
+        if "odd-actions" in self._faults:
             for uri in self._collections:
                 actions = docs.value_at(documents.get(uri), "Actions") or {}
                 documents.update(uri, Actions=_renamed(actions))
@@ -136,14 +135,14 @@ class NodesService:
         if away := sorted(filter(self._is_away, named)):
             return _unavailable(away)
         chooser = choice.SystemChooser(self._documents)
-        chosen, counts = chooser.choose(body, equal="equal-device" in self._habits)
+        chosen, counts = chooser.choose(body, equal="equal-device" in self._faults)
         if chosen is None:
             none = "There are no computer systems available for this allocation request."
             return _conflict("Conflict during allocation", none, counts)
         volumes: list[str] = []
         for wanted in body.get("RemoteDrives") or ():
             size_gib, protocol = wanted["CapacityGiB"], wanted.get("Protocol")
-            share = 0.5 if "short-amounts" in self._habits else 1
+            share = 0.5 if "short-amounts" in self._faults else 1
             uri = _cut(self._documents, size_gib * share, protocol)
             if uri is None:
                 for volume in volumes:
@@ -154,17 +153,17 @@ class NodesService:
             volumes.append(uri)
         collection, wanted_id = collections[0], body.get("Name")
         uri = f"{collection}/{wanted_id}"
-        if "uri-names" not in self._habits or wanted_id is None or uri in self._documents:
+        if "uri-names" not in self._faults or wanted_id is None or uri in self._documents:
             uri = f"{collection}/{self._documents.free_id(collection)}"
-        renamed = {**body, "Name": self._habits.name_of(body.get("Name"))}
+        renamed = {**body, "Name": node_name(self._faults, wanted_id)}
         rack = docs.value_at(self._documents.get(ROOT), "Oem", "Intel_RackScale")
         version = str(docs.value_at(rack, "ApiVersion") or "")
         node = _node_document(uri, renamed, chosen, volumes, version)
-        if "odd-actions" in self._habits:
+        if "odd-actions" in self._faults:
             node["Actions"] = _renamed(node["Actions"])
         self._documents.add_member(collection, node)
         complete_system(self._documents, chosen.system.uri)
-        return HttpReply(201, None, {} if "no-location" in self._habits else {"Location": uri})
+        return HttpReply(201, None, {} if "no-location" in self._faults else {"Location": uri})
 
     def assemble(self, uri: str) -> HttpReply:
         if refusal := self._refusal(uri):
@@ -397,10 +396,14 @@ def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str 
         for stock in rack_stocks(service, [storage], ()):
             if free_amount(stock) < size_gib:
                 continue
-            is_pool = "Capacity" in (documents.get(stock.uri) or {})
-            if protocol not in (None, _protocol(documents, storage) if is_pool else "iSCSI"):
+            make, offered = _cut_logical_drive, "iSCSI"
+            if "Capacity" in (documents.get(stock.uri) or {}):
+                make, ends = _cut_volume, _link(storage.json, "Endpoints")
+                near = (it for it in _fabrics(documents) if ends and _link(it, "Endpoints") == ends)
+                if docs.value_at(next(near, None), "FabricType") == "NVMeOverFabrics":
+                    offered = "NVMeOverFabrics"
+            if protocol not in (None, offered):
                 continue
-            make = _cut_volume if is_pool else _cut_logical_drive
             if uri := make(documents, storage, stock.uri, size_gib):
                 return uri
     return None
@@ -426,13 +429,6 @@ def _storages(documents: DocumentTree) -> Iterator[StorageService]:
             yield StorageService(uri, json, NO_NOTES)
 
 
-def _protocol(documents: DocumentTree, storage: StorageService) -> str:
-    ends = _link(storage.json, "Endpoints")
-    near = (it for it in _fabrics(documents) if ends and _link(it, "Endpoints") == ends)
-    kind = docs.value_at(next(near, None), "FabricType")
-    return "NVMeOverFabrics" if kind == "NVMeOverFabrics" else "iSCSI"
-
-
 def _cut_volume(
     documents: DocumentTree, storage: StorageService, pool: str, size_gib: float
 ) -> str | None:
@@ -451,7 +447,7 @@ def _cut_volume(
 
 
 def _cut_logical_drive(
-    documents: DocumentTree, storage: StorageService, group: str, size_gib: float
+    documents: DocumentTree, storage: StorageService, pool: str, size_gib: float
 ) -> str | None:
     drives, targets = _link(storage.json, "LogicalDrives"), _link(storage.json, "RemoteTargets")
     if not drives or targets not in documents:
@@ -460,10 +456,9 @@ def _cut_logical_drive(
     uri, target = f"{drives}/{id_}", f"{targets}/{number}"
     drive: Json = {"@odata.id": uri, "Id": id_, "Name": f"Logical drive {id_}", "Status": docs.OK}
     drive |= {"Type": "LVM", "Mode": "LV", "CapacityGiB": size_gib}
-    none: Json = {"PhysicalDrives": [], "UsedBy": [], "Targets": []}
-    documents.add_member(
-        drives, {**drive, "Links": {"LogicalDrives": docs.links_to([group]), **none}}
-    )
+    linked: Json = {"PhysicalDrives": [], "UsedBy": [], "Targets": []}
+    drive["Links"] = linked | {"LogicalDrives": docs.links_to([pool])}
+    documents.add_member(drives, drive)
     unit = {"LUN": 1, "LogicalDrive": uri}
     own: Json = {"@odata.id": target, "Id": number, "Name": f"Target {number}", "Status": docs.OK}
     own |= {"Type": "Network Storage", "Addresses": [{"iSCSI": {"TargetLUN": [unit]}}]}
@@ -498,6 +493,5 @@ def _consume(pool: Json, size: int) -> None:
 def _forget(drive: Json, uri: str) -> None:
     used = docs.value_at(drive, "Links", "UsedBy")
     if isinstance(used, list):
-        drive["Links"]["UsedBy"] = [
-            link for link in used if docs.value_at(link, "@odata.id") != uri
-        ]
+        others = [link for link in used if docs.value_at(link, "@odata.id") != uri]
+        drive["Links"]["UsedBy"] = others

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -72,6 +73,8 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
+    """The received requests: their number, the last of them, and how many are concurrent."""
+
     requests: int = 0
     writes: int = 0
     at_once: int = 0
@@ -216,8 +219,6 @@ async def deliver_events(podms: Sequence[SimulatedPodm]) -> None:
 async def _post(session: ClientSession, to: Destination, body: Json) -> None:
     data = msgspec.json.encode({**body, "Context": to.context})
     headers = {"Content-Type": "application/json"}
-    try:
+    with contextlib.suppress(ClientError, TimeoutError):
         async with session.post(to.url, data=data, headers=headers, allow_redirects=False):
             pass
-    except (ClientError, TimeoutError):
-        return

@@ -33,6 +33,8 @@ MOST_CHANGES = 10_000
 
 
 class Change(NamedTuple):
+    """A change of a document, by its number."""
+
     number: int
     kind: Literal["ResourceAdded", "ResourceUpdated", "ResourceRemoved"]
     uri: str
@@ -64,6 +66,15 @@ class DocumentTree:
         self.changes += 1
         kind: Any = "ResourceUpdated" if known else "ResourceAdded"
         self._recent.append(Change(self.changes, kind, key))
+
+    def put_resource(self, uri: str, type_: str, name: str = "", **properties: Any) -> Json:
+        """Put and return the document of a resource; the name defaults to its Id."""
+        json = resource_document(uri, type_, name, **properties)
+        self.put(uri, json)
+        return json
+
+    def put_collection(self, uri: str, type_: str, name: str, members: Iterable[str] = ()) -> None:
+        self.put(uri, collection_document(uri, type_, name, members))
 
     def update(self, uri: str, **changes: Any) -> None:
         if (json := self.get(uri)) is not None:

@@ -118,7 +118,10 @@ class Fault:
         if self.times <= 0 or (self.method and method != self.method):
             return False
         target = path_qs if "?" in self.path else path.rstrip("/") or "/"
-        return _pattern(self.path).match(target) is not None
+        first, *others = map(re.escape, self.path.split("*"))
+        between = "".join(f"(?>.*?{part})" for part in others[:-1])
+        pattern = rf"{first}{between}{'.*' * bool(others)}{''.join(others[-1:])}\Z"
+        return re.match(pattern, target, re.DOTALL) is not None
 
 
 class Faults:
@@ -169,10 +172,9 @@ def _fault(text: str, podms: Sequence[str]) -> Fault:
     if name not in _BY_NAME:
         raise UnknownName("fault rule", name, _BY_NAME, "--fail")
     rule = _BY_NAME[name]
-    words = rest.split(":") if rest else []
     fault = Fault(name, podm=podm)
     try:
-        _read(fault, rule.words, words)
+        _read(fault, rule.words, rest.split(":") if rest else [])
     except ValueError as error:
         form = f"{name}:{rule.words}" if rule.words else name
         raise UsageError(f"--fail {text}: {error}, expected {form}") from None
@@ -194,7 +196,10 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
         elif part == "WHERE":
             if words and words[0] in METHODS:
                 fault.method = words.pop(0)
-            fault.path = _path(words)
+            path = words.pop(0) if words else ""
+            if not path.startswith(("/", "*")):
+                raise ValueError(f"{path!r} is not a path")
+            fault.path = path.rstrip("/") or "/"
         else:
             fault.path = words.pop(0) if words else ""
             if not fault.path:
@@ -212,16 +217,3 @@ def _number(words: list[str], most: int) -> int:
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) > most:
         raise ValueError(f"{text!r} is not a number")
     return int(text)
-
-
-def _path(words: list[str]) -> str:
-    path = words.pop(0) if words else ""
-    if not path.startswith(("/", "*")):
-        raise ValueError(f"{path!r} is not a path")
-    return path if path == "/" else path.rstrip("/")
-
-
-def _pattern(path: str) -> re.Pattern[str]:
-    first, *others = map(re.escape, path.split("*"))
-    between = "".join(f"(?>.*?{part})" for part in others[:-1])
-    return re.compile(rf"{first}{between}{'.*' * bool(others)}{''.join(others[-1:])}\Z", re.DOTALL)

@@ -58,19 +58,15 @@ def _list_twice(documents: DocumentTree) -> None:
             devices = [{key: json[key] for key in names if key in json} for json in drives.values()]
             simple = {"Name": "Again", "Devices": devices}
             others = docs.links_to(it for it in drives if it not in direct)
-            changed |= {
-                "Drives": [*(own if isinstance(own, list) else [own]), *others],
-                "Storage": docs.links_to([_put(documents, f"{uri}/Storage/Again", again)]),
-                "SimpleStorage": docs.links_to(
-                    [_put(documents, f"{uri}/SimpleStorage/Again", simple)]
-                ),
-            }
+            changed["Drives"] = [*(own if isinstance(own, list) else [own]), *others]
+            for kind, json in (("Storage", again), ("SimpleStorage", simple)):
+                changed[kind] = docs.links_to([_put(documents, f"{uri}/{kind}/Again", json)])
         system: Json = {"Name": "Again", "SystemType": "Physical"}
         for kind in _BY_SYSTEM:
             if linked := dict(documents.linked(block.get(kind))):
                 below = f"{uri}/Again/{kind}"
                 copies = _put_copies(documents, below, linked.values())
-                documents.put(below, docs.collection_document(below, "Collection", kind, copies))
+                documents.put_collection(below, "Collection", kind, copies)
                 system[kind] = {"@odata.id": below}
         if len(system) > 2 and not block.get("ComputerSystems"):
             changed["ComputerSystems"] = docs.links_to([_put(documents, f"{uri}/Again", system)])
@@ -125,19 +121,17 @@ def _omit_limits(documents: DocumentTree) -> None:
 
 def _join_blocks(documents: DocumentTree) -> None:
     _omit_limits(documents)
-    compute = (
-        it for it in blocks(documents) if "Compute" in docs.array_of(it[1], "ResourceBlockType")
-    )
-    state = ("CompositionStatus", "CompositionState")
-    free = [uri for uri, json in compute if docs.value_at(json, *state) == "Unused"][:2]
+    free = [
+        uri
+        for uri, json in blocks(documents)
+        if "Compute" in docs.array_of(json, "ResourceBlockType")
+        and json["CompositionStatus"].get("CompositionState") == "Unused"
+    ][:2]
     systems = docs.uri_of(docs.value_at(documents.get(ROOT), "Systems"))
     if len(free) < 2 or not systems:
         return
-    node = {
-        "Name": "Joined",
-        "SystemType": "Composed",
-        "Links": {"ResourceBlocks": docs.links_to(free)},
-    }
+    links = {"ResourceBlocks": docs.links_to(free)}
+    node = {"Name": "Joined", "SystemType": "Composed", "Links": links}
     documents.list_member(systems, _put(documents, f"{systems}/Joined", node))
     for uri in free:
         set_status(documents, uri, CompositionState="Composed")
@@ -183,9 +177,9 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
     documents.put(ROOT, {**root, "ProtocolFeaturesSupported": features})
     if "Systems" not in root and any(True for _ in blocks(documents)):
         uri = f"{ROOT}/Systems"
-        documents.put(ROOT, {**(documents.get(ROOT) or {}), "Systems": {"@odata.id": uri}})
+        documents.update(ROOT, Systems={"@odata.id": uri})
         if uri not in documents:
-            documents.put(uri, docs.collection_document(uri, "ComputerSystemCollection", "Systems"))
+            documents.put_collection(uri, "ComputerSystemCollection", "Systems")
     for name, change in _CHANGES.items():
         if name in faults:
             change(documents)
@@ -196,18 +190,15 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
     holders = (docs.composition_service(documents), documents.get(ROOT))
     found = (docs.uri_of(docs.value_at(one, "ResourceBlocks")) for one in holders)
     collection = next(filter(None, found), "")
-    members = documents.member_uris(collection)
+    wrong = []
     if "foreign-link" in faults:
-        host = "https://elsewhere.example.net"
-        _add(documents, collection, host + (members[0] if members else f"{collection}/1"))
+        first = next(iter(documents.member_uris(collection)), f"{collection}/1")
+        wrong.append(f"https://elsewhere.example.net{first}")
     if "dangle" in faults:
-        _add(documents, collection, f"{collection}/There-Is-None")
-
-
-def _add(documents: DocumentTree, collection: str, link: str) -> None:
-    """Add a wrong member without checks."""
-    members = [*docs.array_of(documents.get(collection), "Members"), {"@odata.id": link}]
-    documents.update(collection, **{"Members": members, "Members@odata.count": len(members)})
+        wrong.append(f"{collection}/There-Is-None")
+    if wrong:
+        listed = docs.array_of(documents.get(collection), "Members") + docs.links_to(wrong)
+        documents.update(collection, **{"Members": listed, "Members@odata.count": len(listed)})
 
 
 def load_documents(
@@ -224,9 +215,8 @@ def load_documents(
             seen[podm.id] = record.file
             if record.tree is None:
                 rendered = DocumentTree(documents_of(podm))
-                for uri in rendered.member_uris(
-                    docs.uri_of(docs.value_at(rendered.get(ROOT), "Systems"))
-                ):
+                systems = docs.uri_of(docs.value_at(rendered.get(ROOT), "Systems"))
+                for uri in rendered.member_uris(systems):
                     complete_system(rendered, uri)
                 yield podm.id, rendered
             else:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -19,7 +18,7 @@ from valence_sched.model.codec import check_depth, escape_json
 from valence_sched.model.inventory import Stock, grant_size
 from valence_sched.simulator.redfish import composition as composing
 from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
-from valence_sched.simulator.redfish.composition import Composition, CompositionPlan, Habits
+from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.redfish.system import media_action, reset
 from valence_sched.simulator.rsd.service import NodesService
 from valence_sched.simulator.server import documents as docs
@@ -46,6 +45,8 @@ class SimulatorSettings:
 
 
 class EncodedReply(msgspec.Struct, frozen=True):
+    """An encoded answer."""
+
     status: int
     body: bytes
     headers: dict[str, str]
@@ -64,25 +65,19 @@ class SimulatedPodm:
         self.id, self.documents = id_, documents
         self.faults = faults or Faults()
         self.settings = settings = settings or SimulatorSettings()
-        limit = self.faults.number("session-limit")
         complete(documents, self.faults, id_)
+        stated, timeout_s = self.faults.number("session-limit"), settings.session_timeout_s
+        limit = settings.session_limit if stated is None else stated
         self.sessions = services.Sessions(
-            documents,
-            settings.clock,
-            settings.login,
-            settings.session_limit if limit is None else limit,
-            settings.session_timeout_s,
+            documents, settings.clock, settings.login, limit, timeout_s
         )
         self._event_stream = services.add_event_service(documents, self.faults)
         self.subscriptions = services.Subscriptions(documents)
         self.writes = DocumentWrites(documents, self.faults, settings.clock, settings.task_s)
+        self.composition = self.writes.composition
         self._reads = DocumentReads(documents, self.faults, self.writes.tasks, settings.page_size)
         self._cache: dict[str, EncodedReply] = {}
         self._cached_changes = -1
-
-    @property
-    def composition(self) -> Composition:
-        return self.writes.composition
 
     def reply(self, request: HttpRequest) -> EncodedReply:
         self.sessions.tick()
@@ -181,8 +176,7 @@ class DocumentWrites:
         self, documents: DocumentTree, faults: Faults, clock: Callable[[], float], task_s: float
     ) -> None:
         self._documents, self._faults = documents, faults
-        self._habits = Habits(documents, faults)
-        self.composition = Composition(documents, self._habits)
+        self.composition = Composition(documents, faults)
         self._reservations = Reservations(documents, self.composition, clock)
         fails = "task-exception" in faults
         self.tasks = services.Tasks(
@@ -191,7 +185,7 @@ class DocumentWrites:
         root = documents.get(ROOT)
         self._rack: NodesService | None = None
         if docs.value_at(root, "Nodes") or docs.value_at(root, "Oem", "Intel_RackScale"):
-            self._rack = NodesService(documents, clock, assemble_s=task_s, habits=self._habits)
+            self._rack = NodesService(documents, clock, assemble_s=task_s, faults=faults)
         self._action = ComposeAction(documents, self.composition, self._reservations)
 
     def tick(self) -> None:
@@ -224,9 +218,8 @@ class DocumentWrites:
         answer = rack.reply(method, path, json)
         assembled = answer is not None and answer.status < 300 and path.endswith("Assemble")
         if assembled and "failed-node" in self._faults:
-            rack.lose(
-                docs.uri_of(docs.value_at(self._documents.get(nodes), "Links", "ComputerSystem"))
-            )
+            node = self._documents.get(nodes)
+            rack.lose(docs.uri_of(docs.value_at(node, "Links", "ComputerSystem")))
         return answer
 
     def _post(self, path: str, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
@@ -238,16 +231,14 @@ class DocumentWrites:
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
         if mark and action and system in self._documents:
             return self._system_action(system, action, json, user)
-        if (made := _create_amount(self._documents, path, json, self._habits)) is not None:
+        if (made := _create_amount(self._documents, path, json, self._faults)) is not None:
             return made
         media, mark, action = path.rpartition("/Actions/VirtualMedia.")
         if mark and action and media in self._documents:
             return media_action(self._documents, media, action, json)
-        return (
-            docs.method_not_allowed("POST", path)
-            if path in self._documents
-            else docs.not_found(path)
-        )
+        if path in self._documents:
+            return docs.method_not_allowed("POST", path)
+        return docs.not_found(path)
 
     def _compose(self, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
         self._steal()
@@ -269,7 +260,7 @@ class DocumentWrites:
             self._documents.update(uri, PowerState="Off", Status=failed)
             for block in plan.blocks:
                 composing.set_status(self._documents, block, CompositionState="Failed")
-        return self._habits.created(uri)
+        return _created(self._documents, self._faults, uri)
 
     def _delete(self, path: str) -> HttpReply:
         if path.startswith(f"{self._reservations.collection}/"):
@@ -347,8 +338,14 @@ def json_of(body: bytes) -> Json:
         raise RequestRefused(400, "MalformedJSON", "The body is not a JSON object.") from None
 
 
+def _created(documents: DocumentTree, faults: Faults, uri: str) -> HttpReply:
+    if "no-location" in faults:
+        return HttpReply(201)
+    return HttpReply(201, documents.get(uri), {"Location": uri})
+
+
 def _create_amount(
-    documents: DocumentTree, collection: str, body: Json, habits: Habits
+    documents: DocumentTree, collection: str, body: Json, faults: Faults
 ) -> HttpReply | None:
     if (source := _amount_source(documents, collection, body)) is None:
         return None
@@ -365,18 +362,18 @@ def _create_amount(
     if grant_size(stock, size / unit) != round(size / unit, 9):
         text = f"{name} {size} is not granted: {uri} has {stock.used:g} of {stock.total} in use."
         raise RequestRefused(400, "PropertyValueError", text, name)
-    size = size // 2 if "short-amounts" in habits else size
+    size = size // 2 if "short-amounts" in faults else size
     properties = ("AddressRangeType", "InterleaveSets")
     own: Json = {"Status": docs.OK, name: size}
     own |= {key: body[key] for key in properties if key in body}
     if kind == "Volume":
         own["CapacitySources"] = [{"ProvidingPools": docs.links_to([uri])}]
-    id_ = documents.free_id(collection)
-    title, place = habits.name_of(body.get("Name")) or f"{kind} {id_}", f"{collection}/{id_}"
-    documents.add_member(collection, docs.resource_document(place, f"{kind}.v1_6_0", title, **own))
-    if kind == "Volume":
         _consume(documents, uri, size)
-    return habits.created(place)
+    id_ = documents.free_id(collection)
+    title = composing.node_name(faults, body.get("Name")) or f"{kind} {id_}"
+    place = f"{collection}/{id_}"
+    documents.add_member(collection, docs.resource_document(place, f"{kind}.v1_6_0", title, **own))
+    return _created(documents, faults, place)
 
 
 def _amount_source(
@@ -410,7 +407,6 @@ def _consume(documents: DocumentTree, pool: str, size: int) -> None:
 
 
 POOLS = ("Free", "Active", "Unassigned")
-
 #: The writable properties, by the kind of document.
 WRITABLE = {
     "block": ("Name", "Description", "Pool", "Client", "CompositionStatus"),
@@ -448,18 +444,14 @@ def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
         text = "CompositionStatus is not an object."
         raise RequestRefused(400, docs.WRONG_TYPE, text, str(sent)[:200], "CompositionStatus")
     for name, value in sent.items():
-        _check_status(name, value, status)
+        if name in status and value == status[name]:
+            continue
+        if name not in ("Reserved", "SharingEnabled"):
+            raise _not_writable(name)
+        if not isinstance(value, bool) and (value is not None or name != "Reserved"):
+            text = f"{name} is neither true nor false."
+            raise RequestRefused(400, docs.WRONG_TYPE, text, str(value)[:200], name)
+        if name == "SharingEnabled" and status.get("CompositionState") != "Unused":
+            text = "SharingEnabled cannot be changed while the block is composed."
+            raise RequestRefused(400, "PropertyNotWritable", text, name)
     return {**change, "CompositionStatus": sent if replaces else {**status, **sent}}
-
-
-def _check_status(name: str, value: Any, status: Json) -> None:
-    if name in status and value == status[name]:
-        return
-    if name not in ("Reserved", "SharingEnabled"):
-        raise _not_writable(name)
-    if not isinstance(value, bool) and (value is not None or name != "Reserved"):
-        text = f"{name} is neither true nor false."
-        raise RequestRefused(400, docs.WRONG_TYPE, text, str(value)[:200], name)
-    if name == "SharingEnabled" and status.get("CompositionState") != "Unused":
-        text = "SharingEnabled cannot be changed while the block is composed."
-        raise RequestRefused(400, "PropertyNotWritable", text, name)

@@ -48,29 +48,24 @@ class DocumentReads:
         self._page_size = page_size
 
     def answer(self, request: HttpRequest) -> HttpReply:
-        reply = self._answer(request)
-        if reply.status != 200 or reply.body is None:
-            return reply
-        return HttpReply(200, self._older_form(reply.body, request.path.rstrip("/")))
-
-    def _answer(self, request: HttpRequest) -> HttpReply:
-        if request.path.rstrip("/") == "/redfish":
-            return HttpReply(200, {"v1": "/redfish/v1/"})
+        path, query = request.path.rstrip("/"), request.query
+        if path == "/redfish":
+            return HttpReply(200, self._older_form({"v1": "/redfish/v1/"}, path))
         if (monitored := self._tasks.monitor(request.path)) is not None:
             return monitored
         json = self._documents.get(request.path)
         if json is None:
             return docs.not_found(request.path)
-        words = (f"{name}={value}" for name, value in request.query.items() if name != "$expand")
-        recorded_page = f"{request.path.rstrip('/')}?{'&'.join(words)}"
-        if (page := self._documents.get(recorded_page)) is not None:
-            return HttpReply(200, self._expanded(page, request))
-        known = ("$expand", "$skip", "$top")
-        unknown = [one for one in request.query if one.startswith("$") and one not in known]
-        if unknown:
-            text = f"The query parameter {unknown[0]} is not supported."
-            return docs.refusal(501, "QueryNotSupported", text)
-        return HttpReply(200, self._expanded(self._page(json, request), request))
+        words = (f"{name}={value}" for name, value in query.items() if name != "$expand")
+        page = self._documents.get(f"{path}?{'&'.join(words)}")  # as it was recorded
+        if page is None:
+            known = ("$expand", "$skip", "$top")
+            unknown = [one for one in query if one.startswith("$") and one not in known]
+            if unknown:
+                text = f"The query parameter {unknown[0]} is not supported."
+                return docs.refusal(501, "QueryNotSupported", text)
+            page = self._page(json, request)
+        return HttpReply(200, self._older_form(self._expanded(page, request), path))
 
     def _page(self, json: Json, request: HttpRequest) -> Json:
         query, size, members = request.query, self._page_size, json.get("Members")
@@ -106,11 +101,11 @@ class DocumentReads:
         expand = _parse_expand(value, docs.object_of(features, "ExpandQuery"))
         found = expand_document(self._documents, json, request.path.rstrip("/"), expand)
         members = found.get("Members")
-        if "expand-drops" not in self._faults or not isinstance(members, list):
-            return found
-        drops = ("Id", "Name")
-        bare = [{key: one[key] for key in one if key not in drops} for one in members]
-        return {**found, "Members": bare}
+        if "expand-drops" in self._faults and isinstance(members, list):
+            drops = ("Id", "Name")
+            bare = [{key: one[key] for key in one if key not in drops} for one in members]
+            return {**found, "Members": bare}
+        return found
 
     def _older_form(self, json: Json, uri: str) -> Json:
         faults = self._faults
@@ -197,37 +192,28 @@ def _parse_expand(value: str, offered: Json) -> ExpandQuery:
 
 def expand_document(documents: DocumentTree, json: Json, uri: str, expand: ExpandQuery) -> Json:
     """Return a document with its linked documents; a link to an enclosing document stays a link."""
-    return _Expansion(documents, expand).document(json, expand.levels, (uri,))
+    left = MAX_DOCUMENTS
 
-
-class _Expansion:
-    def __init__(self, documents: DocumentTree, expand: ExpandQuery) -> None:
-        self._documents, self._kind = documents, expand.kind
-        self._left = MAX_DOCUMENTS
-
-    def document(self, json: Json, levels: int, above: tuple[str, ...]) -> Json:
-        return {it: self._value(json[it], levels, above, it == "Links") for it in json}
-
-    def _value(self, value: Any, levels: int, above: tuple[str, ...], in_links: bool) -> Any:
+    def expanded(value: Any, levels: int, above: tuple[str, ...], in_links: bool) -> Any:
+        nonlocal left
         if isinstance(value, list):
-            return [self._value(part, levels, above, in_links) for part in value]
+            return [expanded(part, levels, above, in_links) for part in value]
         if not isinstance(value, dict):
             return value
-        if _is_link(value):
-            return self._follow(value, value["@odata.id"], levels, above, in_links)
+        if not _is_link(value):
+            return whole(value, levels, above, in_links)
+        uri = value["@odata.id"]
+        wanted = expand.kind == "*" or (expand.kind == "~") == in_links
+        found = documents.get(uri) if wanted and "#" not in uri else None
+        if found is None or left <= 0 or uri.rstrip("/") in above:
+            return value
+        left -= 1
+        return found if levels <= 1 else whole(found, levels - 1, (*above, uri.rstrip("/")))
+
+    def whole(json: Json, levels: int, above: tuple[str, ...], in_links: bool = False) -> Json:
         return {
-            key: self._value(part, levels, above, in_links or key == "Links")
-            for key, part in value.items()
+            key: expanded(part, levels, above, in_links or key == "Links")
+            for key, part in json.items()
         }
 
-    def _follow(
-        self, link: Json, uri: str, levels: int, above: tuple[str, ...], in_links: bool
-    ) -> Json:
-        wanted = self._kind == "*" or (self._kind == "~") == in_links
-        found = self._documents.get(uri) if wanted and "#" not in uri else None
-        if found is None or self._left <= 0 or uri.rstrip("/") in above:
-            return link
-        self._left -= 1
-        if levels <= 1:
-            return found
-        return self.document(found, levels - 1, (*above, uri.rstrip("/")))
+    return whole(json, expand.levels, (uri,))

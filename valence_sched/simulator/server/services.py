@@ -165,7 +165,7 @@ def add_event_service(documents: DocumentTree, faults: Faults) -> str:
     for old in documents.member_uris(collection):
         documents.remove(old)
     type_ = "EventDestinationCollection"
-    documents.put(collection, docs.collection_document(collection, type_, "Subscriptions"))
+    documents.put_collection(collection, type_, "Subscriptions")
     offered: Json = {"Subscriptions": {"@odata.id": collection}}
     offered |= {"ServerSentEventUri": stream} if stream else {}
     documents.put(service_uri, {**_without_offers(service), **offered})
@@ -215,6 +215,8 @@ MOST_SUBSCRIPTIONS = 20
 
 
 class Destination(NamedTuple):
+    """The URL of a receiver of events, and the context of its client."""
+
     url: str
     context: str
 
@@ -301,13 +303,12 @@ class Tasks:
     def start(self, plan: CompositionPlan) -> HttpReply:
         """Begin to compose: 202 with the task monitor; the blocks are Composing until the end."""
         if not self._tasks:
-            uri, root = f"{TASK_SERVICE}/Tasks", self._documents.get(ROOT) or {}
+            uri = f"{TASK_SERVICE}/Tasks"
             works = {"ServiceEnabled": True, "Tasks": {"@odata.id": uri}}
             type_, name = "TaskService.v1_2_1", "Task Service"
-            service = docs.resource_document(TASK_SERVICE, type_, name, **works)
-            self._documents.put(TASK_SERVICE, service)
-            self._documents.put(uri, docs.collection_document(uri, "TaskCollection", "Tasks"))
-            self._documents.put(ROOT, {**root, "Tasks": {"@odata.id": TASK_SERVICE}})
+            self._documents.put_resource(TASK_SERVICE, type_, name, **works)
+            self._documents.put_collection(uri, "TaskCollection", "Tasks")
+            self._documents.update(ROOT, Tasks={"@odata.id": TASK_SERVICE})
         id_ = str(len(self._tasks) + 1)
         before = {uri: self._documents.get(uri) or {} for uri in plan.blocks}
         self._tasks[id_] = _Task(plan, self._clock() + self._duration_s, before)
@@ -350,11 +351,10 @@ class Tasks:
         task = self._tasks[id_]
         state = "Exception" if task.failed else "Completed" if task.system else "Running"
         uri, status = f"{TASK_SERVICE}/Tasks/{id_}", "Critical" if task.failed else "OK"
-        own = {"TaskState": state, "TaskStatus": status}
+        own: Json = {"TaskState": state, "TaskStatus": status}
         own["TaskMonitor"] = f"{TASK_SERVICE}/TaskMonitors/{id_}"
-        json = docs.resource_document(uri, "Task.v1_7_3", f"Composition {id_}", **own)
         if task.failed:
             failure = docs.error_body("InternalError", "The composition failed.")
-            json["Messages"] = failure["error"]["@Message.ExtendedInfo"]
-        self._documents.put(uri, json)
-        return json
+            own["Messages"] = failure["error"]["@Message.ExtendedInfo"]
+        type_, name = "Task.v1_7_3", f"Composition {id_}"
+        return self._documents.put_resource(uri, type_, name, **own)
