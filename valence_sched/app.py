@@ -430,8 +430,8 @@ class App:
     ) -> None:
         """Serve inventories as live pod managers until a signal stops the process.
 
-        ``ready`` is called with id and URL of each when all listen; ``options`` are the fields of
-        :class:`~valence_sched.simulator.server.serve.ServeOptions`.
+        ``ready`` is called with id and URL of each when all listen; ``options`` are those of
+        :func:`~valence_sched.simulator.server.serve.serve`.
 
         Raises:
             UsageError: a user without a password, or a password without a user.
@@ -454,7 +454,7 @@ class App:
             ready(urls)
 
         records = self.sources.records(selection)
-        serve.serve(records, self.diagnostics, serve.ServeOptions(**options), check_and_report)
+        serve.serve(records, self.diagnostics, check_and_report, **options)
 
     def secret(self, reference: PasswordReference, what: str) -> str:
         """Return the secret that a reference names, or raise CredentialError about it."""

@@ -20,15 +20,11 @@ from valence_sched.pages.tables import amount_text, measured_text, shown_text, t
 
 
 def comparison_table(section: pages.BarComparison) -> pages.PageTable:
-    """Return the numbers of a comparison, the best of each measure marked."""
     titles = [measure.name for measure in section.measures]
     rows: list[pages.Row] = []
     for number, name in enumerate(section.names):
-        cells = []
-        for measure in section.measures:
-            text = _measured(measure, number)
-            cells.append(pages.TableCell(text=text, best=number == measure.best))
-        rows.append((name, *cells))
+        texts = ((_measured(one, number), number == one.best) for one in section.measures)
+        rows.append((name, *(pages.TableCell(text=text, best=best) for text, best in texts)))
     return table(f"{section.title}: numbers", ("", *titles), rows, titles)
 
 
@@ -42,26 +38,8 @@ def _measured(measure: pages.Measure, number: int) -> str:
 
 COLOURS = 6  # of lines, in the style of the page; further lines repeat them
 _SHAPES = frozenset(("svg", "g", "path", "rect", "circle", "line", "text"))
-_NUMBERS = frozenset(
-    [
-        "cx",
-        "cy",
-        "d",
-        "height",
-        "r",
-        "rx",
-        "ry",
-        "transform",
-        "viewBox",
-        "width",
-        "x",
-        "x1",
-        "x2",
-        "y",
-        "y1",
-        "y2",
-    ]
-)
+_NUMBERS = frozenset(("cx", "cy", "d", "height", "r", "rx", "ry", "transform", "viewBox", "width"))
+_NUMBERS |= {"x", "x1", "x2", "y", "y1", "y2"}
 _ATTRIBUTES = _NUMBERS | {"class", "style"}
 #: Groups and shapes of the library that are invisible without its scripts.
 _HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles", "dots"))
@@ -152,15 +130,12 @@ Points = Sequence[tuple[float, float | None]]
 
 
 def time_charts(section: pages.TimeChart) -> Markup:
-    """Return the chart of a section, wide and narrow."""
-    drawn = (
+    return Markup("").join(
         _time_chart(section, f"chart {name}", width, TIME_HEIGHT) for name, width in WIDTHS.items()
     )
-    return Markup("").join(drawn)
 
 
 def small_chart(section: pages.TimeChart) -> Markup:
-    """Return a chart of a grid, for any screen: several are side by side."""
     return _time_chart(section, "chart", WIDTHS["narrow"], SMALL_HEIGHT)
 
 
@@ -212,7 +187,6 @@ def _readings(
 
 
 def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
-    """Return the bars of one measure of a comparison, for any screen: several are side by side."""
     known = [value for value in measure.values if value is not None]
     chart = pygal.HorizontalBar(
         **_settings(WIDTHS["narrow"], BAR_MARGIN + BAR_HEIGHT * len(section.names)),
@@ -221,10 +195,9 @@ def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
         x_labels=[short_label(one) for one in reversed(section.names)],
         value_formatter=amount_text,
     )
-    bars = []
-    for at, value in enumerate(measure.values):
-        colour = "best" if at == measure.best else "bar"
-        bars.append({"value": value, "color": f"var(--{colour})"})
+    colours = ("best" if at == measure.best else "bar" for at in range(len(measure.values)))
+    pairs = zip(measure.values, colours, strict=True)
+    bars = [{"value": value, "color": f"var(--{colour})"} for value, colour in pairs]
     chart.add("", bars[::-1])
     label = f"{measure.name}: a bar for each of {', '.join(section.names)}"
     root = chart.render_tree()
@@ -255,23 +228,12 @@ def _whole_steps(values: Sequence[float]) -> list[int] | None:
 
 def _settings(width: int, height: int) -> dict[str, Any]:
     style = pygal.style.Style(label_font_size=12, major_label_font_size=12)
-    return {
-        "width": width,
-        "height": height,
-        "style": style,
-        "css": (),
-        "js": (),
-        "show_legend": False,
-        "margin": 6,
-        "margin_right": 18,
-        "no_data_text": "no numbers",
-        "spacing": 8,
-        "truncate_label": -1,
-    }
+    spaces = {"margin": 6, "margin_right": 18, "spacing": 8, "truncate_label": -1}
+    texts = {"show_legend": False, "no_data_text": "no numbers"}
+    return {"width": width, "height": height, "style": style, "css": (), "js": ()} | spaces | texts
 
 
 def thinned(points: Points, most: int = MOST_POINTS) -> Points:
-    """Return about ``most`` points of a line: its ends, its gaps, and the extremes of stretches."""
     if len(points) <= most:
         return points
     size = -(-len(points) // (most // 4))
@@ -296,7 +258,6 @@ def stepped(points: Points) -> Points:
 
 
 def grid_table(section: pages.ChartGrid) -> pages.PageTable:
-    """Return the numbers of all charts of a grid, each as by :func:`series_table`."""
     tables = [(chart.title, series_table(chart)) for chart in section.charts]
     rows = ((title, *row) for title, numbers in tables for row in numbers.rows)
     columns = ("Chart", *_NUMBER_COLUMNS)
@@ -304,21 +265,16 @@ def grid_table(section: pages.ChartGrid) -> pages.PageTable:
 
 
 def series_table(section: pages.TimeChart) -> pages.PageTable:
-    """Return the numbers of a chart: the first, last, least and greatest value of each line."""
-    rows = ((one.name, *_extremes(one, section.unit)) for one in section.series)
+    rows: list[pages.Row] = []
+    for one in section.series:
+        values = [value for _, value in one.points if value is not None]
+        ends = (values[0], min(values), max(values), values[-1]) if values else ()
+        texts = [measured_text(value, section.unit) for value in ends] or ["unknown"] * 4
+        rows.append((one.name, *texts))
     return table(f"{section.title}: numbers", _NUMBER_COLUMNS, rows, _NUMBER_COLUMNS[1:])
 
 
-def _extremes(one: pages.ChartSeries, unit: str) -> Iterable[str]:
-    values = [value for _, value in one.points if value is not None]
-    if not values:
-        return ("unknown",) * 4
-    shown = (values[0], min(values), max(values), values[-1])
-    return [measured_text(value, unit) for value in shown]
-
-
 def _ticks(last: float, most: int) -> list[float]:
-    """Return round numbers from 0 to ``last``, at most ``most`` of them."""
     scale = 1.0
     while last / (_TICKS[-1] * scale) > most:
         scale *= 10

@@ -34,6 +34,8 @@ def decision_page(
     request = document.request
     explanation = document.explanation
     flips = tuple(map(sentences.sensitivity_line, explanation.flips)) if explanation else ()
+    candidates = [_candidates(explanation)] if explanation and explanation.candidates else []
+    reasons = _reasons(document)
     return pages.Page(
         title=f"Decision: {request.flavor or request.id or 'request'}",
         lead=sentences.lead(document),
@@ -48,7 +50,10 @@ def decision_page(
             *_inventory_facts(document),
         ),
         sections=(
-            *_sections(document),
+            # a refusal has its reasons first
+            *((_nodes(document), *candidates) if document.placements else ()),
+            *reasons,
+            *(() if document.placements else candidates),
             decision_map(hardware, [document]),
             *([pages.Lines(title="Sensitivity", lines=flips)] if flips else []),
             *_warnings(document),
@@ -85,32 +90,19 @@ def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) 
 def _zone_facts(report: Report) -> Facts:
     if not report.zones:
         return ()
-    chosen = [
-        (f"Zone of node {one.node}", one.zone or "queried zone") for one in report.zones.placements
-    ]
-    silent = [(f"Zone {one.zone}", f"no answer: {one.reason}") for one in report.zones.silent]
-    excluded = [(f"Zone {one.zone}", f"not queried: {one.reason}") for one in report.zones.excluded]
-    return (*chosen, *silent, *excluded)
+    zones = report.zones
+    return (
+        *((f"Zone of node {one.node}", one.zone or "queried zone") for one in zones.placements),
+        *((f"Zone {one.zone}", f"no answer: {one.reason}") for one in zones.silent),
+        *((f"Zone {one.zone}", f"not queried: {one.reason}") for one in zones.excluded),
+    )
 
 
 def _inventory_facts(document: Report | Reports) -> Facts:
     source = document.inventory
-    sizes = (
-        ("Pod managers", f"{source.podms:,}"),
-        ("Pools", f"{source.pools:,}"),
-        ("Blocks", f"{source.blocks:,}"),
-    )
+    numbers = {"Pod managers": source.podms, "Pools": source.pools, "Blocks": source.blocks}
+    sizes = tuple((name, f"{number:,}") for name, number in numbers.items())
     return (*sizes, ("Inventory", source.digest)) if source.digest else sizes
-
-
-def _sections(report: Report) -> Iterator[pages.Section]:
-    """Yield the places of the nodes before the reasons; a refusal has the reasons first."""
-    explanation = report.explanation
-    candidates = [_candidates(explanation)] if explanation and explanation.candidates else []
-    if report.placements:
-        yield from (_nodes(report), *candidates, *_reasons(report))
-    else:
-        yield from (*_reasons(report), *candidates)
 
 
 def _reasons(report: Report, name: str = "") -> Iterator[pages.Section]:
@@ -119,12 +111,9 @@ def _reasons(report: Report, name: str = "") -> Iterator[pages.Section]:
         text = "Pools that each filter kept, of the pools before it."
         yield pages.FunnelChart(title=f"Filters{after}", steps=report.funnel, text=text)
     yield from _not_chosen(report, after)
-    misses = report.explanation.nearest_misses if report.explanation else ()
-    if misses:
-        yield pages.Lines(
-            title=f"{sentences.NEAREST_MISS}es{after}",
-            lines=tuple(map(sentences.near_miss_line, misses)),
-        )
+    if report.explanation and (misses := report.explanation.nearest_misses):
+        lines = tuple(map(sentences.near_miss_line, misses))
+        yield pages.Lines(title=f"{sentences.NEAREST_MISS}es{after}", lines=lines)
 
 
 def _warnings(document: Report | Reports) -> Iterator[pages.Section]:
@@ -143,8 +132,7 @@ def _nodes(report: Report) -> pages.PageTable:
             parts = [tail(block.uri) for block in one.blocks]
             for it in one.grants:
                 parts.append(f"{it.amount:g} {it.unit} {it.resource} of {tail(it.uri)}")
-            made_of = ", ".join(parts)
-            place = (one.podm, one.pool, _score(one.score), made_of)
+            place = (one.podm, one.pool, _score(one.score), ", ".join(parts))
             rows.append((f"{placement.node}", choice, *place))
     return table("Nodes", ("Node", "Choice", "Podm", "Pool", "Score", "Made of"), rows, ("Score",))
 
@@ -189,7 +177,6 @@ def _not_chosen(report: Report, after: str) -> Iterator[pages.PageTable]:
 
 
 def _why(verdict: PodmVerdict, words: ReasonPhrases) -> Iterator[tuple[str, str, str]]:
-    """Yield a row for each pool with known reasons, else for the pod manager."""
     after, texts = sentences.pool_texts(verdict, words)
     if len(set(texts.values())) == 1:
         pool = verdict.pool if len(texts) == 1 else "all"

@@ -37,13 +37,8 @@ from valence_sched.words.phrases import ReasonPhrases, device_phrases, request_p
 MOST_PODMS = 2000  # that a map draws
 MOST_MARKED = 12  # pod managers with the mark of the same old day, if all readings are old
 NO_POOL = "in no pool"
-_ROLES: dict[str, pages.Role] = {
-    "chosen": "chosen",
-    "alternate": "alternate",
-    "fits": "candidate",
-    "undecided": "undecided",
-    "rejected": "rejected",
-}
+_ROLES: dict[str, pages.Role] = {"chosen": "chosen", "alternate": "alternate", "fits": "candidate"}
+_ROLES |= {"undecided": "undecided", "rejected": "rejected"}
 _ORDER = {role: number for number, role in enumerate(_ROLES.values())}
 
 #: By (pod manager, URI): the role of a block, and the numbers of its takers.
@@ -78,14 +73,13 @@ OLD_READING_S = 86400.0  # the age from which a page marks a reading, by default
 def old_readings(
     podms: Iterable[PodmOverview], now: datetime.datetime, limit_s: float | None = None
 ) -> dict[str, str]:
-    """Return the reading day of the pod managers read before the limit, by ID."""
     most_s = OLD_READING_S if limit_s is None else limit_s
-    old = {}
-    for one in podms:
-        age = age_s(one.podm.read_at, now)
-        if age is not None and age > most_s:
-            old[one.podm.id] = f"{now - datetime.timedelta(seconds=age):%Y-%m-%d}"
-    return old
+    ages = ((one.podm.id, age_s(one.podm.read_at, now)) for one in podms)
+    return {
+        podm: f"{now - datetime.timedelta(seconds=age):%Y-%m-%d}"
+        for podm, age in ages
+        if age is not None and age > most_s
+    }
 
 
 def read_hardware(
@@ -105,7 +99,6 @@ def hardware_listing(
     old: Mapping[str, str] = MappingProxyType({}),
     links: PageLinks | None = None,
 ) -> HardwareListing:
-    """Return these pod managers with their pools and blocks."""
     pools_of: dict[str, list[PoolOverview]] = {one.podm.id: [] for one in podms}
     blocks_of: dict[str, list[BlockOverview]] = {one.podm.id: [] for one in podms}
     for pool in pools:
@@ -116,15 +109,12 @@ def hardware_listing(
 
 
 def tail(uri: str) -> str:
-    """Return the last part of a URI."""
     return uri.rstrip("/").rpartition("/")[2] or uri
 
 
 def inventory_map(hardware: HardwareListing) -> pages.HardwareMap:
-    """Return the map of hardware without a decision."""
-    return hardware_map(
-        hardware, [map_podm(hardware, one.podm, {}) for one in hardware.podms[:MOST_PODMS]]
-    )
+    podms = (one.podm for one in hardware.podms[:MOST_PODMS])
+    return hardware_map(hardware, [map_podm(hardware, podm, {}) for podm in podms])
 
 
 def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> pages.HardwareMap:
@@ -140,11 +130,8 @@ def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> pages.
             verdicts[verdict.podm] = verdict
     ordered = sorted(hardware.podms, key=lambda one: _rank(verdicts.get(one.podm.id)))[:MOST_PODMS]
     marks, takers = _block_marks(reports)
-    return hardware_map(
-        hardware,
-        [map_podm(hardware, one.podm, marks, verdicts.get(one.podm.id)) for one in ordered],
-        takers if len(takers) > 1 else (),
-    )
+    podms = [map_podm(hardware, it.podm, marks, verdicts.get(it.podm.id)) for it in ordered]
+    return hardware_map(hardware, podms, takers if len(takers) > 1 else ())
 
 
 def hardware_map(
@@ -155,10 +142,8 @@ def hardware_map(
     if len(hardware.podms) > len(podms):
         text += f" The first {len(podms):,} of {len(hardware.podms):,} pod managers are drawn."
     if day := hardware.common_day:
-        others = len(set(hardware.old.values())) > 1
-        text += (
-            f" All readings are old: of {day}{', unless another day is shown' if others else ''}."
-        )
+        others = ", unless another day is shown" if len(set(hardware.old.values())) > 1 else ""
+        text += f" All readings are old: of {day}{others}."
     return pages.HardwareMap(title="Hardware", podms=tuple(podms), text=text, takers=tuple(takers))
 
 
@@ -200,7 +185,6 @@ def map_podm(
     role: pages.Role = "",
     text: str = "",
 ) -> pages.MapPodm:
-    """Return a pod manager of a map; a verdict gives its role and text."""
     day = hardware.old.get(podm.id)
     old = f"read {day}" if day and day != hardware.common_day else ""
     return pages.MapPodm(
@@ -218,7 +202,6 @@ def map_podm(
 
 
 def block_uses(podm: LeanPodm, blocks: Iterable[BlockOverview]) -> Counter[pages.MapUse]:
-    """Return the number of blocks of a pod manager by their use on the map."""
     return Counter(_use(podm, block) for block in blocks)
 
 
@@ -238,7 +221,6 @@ def _text(verdict: PodmVerdict | None) -> str:
 def _pools(
     hardware: HardwareListing, podm: LeanPodm, marks: BlockMarks, verdict: PodmVerdict | None
 ) -> tuple[pages.MapPool, ...]:
-    """Return the pools of a pod manager with their blocks, grouped by equal devices."""
     blocks, links = hardware.blocks[podm.id], hardware.links
     groups: dict[str, dict[str, list[pages.MapBlock]]] = {
         pool.pool: defaultdict(list) for pool in hardware.pools[podm.id]
@@ -250,12 +232,12 @@ def _pools(
         if label is None:
             label = labels[id(block.devices)] = ", ".join(device_phrases(block.devices))
         name = tail(block.uri)
-        role, takers = marks.get((podm.id, block.uri), ("", ()))
+        mark, takers = marks.get((podm.id, block.uri), ("", ()))
         condition = None if block.condition in COUNTED_CONDITIONS else block.condition
         named = block.uri if alike[name] > 1 else name
         href = links.block(podm.id, named) if links else ""
         use = _use(podm, block)
-        square = pages.MapBlock(name, use, role, takers, condition, block.nodes, href)
+        square = pages.MapBlock(name, use, mark, takers, condition, block.nodes, href)
         for pool in block.pools or (NO_POOL,):
             here = groups.setdefault(pool, defaultdict(list))
             here[label or " ".join(block.types) or "devices unknown"].append(square)
@@ -266,51 +248,32 @@ def _pools(
         text = ReasonPhrases().of_pool(reasons[pool]) if several and pool in reasons else ""
         held = by_label.items()
         some = tuple(pages.MapGroup(label=label, blocks=tuple(squares)) for label, squares in held)
-        drawn.append(
-            pages.MapPool(name=pool, groups=some, role=_pool_role(pool, verdict), text=text)
-        )
+        role: pages.Role = "rejected" if pool in reasons else ""
+        if verdict and pool == verdict.pool:  # the best pool counts for the pod manager
+            role = _ROLES[verdict.outcome]
+        drawn.append(pages.MapPool(name=pool, groups=some, role=role, text=text))
     return tuple(drawn)
-
-
-def _pool_role(pool: str, verdict: PodmVerdict | None) -> pages.Role:
-    """Return the verdict on a pool; the best pool counts for the pod manager."""
-    if verdict is None:
-        return ""
-    if pool == verdict.pool:
-        return _ROLES[verdict.outcome]
-    return "rejected" if any(one.pool == pool for one in verdict.pool_reasons) else ""
 
 
 Pair = tuple[float | None, float | None]
 
 #: The field of a summary, and its title.
-_MEASURES = (
-    ("blocks", "Blocks"),
-    ("cores", "Cores"),
-    ("memory_mib", "Memory"),
-    ("gpus", "GPUs"),
-    ("drives", "Drives"),
-    ("nics", "NICs"),
-)
+_MEASURES = {"blocks": "Blocks", "cores": "Cores", "memory_mib": "Memory", "gpus": "GPUs"}
+_MEASURES |= {"drives": "Drives", "nics": "NICs"}
 _IN_TABLE = ("blocks", "cores", "memory_mib", "gpus")
 _BARS = "A bar is the unusable part: in use, in a bad condition, or on an unusable pod manager."
 
 
 def inventory_page(hardware: HardwareListing) -> pages.Page:
-    """Return the page of an inventory."""
-    podms = hardware.podms
+    podms, facts = hardware.podms, (*size_facts(hardware.podms), *use_facts(hardware))
     tables = (device_table(hardware), podm_table(hardware), node_table(hardware))
-    return pages.Page(
-        title="Inventory",
-        lead=usable_text(podms),
-        facts=(*size_facts(podms), *use_facts(hardware)),
-        sections=(totals_table(podms), inventory_map(hardware), *tables),
-    )
+    sections = (totals_table(podms), inventory_map(hardware), *tables)
+    return pages.Page(title="Inventory", lead=usable_text(podms), facts=facts, sections=sections)
 
 
 def usable_text(podms: Sequence[PodmOverview]) -> str:
-    """Return the numbers of usable blocks, and of free blocks that new nodes cannot use."""
-    usable, every = usable_blocks(podms), sum(one.amounts.blocks[1] for one in podms)
+    usable = sum(one.amounts.blocks[0] for one in podms if not one.podm.unusable)
+    every = sum(one.amounts.blocks[1] for one in podms)
     count = format_count(len(podms), "pod manager")
     text = f"{usable:,} of {every:,} blocks are usable on {count}"
     reasons = Counter(one.podm.unusable for one in podms if one.podm.unusable)
@@ -321,13 +284,7 @@ def usable_text(podms: Sequence[PodmOverview]) -> str:
     return f"{text}; {idle:,} more are free on pod managers that take no nodes ({why})"
 
 
-def usable_blocks(podms: Sequence[PodmOverview]) -> int:
-    """Return the number of blocks that a new node may use."""
-    return sum(one.amounts.blocks[0] for one in podms if not one.podm.unusable)
-
-
 def size_facts(podms: Sequence[PodmOverview]) -> Facts:
-    """Return the numbers of pod managers, pools, blocks and nodes."""
     nodes = [node.uri for one in podms for node in one.podm.nodes]
     numbers = {
         "Pod managers": len(podms),
@@ -341,7 +298,6 @@ def size_facts(podms: Sequence[PodmOverview]) -> Facts:
 
 
 def use_facts(hardware: HardwareListing) -> Facts:
-    """Return the facts about shared, unusable and bad blocks, and about old readings."""
     uses: Counter[str] = Counter()
     conditions: Counter[str] = Counter()
     for one in hardware.podms:
@@ -350,19 +306,18 @@ def use_facts(hardware: HardwareListing) -> Facts:
         conditions.update(b.condition for b in blocks if b.condition not in COUNTED_CONDITIONS)
     unwell = ", ".join(f"{number:,} {word}" for word, number in sorted(conditions.items()))
     words = {
-        "Shared blocks": uses["shared"] and f"{uses['shared']:,}",
-        "Unusable blocks": uses["unusable"] and f"{uses['unusable']:,}",
+        "Shared blocks": f"{uses['shared']:,}" if uses["shared"] else "",
+        "Unusable blocks": f"{uses['unusable']:,}" if uses["unusable"] else "",
         "Blocks in a bad condition": unwell,
-        "Old readings": hardware.old and format_count(len(hardware.old), "pod manager"),
+        "Old readings": format_count(len(hardware.old), "pod manager") if hardware.old else "",
     }
-    return tuple((name, str(text)) for name, text in words.items() if text)
+    return tuple((name, text) for name, text in words.items() if text)
 
 
 def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
-    """Return the sums over pod managers: total, free and usable amounts."""
     triples: dict[str, list[Amounts]] = {}
     for one in podms:
-        pairs = {title: getattr(one.amounts, field) for field, title in _MEASURES}
+        pairs = {title: getattr(one.amounts, field) for field, title in _MEASURES.items()}
         for title, (free, total) in (pairs | one.amounts.stocks).items():
             usable = 0 if one.podm.unusable else free
             triples.setdefault(title, []).append((usable, free, total))
@@ -405,10 +360,11 @@ def _used(pair: Pair) -> pages.TableCell:
 
 
 def device_table(hardware: HardwareListing) -> pages.PageTable:
-    """Return the devices of hardware, counted by model."""
     rows: list[pages.Row] = []
-    every, usable = count_devices(_blocks(hardware)), count_devices(_usable_blocks(hardware))
-    for one, other in zip(every, usable, strict=True):
+    blocks = [block for some in hardware.blocks.values() for block in some]
+    unusable = {one.podm.id for one in hardware.podms if one.podm.unusable}
+    now = (replace(it, slots=0) if it.podm in unusable else it for it in blocks)
+    for one, other in zip(count_devices(blocks), count_devices(now), strict=True):
         amounts = (other.free, one.free, one.devices)
         numbers = (_amount_text("", amount) for amount in amounts)
         model = short_model(one.model) or "unknown"
@@ -418,20 +374,8 @@ def device_table(hardware: HardwareListing) -> pages.PageTable:
     return table("Devices", columns, rows, columns[2:])
 
 
-def _blocks(hardware: HardwareListing) -> Iterator[BlockOverview]:
-    for blocks in hardware.blocks.values():
-        yield from blocks
-
-
-def _usable_blocks(hardware: HardwareListing) -> Iterator[BlockOverview]:
-    unusable = {one.podm.id for one in hardware.podms if one.podm.unusable}
-    for block in _blocks(hardware):
-        yield replace(block, slots=0) if block.podm in unusable else block
-
-
 def podm_table(hardware: HardwareListing) -> pages.PageTable:
-    """Return pod managers, a row each, with a link to a page if it has one."""
-    titles = [title for field, title in _MEASURES if field in _IN_TABLE]
+    titles = [_MEASURES[field] for field in _IN_TABLE]
     rows: list[pages.Row] = []
     for one in hardware.podms:
         podm = one.podm
@@ -446,34 +390,24 @@ def podm_table(hardware: HardwareListing) -> pages.PageTable:
 
 
 def _usable_cells(one: PodmOverview) -> Iterator[pages.TableCell]:
-    for name, title in _MEASURES:
-        if name in _IN_TABLE:
-            pair = getattr(one.amounts, name)
-            free, total = (_amount_text(title, amount) for amount in pair)
-            if one.podm.unusable and pair[0] != 0:
-                text, pair = f"0 of {total} ({free} free)", (0, pair[1])
-            else:
-                text = "none" if pair == (0, 0) else f"{free} of {total}"
-            yield pages.TableCell(text=text, share=_used(pair).share)
+    for name in _IN_TABLE:
+        pair = getattr(one.amounts, name)
+        free, total = (_amount_text(_MEASURES[name], amount) for amount in pair)
+        if one.podm.unusable and pair[0] != 0:
+            text, pair = f"0 of {total} ({free} free)", (0, pair[1])
+        else:
+            text = "none" if pair == (0, 0) else f"{free} of {total}"
+        yield pages.TableCell(text=text, share=_used(pair).share)
 
 
 def node_table(hardware: HardwareListing) -> pages.PageTable:
-    """Return the nodes of pod managers with their blocks."""
     rows: list[pages.Row] = []
     links = hardware.links
     every = [(one.podm.id, node) for one in hardware.podms for node in one.podm.nodes]
     for podm, node in every[:MOST_ROWS]:
-        name = node_cell(podm, node, links)
-        of_podm = links.podm(podm) if links else f"#{anchor(podm)}"
-        rows.append(
-            (
-                name,
-                pages.TableCell(text=podm, href=of_podm),
-                node.flavor or "",
-                node.owner or "",
-                names_of(node.blocks),
-            )
-        )
+        href = links.podm(podm) if links else f"#{anchor(podm)}"
+        cells = node_cell(podm, node, links), pages.TableCell(text=podm, href=href)
+        rows.append((*cells, node.flavor or "", node.owner or "", names_of(node.blocks)))
     text = first_of(MOST_ROWS, len(every), "nodes")
     return table("Nodes", ("Node", "Podm", "Flavor", "Owner", "Blocks"), rows, text=text)
 
@@ -482,14 +416,12 @@ CLAIM = "claim:"  # prefix of the name of a node that a claim holds, in place of
 
 
 def node_name(node: Node) -> str:
-    """Return the name of a node, of a claim's planned node, or of another owner's node."""
     if node.uri.startswith(HIDDEN):
         return f"a node of {OTHERS}"
     return node.name or (node.uri if node.uri.startswith(CLAIM) else tail(node.uri))
 
 
 def node_cell(podm: str, node: Node, links: PageLinks | None) -> pages.TableCell:
-    """Return the name of a node with the link to its page, or to its place on this page."""
     name = node_name(node)
     if links is None:
         href = f"#{anchor(podm, 'node', name)}"
@@ -504,6 +436,5 @@ MOST_NAMED = 30  # blocks of a node
 
 
 def names_of(uris: Sequence[str]) -> str:
-    """Return the names of blocks, and the number of the others."""
     more = f" and {len(uris) - MOST_NAMED:,} more" if len(uris) > MOST_NAMED else ""
     return ", ".join(map(tail, uris[:MOST_NAMED])) + more

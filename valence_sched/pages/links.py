@@ -38,7 +38,6 @@ class PageLinks(NamedTuple):
     depth: int
 
     def to(self, path: str = "", **query: object) -> str:
-        """Return the link to a path below the first page, such as ``/claims``."""
         return "../" * self.depth + "ui" + path + query_text(query)
 
     def podm(self, name: str) -> str:
@@ -73,6 +72,5 @@ class PageLinks(NamedTuple):
 
 
 def query_text(words: Mapping[str, object]) -> str:
-    """Return a query with the parameters that are set, empty if all are unset."""
     text = urlencode({name: word for name, word in words.items() if word}, errors="replace")
     return f"?{text}" if text else ""

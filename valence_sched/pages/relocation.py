@@ -66,9 +66,7 @@ def rebalance_page(
 ) -> Page:
     """Return the page of the moves that reach a goal; at most ``most`` were tried."""
     lead, *lines = words.rebalance_lines(result, most)
-    if not result.flavor or not lead.startswith(
-        result.flavor
-    ):  # the name of a flavor keeps its spelling
+    if not (result.flavor and lead.startswith(result.flavor)):  # a flavor keeps its spelling
         lead = sentence(lead)
     tone: Tone = "good" if result.reached else "bad" if result.complete else "part"
     before, after = _measures(result.before), _measures(result.after)
@@ -153,11 +151,9 @@ def relocation_map(
         return "source" if podm in left else "destination" if podm in landed else ""
 
     order = ("source", "destination", "")
-    podms = sorted(hardware.podms, key=lambda one: order.index(role(one.podm.id)))[
-        : inventory.MOST_PODMS
-    ]
+    podms = sorted(hardware.podms, key=lambda one: order.index(role(one.podm.id)))
     drawn = []
-    for one in podms:
+    for one in podms[: inventory.MOST_PODMS]:
         name = one.podm.id
         parts = []
         if left[name]:
@@ -198,11 +194,11 @@ def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
 
 
 def _why(one: StuckNode) -> str:
-    texts = []
-    for group in one.reasons:
-        if group.reason is not None:
-            reason = ReasonPhrases().of_reason(group.reason)
-            texts.append(f"{reason} ({format_count(group.podms, 'pod manager')})")
+    texts = [
+        f"{ReasonPhrases().of_reason(it.reason)} ({format_count(it.podms, 'pod manager')})"
+        for it in one.reasons
+        if it.reason is not None
+    ]
     others = len(texts) - MOST_REASONS
     more = [f"and {format_count(others, 'other reason')}"] if others > 0 else []
     return "; ".join([*texts[:MOST_REASONS], *more]) if one.reasons else words.NO_HARDWARE

@@ -49,7 +49,6 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def map_detail(section: pages.HardwareMap) -> MapDetail:
-    """Return the detail of a map: less for a large map."""
     bars = len(section.podms) * _BYTES["podm"]
     squares = named = 0
     for podm in section.podms:
@@ -90,44 +89,38 @@ class PageWriter:
     def squares(
         self, podm: str, group: pages.MapGroup, detail: MapDetail, takers: Sequence[str] = ()
     ) -> Markup:
-        """Return a square for each block; with names each square is a link that shows its name."""
-        blocks = sorted(group.blocks, key=_rank)
         draw = self._square if detail == "names" else self._plain_square
-        return Markup("").join(draw(podm, one, takers) for one in blocks)
+        return Markup("").join(
+            draw(podm, one, takers if one.takers else ()) for one in sorted(group.blocks, key=_rank)
+        )
 
     def _plain_square(self, podm: str, block: pages.MapBlock, takers: Sequence[str]) -> Markup:
-        numbers = _numbers(block, takers)
-        kind = _taker_class(block.takers[0]) if numbers else _class(block)
+        kind = _taker_class(block.takers[0]) if takers else _class(block)
+        numbers = _numbers(block) if takers else ""
         return Markup('<i class="{}"{}>{}</i>').format(kind, self.id(podm, block.name), numbers)
 
     def _square(self, podm: str, block: pages.MapBlock, takers: Sequence[str]) -> Markup:
-        name = shown_text(block.name, MOST_NAME)
-        words = [_ROLE_WORDS.get(block.role) or _USE_WORDS[_class(block)].partition(":")[0]]
-        if block.takers and takers:
-            words = [", ".join(shown_text(takers[n - 1], MOST_NAME) for n in _named(block))]
-            words[0] += _more(block)
+        name, kind, numbers = shown_text(block.name, MOST_NAME), _class(block), ""
+        words = [_ROLE_WORDS.get(block.role) or _USE_WORDS[kind].partition(":")[0]]
+        if takers:
+            kind, numbers = _taker_class(block.takers[0]), _numbers(block)
+            named = (takers[number - 1] for number in block.takers[:MOST_SHARERS])
+            words = [", ".join(shown_text(one, MOST_NAME) for one in named) + _more(block)]
         if block.condition:
             words.append(block.condition)
         if block.nodes:
             words.append("node " + ", ".join(shown_text(one, MOST_NAME) for one in block.nodes[:3]))
-        text, numbers = f"{name}: {'; '.join(words)}", _numbers(block, takers)
-        kind = _taker_class(block.takers[0]) if numbers else _class(block)
         return Markup('<a class="{}"{} href="{}" aria-label="{}">{}</a>').format(
             kind,
             self.id(podm, block.name),
             block.href or f"#{anchor(shown_text(podm), shown_text(block.name))}",
-            text,
+            f"{name}: {'; '.join(words)}",
             numbers,
         )
 
 
-def _numbers(block: pages.MapBlock, takers: Sequence[str]) -> str:
-    """Return the labels of the nodes that take a block; empty if the map shows only one node."""
-    return " ".join(map(str, _named(block))) + _more(block) if takers and block.takers else ""
-
-
-def _named(block: pages.MapBlock) -> Sequence[int]:
-    return block.takers[:MOST_SHARERS]
+def _numbers(block: pages.MapBlock) -> str:
+    return " ".join(map(str, block.takers[:MOST_SHARERS])) + _more(block)
 
 
 def _more(block: pages.MapBlock) -> str:
@@ -136,22 +129,15 @@ def _more(block: pages.MapBlock) -> str:
 
 
 def map_legend(section: pages.HardwareMap) -> list[tuple[str, str]]:
-    """Return the class and the word of each use on a map, then of each role."""
     found = {_CLASSES[use] for podm in section.podms for use in podm.uses}
     found |= {_class(block) for group in _groups(section) for block in group.blocks}
     uses = [(one, word) for one, word in _USE_WORDS.items() if one in found | {"f", "u"}]
-    return uses + block_roles(section)
-
-
-def block_roles(section: pages.HardwareMap) -> list[tuple[str, str]]:
-    """Return the class and the word of each role on a map, for its legend."""
     blocks = (block for group in _groups(section) for block in group.blocks)
-    found = {block.role for block in blocks if not (block.takers and section.takers)}
-    return [(_ROLE_CLASSES[role], word) for role, word in _ROLE_WORDS.items() if role in found]
+    roles = {block.role for block in blocks if not (block.takers and section.takers)}
+    return uses + [(_ROLE_CLASSES[it], word) for it, word in _ROLE_WORDS.items() if it in roles]
 
 
 def takers_legend(section: pages.HardwareMap) -> tuple[list[tuple[str, int, str]], int]:
-    """Return class, number and name of the takers of a map, and the number of the others."""
     numbered = enumerate(section.takers[:MOST_TAKERS], 1)
     named = [(_taker_class(number), number, name) for number, name in numbered]
     return named, len(section.takers) - len(named)
@@ -162,12 +148,10 @@ def _taker_class(number: int) -> str:
 
 
 def use_shares(uses: Mapping[pages.MapUse, int]) -> list[tuple[str, int]]:
-    """Return the class and the number of each part of a bar of uses."""
     return [(_CLASSES[use], uses[use]) for use in _USES if uses.get(use)]
 
 
 def group_uses(groups: Iterable[pages.MapGroup]) -> Counter[pages.MapUse]:
-    """Return the number of blocks of groups by use."""
     return Counter(block.use for group in groups for block in group.blocks)
 
 
@@ -188,7 +172,6 @@ class MapZone(NamedTuple):
 
 
 def map_zones(section: pages.HardwareMap) -> list[MapZone]:
-    """Return the pod managers by zone if there are many."""
     podms = section.podms
     names = {podm.zone for podm in podms}
     if len(podms) <= MOST_OPEN_PODMS or len(names) < 2 or any(podm.role for podm in podms):
@@ -244,12 +227,10 @@ def idle_filters(section: pages.FunnelChart) -> str:
 
 
 def page_html(page: pages.Page) -> bytes:
-    """Return a page as HTML in UTF-8."""
     return _rendered("page.html", page=page)
 
 
 def site_html(page: pages.Page, frame: pages.Frame) -> bytes:
-    """Return a page of a service as HTML in UTF-8, with its frame."""
     return _rendered("site.html", page=page, frame=frame)
 
 
@@ -258,10 +239,8 @@ def _rendered(template: str, **words: Any) -> bytes:
 
 
 def shown(value: Any) -> Any:
-    """Return the output of a template: markup unchanged, text with unsafe characters escaped."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return shown_text(value)
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return shown_text(value) if is_text else value
 
 
 @functools.cache

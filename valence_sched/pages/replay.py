@@ -17,7 +17,6 @@ _USED_TEXT = "The share of each resource that no further node can have."
 
 
 def time_sections(runs: Sequence[model.ReplayResult]) -> Iterator[pages.Section]:
-    """Yield the charts of one run, a line per resource, or of the first runs, a line per run."""
     if len(runs) != 1:
         several, few = runs[:COLOURS], tables.first_of(COLOURS, len(runs), "runs are drawn")
         yield _grid("Over time", (*_counts(several), *_used(several)), few)
@@ -25,7 +24,12 @@ def time_sections(runs: Sequence[model.ReplayResult]) -> Iterator[pages.Section]
     (run,) = runs
     resources = sorted(run.series.used.items(), key=lambda item: -max(item[1], default=0.0))
     if not run.duration_s:
-        yield _used_table(run)
+        rows: list[pages.Row] = []
+        for name, values in run.series.used.items():
+            if values:
+                cell = pages.TableCell(text=f"{share_percent(values[-1])} %", share=values[-1])
+                rows.append((resource_title(name), cell))
+        yield tables.table("Utilisation", ("Resource", "In use"), rows, ("In use",), _USED_TEXT)
         return
     lines = [_line(run, resource_title(name), _percent(values)) for name, values in resources]
     for start in range(0, len(lines), COLOURS):
@@ -35,17 +39,7 @@ def time_sections(runs: Sequence[model.ReplayResult]) -> Iterator[pages.Section]
     yield _grid("Nodes over time", _counts(runs))
 
 
-def _used_table(run: model.ReplayResult) -> pages.PageTable:
-    rows: list[pages.Row] = []
-    for name, values in run.series.used.items():
-        if values:
-            cell = pages.TableCell(text=f"{share_percent(values[-1])} %", share=values[-1])
-            rows.append((resource_title(name), cell))
-    return tables.table("Utilisation", ("Resource", "In use"), rows, ("In use",), _USED_TEXT)
-
-
 def used_title(resource: str) -> str:
-    """Return the title of the share of a resource that is in use."""
     return tables.sentence(f"{resource_title(resource)} in use")
 
 
@@ -55,7 +49,6 @@ def share_percent(share: float) -> float:
 
 
 def _grid(title: str, charts: Iterable[pages.TimeChart], text: str = "") -> pages.ChartGrid:
-    """Return charts side by side; a text names the constant measures, which have no chart."""
     drawn, constant = [], []
     for chart in charts:
         values = {value for line in chart.series for _, value in line.points}
@@ -118,7 +111,6 @@ TITLES = {
 
 
 def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> pages.BarComparison:
-    """Return a comparison; the text names the measures that are equal in all runs."""
     groups = list(TITLES)
     known = [one for one in compared if one.measure.name.partition(".")[0] in groups]
     known.sort(key=lambda one: groups.index(one.measure.name.partition(".")[0]))
@@ -127,9 +119,8 @@ def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> page
         if len(set(measure.values)) > 1:
             shown.append(measure)
         elif (value := measure.values[0]) is not None:
-            equal.append(
-                f"{tables.in_sentence(measure.name)} {tables.measured_text(value, measure.unit)}"
-            )
+            name, number = tables.in_sentence(measure.name), measure.unit
+            equal.append(f"{name} {tables.measured_text(value, number)}")
     names = tuple(compared[0].means)
     if equal and len(names) > 1:
         text += f" Equal in all: {', '.join(equal)}."
@@ -176,12 +167,13 @@ def replay_page(replay: model.Replay, edits: Edits, facts: tables.Facts = ()) ->
     if warnings:
         sections.append(pages.Lines(title="Warnings", lines=warnings))
     lead, tone = _lead(runs)
-    own = _run_facts(runs[0]) if alone else ()
+    requests, duration = f"{runs[0].requests:,}", format_age(runs[0].duration_s)
+    own = _run_facts(runs[0]) if alone else [("Runs", f"{len(runs):,}")]
     return pages.Page(
         title=f"Replay: {replay.workload}",
         lead=lead,
         tone=tone,
-        facts=(*facts, *_shared_facts(runs), *own),
+        facts=(*facts, ("Requests", requests), ("Duration", duration), *own),
         sections=tuple(sections),
     )
 
@@ -199,13 +191,6 @@ def _lead(runs: Sequence[model.ReplayResult]) -> tuple[str, pages.Tone]:
     if least == most:
         return f"Each of {every} places {most:,} of {requested}", ""
     return f"{every} place {least:,} to {most:,} of {requested}", ""
-
-
-def _shared_facts(runs: Sequence[model.ReplayResult]) -> Iterator[tuple[str, str]]:
-    yield "Requests", f"{runs[0].requests:,}"
-    yield "Duration", format_age(runs[0].duration_s)
-    if len(runs) > 1:
-        yield "Runs", f"{len(runs):,}"
 
 
 def _run_facts(run: model.ReplayResult) -> Iterator[tuple[str, str]]:
@@ -238,7 +223,8 @@ def _refusals(runs: Sequence[model.ReplayResult], alone: bool) -> Iterator[pages
     yield _run_table(alone, "Refused nodes", columns, steps, ("Nodes",), text)
     text = "Pools left after each filter, of the pools before it."
     for first in runs[0].first_refusals if alone else ():
-        title = f"First refusal of {_flavor(first)}, after {format_age(first.time_s)}"
+        flavor, age = first.flavor or NO_FLAVOR, format_age(first.time_s)
+        title = f"First refusal of {flavor}, after {age}"
         yield pages.FunnelChart(title=title, steps=first.funnel, text=text)
     yield _reasons(runs, alone)
 
@@ -246,16 +232,14 @@ def _refusals(runs: Sequence[model.ReplayResult], alone: bool) -> Iterator[pages
 def _reasons(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable:
     words = ReasonPhrases()
     rows: list[pages.Row] = []
-    firsts = [(run, first) for run in runs for first in run.first_refusals]
-    for run, first in firsts:
+    for run, first in ((one, first) for one in runs for first in one.first_refusals):
         most = max((one.podms for one in first.reasons), default=0)
-        begin = (run.name, _flavor(first), format_age(first.time_s))
+        begin = (run.name, first.flavor or NO_FLAVOR, format_age(first.time_s))
         for one in first.reasons:
             if one.reason is not None:
                 near = one.nearest if one.reason.is_amount and one.reason.have else ""
-                rows.append(
-                    (*begin, words.of_reason(one.reason), tables.bar(one.podms, most), near)
-                )
+                reason = words.of_reason(one.reason)
+                rows.append((*begin, reason, tables.bar(one.podms, most), near))
     columns = ("Run", "Flavor", "After", "Reason", "Pod managers", "Nearest")
     text = "The first refused request of each flavor, and the reasons at that time. "
     text += "The nearest pod manager had most of the requested amount."
@@ -282,7 +266,6 @@ def _run_table(
     numbers: Sequence[str],
     text: str = "",
 ) -> pages.PageTable:
-    """Return a table whose first column is the run; a single run has no such column."""
     if alone:
         columns, rows = columns[1:], [row[1:] for row in rows]
     return tables.table(title, columns, rows, numbers, text, most=tables.MOST_ROWS)
@@ -317,10 +300,6 @@ def _made_of(
         rows.append((run.name, run.policy or "of each request", texts, *size))
     columns = ("Run", "Policy", "Edits", "Podms", "Blocks", "Inventory")
     yield tables.table("Runs", columns, rows, ("Podms", "Blocks"))
-
-
-def _flavor(first: model.FirstRefusal) -> str:
-    return first.flavor or NO_FLAVOR
 
 
 MOST_RUNS = 2000  # of a sweep in a table
@@ -368,25 +347,24 @@ def _comparison_text(compared: Sequence[model.MeasureComparison], seeds: int) ->
 
 
 def _sweep_lead(variations: Variations, compared: Sequence[model.MeasureComparison]) -> str:
-    shares = [_placed_percent(found) for found in variations.values()]
     if not variations:
         return "No run"
+    shares = []
+    for runs in variations.values():
+        placed, requested = (
+            sum(run.measures.get(name) or 0 for run in runs) for name in ("placed", "requested")
+        )
+        shares.append(share_percent(placed / requested) if requested else 0.0)
     least, most = (f"{tables.amount_text(pick(shares))} %" for pick in (min, max))
     if len(variations) == 1:
         return f"Placed {most} of all nodes"
     every = format_count(len(variations), "variation")
     if least == most:
         return f"Each of {every} places {most} of all nodes"
-    placed = next(one for one in compared if one.measure.name == "placed")
-    if placed.best is not None:
-        return f"{placed.best} places the most: {most} of all nodes; the lowest is {least}"
+    best = next(one for one in compared if one.measure.name == "placed").best
+    if best is not None:
+        return f"{best} places the most: {most} of all nodes; the lowest is {least}"
     return f"No clear difference: {every} place {least} to {most} of all nodes"
-
-
-def _placed_percent(runs: Sequence[model.SweepRun]) -> float:
-    placed = sum(run.measures.get("placed") or 0 for run in runs)
-    requested = sum(run.measures.get("requested") or 0 for run in runs)
-    return share_percent(placed / requested) if requested else 0.0
 
 
 def _spread(variations: Variations) -> pages.PageTable:

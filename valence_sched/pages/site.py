@@ -8,13 +8,7 @@ from msgspec.structs import replace
 from valence_sched.model.base import format_value
 from valence_sched.model.claim import Claim, ComposedNode, Grant
 from valence_sched.model.decision import DecisionSummary
-from valence_sched.model.hardware import (
-    BlockOverview,
-    BlockUsage,
-    PodmOverview,
-    PodmSummary,
-    device_groups,
-)
+from valence_sched.model.hardware import BlockOverview, BlockUsage, PodmOverview, device_groups
 from valence_sched.model.inventory import Node
 from valence_sched.model.lifecycle import ClaimRecord, Event, NodeStatus
 from valence_sched.model.page import Lines, Page, PageTable, Row, Section, TableCell
@@ -29,16 +23,10 @@ MOST_LINES = 100
 
 def site_page(podms: Sequence[PodmOverview], shown: inventory.HardwareListing) -> Page:
     """Return the page of these pod managers; the hardware in ``shown`` is drawn."""
-    return Page(
-        title="Site",
-        lead=inventory.usable_text(podms),
-        facts=inventory.size_facts(podms),
-        sections=(
-            inventory.totals_table(podms),
-            inventory.inventory_map(shown),
-            inventory.podm_table(shown),
-        ),
-    )
+    lead, facts = inventory.usable_text(podms), inventory.size_facts(podms)
+    tables = inventory.totals_table(podms), inventory.podm_table(shown)
+    sections = (tables[0], inventory.inventory_map(shown), tables[1])
+    return Page(title="Site", lead=lead, facts=facts, sections=sections)
 
 
 def podm_page(
@@ -55,6 +43,12 @@ def podm_page(
         *inventory.size_facts([one])[1:],
         *inventory.use_facts(hardware),
     ]
+    pools: list[Row] = []
+    for name, pool in one.pools.items():
+        pairs = (pool.blocks, pool.cores, pool.gpus)
+        pools.append((name, *(" of ".join(map(format_value, pair)) for pair in pairs)))
+    columns = ("Pool", "Blocks", "Cores", "GPUs")
+    note = "Each cell shows the free and the total amount."
     drawn = inventory.inventory_map(hardware)
     free, every = one.amounts.blocks
     lead = f"{free:,} of {every:,} blocks are usable"
@@ -68,7 +62,7 @@ def podm_page(
         sections=(
             inventory.totals_table([one]),
             replace(drawn, podms=tuple(replace(podm, href="") for podm in drawn.podms)),
-            _pools(one.pools),
+            table("Pools", columns, pools, columns[1:], note, most=MOST_ROWS),
             inventory.node_table(hardware),
             inventory.device_table(hardware),
             *_usage(usage, podm.id, links),
@@ -76,19 +70,9 @@ def podm_page(
     )
 
 
-def _pools(pools: dict[str, PodmSummary]) -> PageTable:
-    rows: list[Row] = []
-    for name, one in pools.items():
-        pairs = (one.blocks, one.cores, one.gpus)
-        rows.append((name, *(" of ".join(map(format_value, pair)) for pair in pairs)))
-    columns = ("Pool", "Blocks", "Cores", "GPUs")
-    note = "Each cell shows the free and the total amount."
-    return table("Pools", columns, rows, columns[1:], note, most=MOST_ROWS)
-
-
 def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
     rows: list[Row] = [
-        (TableCell(text=inventory.tail(uri), href=links.block(podm, uri)), _claim_cell(ids, links))
+        (_block_cell(uri, podm, links), _claim_cell(ids, links))
         for uri, ids in sorted(usage.held.items())
     ]
     text = "Blocks that claims hold, or that nodes of claims have."
@@ -98,6 +82,15 @@ def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
         if len(usage.unmanaged) > len(lines):
             lines.append(f"and {len(usage.unmanaged) - len(lines):,} more")
         yield Lines(title="Unmanaged blocks: in use without a claim", lines=tuple(lines))
+
+
+def _block_cell(uri: str, podm: str, links: PageLinks) -> TableCell:
+    return TableCell(text=inventory.tail(uri), href=links.block(podm, uri))
+
+
+def _block_table(uris: Sequence[str], podm: str, links: PageLinks) -> PageTable:
+    rows = ((_block_cell(uri, podm, links), uri) for uri in uris)
+    return table("Blocks", ("Block", "URI"), rows, most=MOST_ROWS)
 
 
 def _claim_cell(ids: str, links: PageLinks) -> TableCell:
@@ -115,11 +108,8 @@ def block_page(
     for kind, model, one in device_groups(block.devices):
         number = "unknown" if one.count is None else f"{one.count:,}"
         devices.append((kind, model or "unknown", number, one.condition or "no known fault"))
-    nodes: list[Row] = [
-        (inventory.node_cell(block.podm, node, links),)
-        for node in podm.podm.nodes
-        if block.uri in node.blocks
-    ]
+    nodes = (node for node in podm.podm.nodes if block.uri in node.blocks)
+    users: list[Row] = [(inventory.node_cell(block.podm, node, links),) for node in nodes]
     held = usage.held.get(block.uri)
     claims: list[Row] = [(_claim_cell(held, links),)] if held else []
     facts = [
@@ -140,7 +130,7 @@ def block_page(
         sections=(
             table("Pod manager", ("Podm", "Status", "Zone"), (podm_row,)),
             table("Devices", ("Device", "Model", "Number", "Condition"), devices, ("Number",)),
-            table("Nodes", ("Node",), nodes),
+            table("Nodes", ("Node",), users),
             table("Claims", ("Claim",), claims),
         ),
     )
@@ -152,7 +142,6 @@ NO_OWNER = "–"
 
 
 def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Page:
-    """Return the page of decisions, the newest first."""
     rows: list[Row] = []
     for one in decisions:
         at = TableCell(text=format_time(one.decided_at), href=links.decision(one.id))
@@ -167,7 +156,6 @@ def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Pa
 
 
 def claims_page(claims: Sequence[Claim], links: PageLinks, *, every: int) -> Page:
-    """Return the page of some of ``every`` claims."""
     rows: list[Row] = []
     for one in claims:
         podms = _podm_names(one.podms[:MOST_PODMS], len(one.podms))
@@ -185,8 +173,7 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
     parts: list[Row] = []
     for part in claim.parts:
         for share in part.shares:
-            amounts = ", ".join(map(_grant_text, share.grants))
-            made_of = (inventory.names_of(share.blocks), amounts)
+            made_of = inventory.names_of(share.blocks), ", ".join(map(_grant_text, share.grants))
             parts.append((_podm_cell(part.podm, links), f"{share.node}", share.pool, *made_of))
     nodes: list[Row] = [
         (_node_cell(one, links), _podm_cell(one.podm, links), inventory.names_of(one.blocks))
@@ -225,7 +212,7 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
     """Return the page of a node that was composed for a claim."""
     node = status.node
     hardware = ", ".join(device_phrases(status.devices)) or "unknown"
-    amounts = ", ".join(_grant_text(one) for one in (*node.grants, *node.amounts))
+    amounts = ", ".join(map(_grant_text, (*node.grants, *node.amounts)))
     facts = [
         ("State", state_text(status.state)),
         ("Owner", node.owner or NO_OWNER),
@@ -239,20 +226,15 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
     ]
     if status.unknown_blocks:
         facts.append(("Blocks not in the inventory", f"{status.unknown_blocks:,}"))
-    blocks: list[Row] = [
-        (TableCell(text=inventory.tail(uri), href=links.block(node.podm, uri)), uri)
-        for uri in node.blocks
-    ]
-    places: list[Row] = [
-        (_podm_cell(node.podm, links), node.pool or "unknown", _claim_cell(node.claim, links))
-    ]
+    claim = _claim_cell(node.claim, links)
+    place: Row = (_podm_cell(node.podm, links), node.pool or "unknown", claim)
     return Page(
         title=f"Node {node.name or node.id}",
         lead=f"{state_text(status.state)}: {hardware}",
         facts=tuple(facts),
         sections=(
-            table("Location", ("Podm", "Pool", "Claim"), places),
-            table("Blocks", ("Block", "URI"), blocks, most=MOST_ROWS),
+            table("Location", ("Podm", "Pool", "Claim"), [place]),
+            _block_table(node.blocks, node.podm, links),
             _events(events),
         ),
     )
@@ -260,10 +242,6 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
 
 def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Page:
     """Return the page of an unmanaged node, which has no claim in this state."""
-    blocks: list[Row] = [
-        (TableCell(text=inventory.tail(uri), href=links.block(podm.podm.id, uri)), uri)
-        for uri in node.blocks
-    ]
     return Page(
         title=f"Node {inventory.node_name(node)}",
         lead="Unmanaged: the node has no claim of this service",
@@ -275,7 +253,7 @@ def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Pag
         ),
         sections=(
             table("Location", ("Podm",), [(_podm_cell(podm.podm.id, links),)]),
-            table("Blocks", ("Block", "URI"), blocks, most=MOST_ROWS),
+            _block_table(node.blocks, podm.podm.id, links),
         ),
     )
 
@@ -290,7 +268,6 @@ def _grant_text(grant: Grant) -> str:
 
 
 def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> Page:
-    """Return the page of some of ``every`` nodes."""
     rows: list[Row] = []
     for one in nodes:
         node = one.node
@@ -305,7 +282,6 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
 
 
 def format_time(seconds: float | None) -> str:
-    """Return a time of the database in UTC, ``never`` for None."""
     return "never" if seconds is None else format_instant(seconds, " ")
 
 

@@ -40,17 +40,14 @@ def table(
 
 
 def bar(number: float, whole: float) -> TableCell:
-    """Return a number with a bar of its share of a whole, without a bar if the whole is 0."""
     return TableCell(text=f"{number:,}", share=number / whole if whole else None)
 
 
 def first_of(most: int, number: int, noun: str = "") -> str:
-    """Return the note that a table has the first ``most`` rows, empty if it has all."""
     return f"The first {most:,} of {number:,} {noun}".rstrip() + "." if number > most else ""
 
 
 def sentence(phrase: str) -> str:
-    """Return a phrase as the beginning of a sentence."""
     return phrase[:1].upper() + phrase[1:]
 
 
@@ -66,7 +63,6 @@ def shown_text(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def measured_text(value: float, unit: str) -> str:
-    """Return a number as :func:`amount_text` does, with its unit if any."""
     return f"{amount_text(value)} {unit}".rstrip()
 
 

@@ -105,7 +105,7 @@ class NodesService:
 
     def tick(self) -> None:
         for uri in self._nodes():
-            self._update_state(uri, self._node(uri))
+            self._update_state(uri)
 
     def reply(self, method: str, uri: str, body: Any = None) -> HttpReply | None:
         """Answer a request to this service, None for any other; the URI ends in the action."""
@@ -225,8 +225,9 @@ class NodesService:
         away = [it for it in _node_assets(self._node(uri)) if self._is_away(it)]
         return _unavailable(away) if away else None
 
-    def _update_state(self, uri: str, node: Json) -> None:
-        state, put = node.get("ComposedNodeState"), self._documents.update
+    def _update_state(self, uri: str) -> None:
+        node, put = self._node(uri), self._documents.update
+        state = node.get("ComposedNodeState")
         if any(self._is_away(asset) for asset in _node_assets(node)):
             if state != "Failed":
                 self._before[uri] = str(state)

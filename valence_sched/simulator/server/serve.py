@@ -8,8 +8,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownName, UsageError
@@ -20,7 +19,6 @@ from valence_sched.simulator.server.documents import DocumentTree
 from valence_sched.simulator.server.faults import Faults, faults_of
 from valence_sched.simulator.server.load import load_documents
 from valence_sched.simulator.server.podm import SimulatedPodm, SimulatorSettings
-from valence_sched.simulator.server.services import Account
 
 if TYPE_CHECKING:
     from valence_sched.simulator.server.app import SimulatorApp
@@ -29,24 +27,22 @@ if TYPE_CHECKING:
 Ready = Callable[[list[tuple[str, str]]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """The pod managers to serve (empty: all), and their behaviour; port 0 means free ports."""
-
-    podms: Sequence[str] = ()
-    port: int = 0
-    latency_ms: float = 0.0
-    fail: Sequence[str] = ()
-    page_size: int = 0
-    session_limit: int = 64
-    session_timeout_s: float = 300.0
-    login: Account = field(default_factory=Account)
-
-
 def serve(
-    records: Iterable[Record], diagnostics: Diagnostics, options: ServeOptions, ready: Ready
+    records: Iterable[Record],
+    diagnostics: Diagnostics,
+    ready: Ready,
+    *,
+    podms: Sequence[str] = (),
+    port: int = 0,
+    latency_ms: float = 0.0,
+    fail: Sequence[str] = (),
+    **settings: Any,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises errors about options, ports, and a missing aiohttp."""
+    """Serve these pod managers (empty: all) until SIGTERM or SIGINT; port 0 means free ports.
+
+    ``settings`` are fields of :class:`SimulatorSettings`. Raises errors about options, ports, and a
+    missing aiohttp.
+    """
     try:
         from valence_sched.simulator.server import app
     except ModuleNotFoundError as error:
@@ -54,21 +50,19 @@ def serve(
             raise
         text = "podm serve needs aiohttp: pip install 'valence-sched[serve]'"
         raise SchedulerError(text) from None
-    podms = dict(load_documents(records, diagnostics))
-    if not podms:
+    trees = dict(load_documents(records, diagnostics))
+    if not trees:
         raise InputError("the inventory", "$", "no pod manager", "at least one")
-    for name in options.podms:
-        if name not in podms:
-            raise UnknownName("pod manager", name, podms)
-    podms = {name: podms[name] for name in dict.fromkeys(options.podms)} or podms
-    faults = faults_of(options.fail, list(podms))
-    _check_blocks(podms, faults)
-    settings = SimulatorSettings(
-        options.login, options.page_size, options.session_limit, options.session_timeout_s
-    )
-    each = (SimulatedPodm(id_, podms[id_], settings, faults[id_]) for id_ in podms)
-    apps = [app.SimulatorApp(podm, options.latency_ms / 1000) for podm in each]
-    sockets = bind_sockets(len(apps), options.port)
+    for name in podms:
+        if name not in trees:
+            raise UnknownName("pod manager", name, trees)
+    trees = {name: trees[name] for name in dict.fromkeys(podms)} or trees
+    faults = faults_of(fail, list(trees))
+    _check_blocks(trees, faults)
+    behaviour = SimulatorSettings(**settings)
+    each = (SimulatedPodm(id_, trees[id_], behaviour, faults[id_]) for id_ in trees)
+    apps = [app.SimulatorApp(podm, latency_ms / 1000) for podm in each]
+    sockets = bind_sockets(len(apps), port)
     urls = (url_of(sock.getsockname()[1]) for sock in sockets)
     named = [(one.podm.id, url) for one, url in zip(apps, urls, strict=True)]
     asyncio.run(_run(apps, sockets, lambda: ready(named)))
