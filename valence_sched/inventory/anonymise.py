@@ -72,13 +72,9 @@ class Aliases:
 
         Different spellings of a part in URIs and documents (``%20``) have one alias.
         """
-        if (
-            text.casefold() in STANDARD_SEGMENTS
-            or _SHORT.fullmatch(text)
-            or text == inventory.WHOLE_POOL
-        ):
-            return text
-        return text if _DEVICE_NUMBER.fullmatch(text) else self.of(unquote(text))
+        is_standard = text.casefold() in STANDARD_SEGMENTS or text == inventory.WHOLE_POOL
+        is_number = _SHORT.fullmatch(text) or _DEVICE_NUMBER.fullmatch(text)
+        return text if is_standard or is_number else self.of(unquote(text))
 
     def uuid(self, text: str) -> str | None:
         """Return the alias of a UUID, itself a UUID, for any spelling; None for another text."""
@@ -90,12 +86,10 @@ class Aliases:
         return str(UUID(bytes=digest[:16], version=4))
 
     def identity(self, identity: str) -> str:
-        """Return an identity whose UUID or address is replaced by its alias."""
         kind, colon, value = identity.partition(":")
         return f"{kind}{colon}{self.uuid(value) or self.of(value)}"
 
     def path(self, text: str) -> str:
-        """Return the aliases of a slash-separated text, such as a location, part by part."""
         return "/".join(self.segment(part) for part in text.split("/"))
 
     def _uri(self, uri: str) -> str:
@@ -154,7 +148,10 @@ def anonymise_podm(aliases: Aliases, podm: inventory.FullPodm) -> inventory.Full
             for pool in podm.pools
         ),
         blocks=tuple(_block(aliases, block) for block in podm.blocks),
-        stocks=tuple(_stock(aliases, stock) for stock in podm.stocks),
+        stocks=tuple(
+            replace(_named(aliases, stock), pools=tuple(map(aliases.text, stock.pools)))
+            for stock in podm.stocks
+        ),
         nodes=tuple(_node(aliases, node) for node in podm.nodes),
     )
 
@@ -171,21 +168,16 @@ def _name(aliases: Aliases, text: str | None) -> str | None:
 
 
 def _fact(aliases: Aliases, value: Fact) -> Fact:
+    def word(text: str) -> str:
+        return aliases.uri(text) if "://" in text else aliases.path(text)
+
     if isinstance(value, tuple):
-        return tuple(_word(aliases, item) for item in value)
-    return _word(aliases, value) if isinstance(value, str) else value
-
-
-def _word(aliases: Aliases, text: str) -> str:
-    return aliases.uri(text) if "://" in text else aliases.path(text)
+        return tuple(map(word, value))
+    return word(value) if isinstance(value, str) else value
 
 
 def _named(aliases: Aliases, one: N) -> N:
     return replace(one, uri=aliases.uri(one.uri), name=_name(aliases, one.name))
-
-
-def _pools(aliases: Aliases, one: inventory.FullBlock | inventory.Stock) -> tuple[str, ...]:
-    return tuple(map(aliases.text, one.pools))
 
 
 def _block(aliases: Aliases, block: inventory.FullBlock) -> inventory.FullBlock:
@@ -194,12 +186,8 @@ def _block(aliases: Aliases, block: inventory.FullBlock) -> inventory.FullBlock:
         status = replace(status, client=aliases.segment(status.client))
     if places is not None:
         places = {kind: aliases.text(place) for kind, place in places.items()}
-    named, pools = _named(aliases, block), _pools(aliases, block)
-    return replace(named, pools=pools, places=places, status=status)
-
-
-def _stock(aliases: Aliases, stock: inventory.Stock) -> inventory.Stock:
-    return replace(_named(aliases, stock), pools=_pools(aliases, stock))
+    pools = tuple(map(aliases.text, block.pools))
+    return replace(_named(aliases, block), pools=pools, places=places, status=status)
 
 
 def _node(aliases: Aliases, node: inventory.Node) -> inventory.Node:
@@ -238,7 +226,6 @@ def _text(aliases: Aliases, text: str, key: str) -> str:
 
 
 def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
-    """Return JSON with aliases for property names that equal a replaced text."""
     if isinstance(json, list):
         return [_keys(aliases, item, originals) for item in json]
     if not isinstance(json, dict):

@@ -65,7 +65,6 @@ class ReadSchedule:
         self._entries: dict[str, _Entry] = {}
 
     def set_names(self, names: Collection[str], now: float) -> None:
-        """Replace the pod managers: new names are due now, others keep their times."""
         for gone in self._entries.keys() - set(names):
             del self._entries[gone]
         for name in names:
@@ -100,7 +99,6 @@ class ReadSchedule:
             yield name
 
     def end(self, name: str, now: float, *, failed: bool) -> None:
-        """Note the end of a reading, and plan the next reading."""
         entry = self._entries.get(name)
         if entry is None:  # it was removed meanwhile
             return
@@ -111,11 +109,9 @@ class ReadSchedule:
             self.hint(name, now)
 
     def is_open(self, name: str) -> bool:
-        """Return whether the circuit breaker of a pod manager is open."""
         return name in self._entries and self._is_open(self._entries[name])
 
     def wait_s(self, now: float) -> float | None:
-        """Return the seconds until the next reading is due, if one is planned."""
         due = [one.due for one in self._entries.values() if not one.running]
         return max(0.0, min(due) - now) if due else None
 
@@ -264,7 +260,6 @@ class BackgroundReader:
         return min(LONGEST_WAIT_S, LONGEST_WAIT_S if due is None else max(0.01, due))
 
     def close(self) -> None:
-        """Release the lease; readings that still run are not stored."""
         self._events.close()
         if self._leads:
             self._leads = False
@@ -279,7 +274,6 @@ class BackgroundReader:
 
     @property
     def read_names(self) -> set[str]:
-        """Return the names of the pod managers whose last reading succeeded."""
         return self._ended - self._failures.keys()
 
     def _renew_in_time(self) -> None:
@@ -403,7 +397,6 @@ class BackgroundReader:
             self._note_end(name, failures[name][1] if name in failures else None)
 
     def _note_contents(self, podms: Sequence[FullPodm]) -> None:
-        """Log the pod managers that changed since this process last read them."""
         changed = [one for one in podms if self._generations.get(one.id) != one.generation]
         for one in changed:
             if one.id in self._generations:

@@ -64,7 +64,6 @@ class Redactor:
         self.failures: dict[str, str] = {}
 
     def redact(self, readings: Iterable[Reading]) -> Iterator[Reading]:
-        """Yield redacted readings."""
         for reading in readings:
             if reading.failure is not None:
                 reason = reading.failure.removeprefix(f"{reading.podm.id}: ")
@@ -130,9 +129,8 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             if fault is None and podm.id.casefold() in names:
                 fault = "found an ID that differs from another only in case"
             if fault:
-                left_out.append(
-                    errors.one_line(f"{podm.id}: {fault}, expected a valid name of a folder")
-                )
+                text = f"{podm.id}: {fault}, expected a valid name of a folder"
+                left_out.append(errors.one_line(text))
                 continue
             names.add(podm.id.casefold())
             lines: list[str] = []
@@ -194,7 +192,7 @@ class Captures:
             if not reader:
                 raise errors.NoPodm(sources.no_podm_message(live))
             secrets = reader.passwords()
-            readings = self._live_readings(reader)
+            readings = _live_readings(reader, sources)
         if tree is not None:
             return write_trees(readings, tree, Redactor(aliases, secrets))
         return write_file(readings, file or "", Redactor(aliases, secrets))
@@ -214,16 +212,16 @@ class Captures:
             raise errors.CredentialError(f"--anonymize-key-env: {text}")
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
-    def _live_readings(self, reader: LiveReader) -> Iterator[Reading]:
-        sources = self._sources
-        try:
-            for reading in reader:
-                sources.live_ids.add(reading.podm.id)
-                sources.diagnostics.extend(reading.diagnostics)
-                yield reading
-        finally:
-            sources.progress.end_count()
-            sources.config.remarks += reader.remarks
+
+def _live_readings(reader: LiveReader, sources: SourceReader) -> Iterator[Reading]:
+    try:
+        for reading in reader:
+            sources.live_ids.add(reading.podm.id)
+            sources.diagnostics.extend(reading.diagnostics)
+            yield reading
+    finally:
+        sources.progress.end_count()
+        sources.config.remarks += reader.remarks
 
 
 def _select(

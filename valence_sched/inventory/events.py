@@ -29,7 +29,6 @@ class Hints:
         self._lock = threading.Lock()
 
     def add(self, *names: str, reason: str) -> None:
-        """Add a hint for each of these; an existing hint stays."""
         with self._lock:
             for name in names:
                 self._reasons.setdefault(name, reason)
@@ -118,7 +117,6 @@ class EventListener:
         self._followers: dict[str, _Follower] = {}
 
     def follow(self, members: Mapping[str, Registration]) -> None:
-        """Replace the followed pod managers; a changed registration opens a new stream."""
         for name, follower in list(self._followers.items()):
             if _of_stream(members.get(name)) != _of_stream(follower.registration):
                 self._followers.pop(name).end()
@@ -129,7 +127,6 @@ class EventListener:
                 self._followers[name] = _Follower(registration, self._run)
 
     def take(self) -> dict[str, str]:
-        """Return the pod managers with events since the last call, each with its first event."""
         return self._hints.take()
 
     def close(self) -> None:
@@ -209,7 +206,6 @@ class EventReceiver:
         self._address, self._store = address, store
 
     def podm_of(self, token: str) -> str | None:
-        """Return the pod manager of a token, if any."""
         return self._address.podm_of(token)
 
     def take(self, podm: str, records: Iterable[Any]) -> None:

@@ -57,9 +57,7 @@ class LiveReader:
         raw: bool = False,
     ) -> None:
         self._registry, self._live, self._now, self._raw = registry, live, now, raw
-        self.members, self.reporting_names = stored_members(
-            registry, live, _reported(registry, live)
-        )
+        self.members, self.reporting_names = _reporting_members(registry, live)
         self._uses_state = any(member.uses_state for member in self.members)
         self._cache = cache if self._uses_state else None
         self._progress = progress
@@ -88,9 +86,8 @@ class LiveReader:
         passwords = []
         for member in self.members:
             with contextlib.suppress(errors.CredentialError):  # raised when the password is needed
-                if password := self._registry.password(member.registration):
-                    passwords.append(password)
-        return passwords
+                passwords.append(self._registry.password(member.registration))
+        return list(filter(None, passwords))
 
     def __iter__(self) -> Iterator[Reading]:
         """Yield a reading of each; a failed reading has the last known state of the pod manager."""
@@ -119,7 +116,9 @@ class LiveReader:
                         if store is not None and member.uses_state:
                             known = store.load_podms([one.name]).get(one.name)
                         podm = last_known_podm(one, reading.podm, known, limit_s, self._now())
-                        failure = with_age(reading.failure, podm.read_at, self._now())
+                        failure, age = reading.failure, age_s(podm.read_at, self._now())
+                        if age is not None:
+                            failure += f"; last read {format_age(age)} ago"
                         yield dataclasses.replace(reading, podm=podm, failure=failure)
         if self.reporting_names:
             with self._registry.store() as store:
@@ -158,9 +157,8 @@ class LiveReader:
             return reading
         keys: list[Hashable] = [identity]
         if podm_address.is_address(identity) and podm.blocks:
-            keys.append(
-                (podm_address.address_of(identity), frozenset(block.uri for block in podm.blocks))
-            )
+            blocks = frozenset(block.uri for block in podm.blocks)
+            keys.append((podm_address.address_of(identity), blocks))
         for key in keys:
             other = self._services.setdefault(key, podm.id)
             if other != podm.id:
@@ -191,7 +189,6 @@ class LiveReader:
     def _remember(
         self, podms: Sequence[FullPodm], store: Store | None
     ) -> dict[str, FullPodm | errors.IdentityConflict]:
-        """Store podms; return each as stored, or its IdentityConflict, by name."""
         if store is None or self._store_failed:
             return {}
         try:
@@ -214,7 +211,6 @@ def _refused(one: Registration, failure: str) -> Reading:
 
 
 def podm_of_registration(one: Registration, kind: type[P]) -> P:
-    """Return a podm with only the fields of its registration."""
     names = ("url", "enabled", "zone", "aggregates", "capabilities", "traits", "facts")
     fields: dict[str, Any] = {name: getattr(one, name) for name in names}
     driver = None if one.driver == AUTO else one.driver
@@ -246,12 +242,6 @@ def last_known_podm(
     )
 
 
-def with_age(failure: str, read_at: str | None, now: datetime.datetime) -> str:
-    """Return the failure of a reading with the age of the last known state."""
-    age = age_s(read_at, now)
-    return failure if age is None else f"{failure}; last read {format_age(age)} ago"
-
-
 class StoredMembers(NamedTuple):
     """The pod managers of a command: the registered ones, and the names that only report."""
 
@@ -275,11 +265,12 @@ def stored_members(
     return StoredMembers(select_members(every, live.only, reporting), chosen)
 
 
-def _reported(registry: Registry, live: ReadOptions) -> Collection[str]:
+def _reporting_members(registry: Registry, live: ReadOptions) -> StoredMembers:
     if live.catalogue is not None or not registry.uses_state(live) or registry.empty:
-        return ()
+        return stored_members(registry, live, ())
     with registry.store() as store:
-        return store.reported_stats()
+        reported = store.reported_stats()
+    return stored_members(registry, live, reported)
 
 
 def stored_podm(
@@ -330,13 +321,9 @@ def _registered_podm(one: Registration, known: P, report: ReportedSwitch | None)
 class StoredReader:
     """Yields the pod managers of a state as the live reader does, without reading them."""
 
-    def __init__(
-        self, registry: Registry, live: ReadOptions, *, now: Callable[[], datetime.datetime]
-    ) -> None:
+    def __init__(self, registry: Registry, live: ReadOptions, *, now: Now) -> None:
         self._registry, self._live, self._now = registry, live, now
-        self.members, self.reporting_names = stored_members(
-            registry, live, _reported(registry, live)
-        )
+        self.members, self.reporting_names = _reporting_members(registry, live)
         self.remarks: list[str] = []
 
     def __bool__(self) -> bool:
@@ -348,7 +335,6 @@ class StoredReader:
         return frozenset(names.union(self.reporting_names))
 
     def __iter__(self) -> Iterator[Reading]:
-        """Yield a reading of each; without a current reading it has the last known state."""
         known: dict[str, FullPodm] = {}
         reports: dict[str, Stats] = {}
         failures: dict[str, ReadFailure] = {}

@@ -6,8 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -30,7 +29,6 @@ from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
-    from valence_sched.inventory.registry import Registry
     from valence_sched.model.claim import ComposedNode
 
 LIVENESS = "VALENCE_SCHED_LIVENESS"
@@ -76,8 +74,13 @@ class InventoryLoader:
             cached = cache.load(source)
         if cached is None:
             return self._build(selection, None)
-        if cached.view is not None:
-            return self._checked_again(cached.view, selection)
+        if (known := cached.view) is not None:  # only the checks that depend on the time
+            self._sources.forget()
+            old = OldReadings(selection.live.warn_age_s)
+            for podm in known.podms:
+                self._check_age(podm, selection.live, old)
+            old.warn(self._diagnostics)
+            return known
         before, trees = len(self._diagnostics), set[str]()
         view = self._build(selection, None, trees=trees)
         # a later dialect may read a tree differently, and remarks are printed each time
@@ -116,7 +119,6 @@ class InventoryLoader:
             return builder.view()
 
     def _cacheable_source(self, selection: Selection) -> str | None:
-        """Return the source of a selection if it is a single large file."""
         sources, live = self._sources.named_sources(selection), selection.live
         if selection.no_cache or self._config.environ.get(NO_CACHE) or len(sources) != 1:
             return None
@@ -134,17 +136,7 @@ class InventoryLoader:
         changes = live.selects_live or live.subtract_claims or live.state is not None
         return bool(changes or live.liveness or self._config.environ.get(LIVENESS))
 
-    def _checked_again(self, view: View, selection: Selection) -> View:
-        """Return a cached view after the checks that depend on the time; errors as for a view."""
-        self._sources.forget()
-        old = OldReadings(selection.live.warn_age_s)
-        for podm in view.podms:
-            self._check_age(podm, selection.live, old)
-        old.warn(self._diagnostics)
-        return view
-
     def podms(self, selection: Selection) -> Iterator[FullPodm]:
-        """Yield complete pod managers, as their documents describe them; errors as for a view."""
         return (podm for podm, _ in self.podm_records(selection))
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
@@ -172,20 +164,36 @@ class InventoryLoader:
     def statuses(self, reports: Iterable[PodmReadTime], live: ReadOptions) -> dict[str, PodmStatus]:
         """Return the liveness of the pod managers that were not read in this run, by id.
 
-        ``reports`` are ids with the times of their readings. Errors as for liveness.
+        ``reports`` are ids with the times of their readings. UnknownName, PluginError or UsageError
+        about the plug-in.
         """
         liveness = live.liveness or self._config.environ.get(LIVENESS)
+        if not liveness:
+            return {}
         place = "--liveness" if live.liveness else LIVENESS
+        name, _, argument = liveness.partition(":")
+        decide = plugins.load(plugins.LIVENESS).get(name, place)
+        registry, now = self._sources.registry(live.state), self._sources.now()
+        ages_s: dict[str, float] = {}
+        if not registry.empty:
+            with registry.store() as store:
+                ages_s = store.report_ages_s()
         unread = ((id_, read_at) for id_, read_at in reports if id_ not in self._sources.read_ids)
-        registry = self._sources.registry(live.state)
-        return _statuses(liveness, unread, registry, self._sources.now(), place)
+        signs = [Sign(id_, age_s(read_at, now), ages_s.get(id_)) for id_, read_at in unread]
+        with plugins.plugin_errors(f"liveness {name!r}"), errors.errors_at(place):
+            alive_by_id = decide(signs, argument, now)
+        known = {sign.id for sign in signs}
+        try:
+            found = ((id_, alive) for id_, alive in alive_by_id.items() if id_ in known)
+            return {id_: "Online" if alive else "Offline" for id_, alive in found}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise errors.PluginError(f"liveness {name!r} returned no map: {error}") from None
 
     def differences(self, old: str, new: str) -> Iterator[diff.Difference]:
         """Yield each difference from one inventory to another; errors as for a view."""
         return diff.differences(self._documents(old), self._documents(new))
 
     def check(self, count: int, selection: Selection) -> None:
-        """Raise InputError for a count of 0, InventoryIncomplete for gaps if ``strict``."""
         skipped = self._diagnostics.lines("skipped")
         if selection.strict and (lines := [*self._diagnostics.lines("unread"), *skipped]):
             others = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
@@ -234,25 +242,42 @@ class InventoryLoader:
     def _with_status(
         self, placed: Iterator[PlacedPodm], selection: Selection, *, requests: bool
     ) -> Iterator[PlacedPodm]:
-        """Yield pod managers with claims subtracted and status, as for :func:`_with_claims`.
+        """Yield pod managers with their status, and without hardware of claims if stored.
 
         Recorded pod managers stay unchanged, unless the selection also names a state or a liveness.
+        With ``requests`` their nodes have the flavor and the request that the store knows.
         """
         live = selection.live
         if self._sources.named_sources(selection) and not self._changes_recordings(live):
             yield from placed
             return
         every = live.subtract_claims or live.state is not None
-        both = list(placed)
-        podms = [podm for podm, *_ in both]
-        stored = {podm.id for podm in podms} if every else self._sources.stored_names
-        by_id = self.statuses(((podm.id, podm.read_at) for podm in podms), live)
+        listed = list(placed)
+        by_id = self.statuses(((podm.id, podm.read_at) for podm, *_ in listed), live)
+        stored = {podm.id for podm, *_ in listed}
+        stored = stored if every else stored & self._sources.stored_names
+        usages: dict[str, Usage] = {}
+        composed: dict[tuple[str, str], ComposedNode] = {}
         registry = self._sources.registry(live.state)
-        with_claims = _with_claims(
-            podms, registry, stored=stored, statuses=by_id, requests=requests
-        )
-        for podm, (_, file, place) in zip(with_claims, both, strict=True):
-            yield podm, file, place
+        if stored and not registry.empty:
+            with registry.store() as store:
+                usages = store.usages([podm.id for podm, *_ in listed if podm.id in stored])
+                nodes = store.nodes.list() if requests else ()
+                composed = {(one.podm, one.uri): one for one in nodes if one.podm in stored}
+
+        def with_request(podm: str, node: Node) -> Node:
+            if (known := composed.get((podm, node.uri))) is None:
+                return node
+            flavor, request = known.flavor or node.flavor, known.request or node.request
+            return replace(node, flavor=flavor, request=request)
+
+        for podm, file, place in listed:
+            status = by_id.get(podm.id, podm.status)
+            current = podm if status == podm.status else replace(podm, status=status)
+            if composed:
+                of_podm = tuple(with_request(podm.id, node) for node in podm.nodes)
+                current = replace(current, nodes=of_podm)
+            yield subtract_usage(current, usages.get(podm.id, NO_USAGE)), file, place
 
     def _documents(self, source: str) -> Iterator[diff.PodmDocument]:
         selection, count = Selection(sources=(source,)), 0
@@ -271,10 +296,8 @@ class InventoryLoader:
                 self._diagnostics.remark(remark)
 
     def _checked(self, podm: P, record: recorded.Record, *, lean: bool) -> P:
-        """Return a consistent pod manager, with the capabilities that its zones state."""
         if record.stated:
-            capabilities = {**record.stated, **podm.capabilities}
-            podm = replace(podm, capabilities=capabilities)
+            podm = replace(podm, capabilities={**record.stated, **podm.capabilities})
         if isinstance(record.content, Podm):
             return podm
         validation.check_podm(podm, record.file, record.place)
@@ -298,9 +321,7 @@ class InventoryLoader:
         now = self._sources.now()
         old.note(podm.id, podm.read_at, now)
         limit = live.max_age_s
-        if (
-            limit is None or podm.id in self._sources.unread_ids
-        ):  # unread pod managers are noted, and never chosen
+        if limit is None or podm.id in self._sources.unread_ids:  # noted, and never chosen
             return
         age = age_s(podm.read_at, now)
         if age is None or age > limit:
@@ -327,72 +348,3 @@ def collector_paused() -> Iterator[None]:
         if enabled:
             gc.freeze()
             gc.enable()
-
-
-def _with_claims(
-    podms: Sequence[LeanPodm],
-    registry: Registry,
-    *,
-    stored: Collection[str],
-    statuses: dict[str, PodmStatus],
-    requests: bool = False,
-) -> Iterator[LeanPodm]:
-    """Yield pod managers with their status; those in ``stored`` without hardware of claims.
-
-    With ``requests`` their nodes have the flavor and the request that the store knows.
-    """
-    names = [podm.id for podm in podms if podm.id in stored]
-    usages: dict[str, Usage] = {}
-    composed: dict[str, dict[str, ComposedNode]] = {}
-    if names and not registry.empty:
-        with registry.store() as store:
-            usages = store.usages(names)
-            for node in store.nodes.list() if requests else ():
-                if node.podm in stored:
-                    composed.setdefault(node.podm, {})[node.uri] = node
-    for podm in podms:
-        status = statuses.get(podm.id, podm.status)
-        same = status == podm.status
-        with_its_status = podm if same else replace(podm, status=status)
-        if known := composed.get(podm.id):
-            nodes = tuple(_with_request(node, known.get(node.uri)) for node in podm.nodes)
-            with_its_status = replace(with_its_status, nodes=nodes)
-        yield subtract_usage(with_its_status, usages.get(podm.id, NO_USAGE))
-
-
-def _statuses(
-    liveness: str | None,
-    reports: Iterable[PodmReadTime],
-    registry: Registry,
-    now: datetime,
-    place: str = "--liveness",
-) -> dict[str, PodmStatus]:
-    """Return the status of the reported pod managers by ID, Online or Offline.
-
-    ``liveness`` names the plug-in, with its argument after a colon; ``place`` is the option or
-    variable that errors name: UnknownName, PluginError, UsageError.
-    """
-    if not liveness:
-        return {}
-    name, _, argument = liveness.partition(":")
-    decide = plugins.load(plugins.LIVENESS).get(name, place)
-    report_ages_s: dict[str, float] = {}
-    if not registry.empty:
-        with registry.store() as store:
-            report_ages_s = store.report_ages_s()
-    signs = [Sign(id_, age_s(read_at, now), report_ages_s.get(id_)) for id_, read_at in reports]
-    with plugins.plugin_errors(f"liveness {name!r}"), errors.errors_at(place):
-        alive_by_id = decide(signs, argument, now)
-    known = {sign.id for sign in signs}
-    try:
-        found = ((id_, alive) for id_, alive in alive_by_id.items() if id_ in known)
-        return {id_: "Online" if alive else "Offline" for id_, alive in found}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise errors.PluginError(f"liveness {name!r} returned no map: {error}") from None
-
-
-def _with_request(node: Node, composed: ComposedNode | None) -> Node:
-    if composed is None:
-        return node
-    flavor, request = composed.flavor or node.flavor, composed.request or node.request
-    return replace(node, flavor=flavor, request=request)

@@ -61,14 +61,12 @@ class ReadingAges:
         return set(self._old)
 
     def read_at(self, podm: str) -> str | None:
-        """Return the time of the last reading of a pod manager, if known."""
         return self._read_at.get(podm)
 
 
 def stale_error(
     podm: str, read_at: str | None, limit_s: float, now: datetime.datetime
 ) -> InventoryStale:
-    """Return the error about a reading that is too old for a decision."""
     age = age_s(read_at, now)
     if age is not None:
         known = f"read {format_age(age)} ago"
@@ -96,7 +94,6 @@ class OldReadings:
             self._ages_s[podm] = age
 
     def warn(self, diagnostics: Diagnostics) -> None:
-        """Warn of all old readings in one line, with the age of the oldest."""
         if not self._ages_s or self._limit_s is None:
             return
         oldest = max(self._ages_s, key=self._ages_s.__getitem__)

@@ -55,7 +55,6 @@ class Member(NamedTuple):
 
 
 def read_podms(data: bytes, file: str) -> list[Registration]:
-    """Return the pod managers of a file, with absolute paths; InputError, UnknownName."""
     folder = Path(file).absolute().parent if file != "-" else Path.cwd()
     found = []
     for one in parse_podms(load_yaml(data, file), file):
@@ -91,18 +90,6 @@ def _check_driver(registration: Registration, where: str) -> None:
             raise UnknownName("driver", registration.driver, known, where) from None
 
 
-def check_names(members: list[Member]) -> None:
-    """Raise DuplicateId, which names both places, for two members of one name."""
-    first_source: dict[str, str] = {}
-    for member in members:
-        name = member.registration.name
-        if name in first_source:
-            found = f"{name!r} again, first in {first_source[name]}"
-            hint = "give every pod manager a unique name"
-            raise errors.DuplicateId(member.source, "", found, "a unique name", hint)
-        first_source[name] = member.source
-
-
 def select_members(
     members: list[Member], names: tuple[str, ...], others: Collection[str] = ()
 ) -> list[Member]:
@@ -133,10 +120,7 @@ def named_by_service(
                 digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
                 name = f"{prefix}-{digest}"
             name = names.get(identity, name)
-        if name in used_names:
-            yield one
-        else:
-            yield replace(one, name=name, identity=identity)
+        yield one if name in used_names else replace(one, name=name, identity=identity)
         used_names.add(name)
 
 
@@ -151,9 +135,8 @@ def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) 
         same += [m for m in known if m.registration.name == one.name]
         if not same:
             yield Member(one, "the service catalogue", False)
-        elif same[0].registration.zone is None:
-            registration = replace(same[0].registration, zone=one.zone)
-            yield same[0]._replace(registration=registration)
+        elif (registration := same[0].registration).zone is None:
+            yield same[0]._replace(registration=replace(registration, zone=one.zone))
         else:
             yield same[0]
 
@@ -218,10 +201,8 @@ class Registry:
                 credentials.make_secret(path)
             references = (PasswordReference(file=str(path)),) if path.exists() else ()
         elif not references and make:
-            why = "every process of a zone must have the same secret"
-            raise errors.CredentialError(
-                f"zones: secrets is empty, and {why}: name an env or a file"
-            )
+            text = "zones: secrets is empty, and every process of a zone must have the same secret"
+            raise errors.CredentialError(f"{text}: name an env or a file")
         with errors.errors_at(what):
             read, environ = credentials.read_password, self._config.environ
             return [read(one, what, environ, None) or "" for one in references]
@@ -286,10 +267,9 @@ class Registry:
         validate_registration(registration)
         _check_certificates(registration)
         if registration.name in [one.name for one in self.registrations()]:
+            text = f"a pod manager named {registration.name!r} is already registered"
             hint = "change it with podm set, or choose another name"
-            raise errors.NameTaken(
-                f"a pod manager named {registration.name!r} is already registered: {hint}"
-            )
+            raise errors.NameTaken(f"{text}: {hint}")
 
     def check(
         self, registration: Registration, password: str | None, timeout_s: float
@@ -326,9 +306,8 @@ class Registry:
             found = self._find_identity(registration, password)
             if found and known.identity and not is_address(known.identity):
                 if found != known.identity:
-                    raise errors.IdentityConflict(
-                        podm_address.change_text(known.name, known.identity, found)
-                    )
+                    text = podm_address.change_text(known.name, known.identity, found)
+                    raise errors.IdentityConflict(text)
             elif found or is_address(known.identity):
                 registration = replace(registration, identity=found)
             self._check_service(registration)
@@ -370,7 +349,6 @@ class Registry:
         return tuple(named_by_service(found, names))
 
     def password(self, registration: Registration) -> str | None:
-        """Return the password of a pod manager; CredentialError as for a reference."""
         reference, name = registration.password, registration.name
         return credentials.read_password(reference, name, self._config.environ, self.passwords)
 
@@ -402,7 +380,6 @@ class Registry:
         return select_members(self.all_members(live), live.only)
 
     def uses_state(self, live: ReadOptions) -> bool:
-        """Return whether a command applies to the pod managers of the state."""
         return live.state is not None or not live.podm_files
 
     def all_members(self, live: ReadOptions) -> list[Member]:
@@ -415,7 +392,13 @@ class Registry:
             found += [Member(one, file, uses_state) for one in podms]
         if live.catalogue is not None:
             found = list(catalogue_members(live.catalogue, found))
-        check_names(found)
+        first: dict[str, str] = {}
+        for one, source, _ in found:
+            if one.name in first:
+                text = f"{one.name!r} again, first in {first[one.name]}"
+                hint = "give every pod manager a unique name"
+                raise errors.DuplicateId(source, "", text, "a unique name", hint)
+            first[one.name] = source
         return found
 
     def _store_password(self, registration: Registration, password: str | None) -> None:
@@ -439,7 +422,6 @@ def _check_certificates(registration: Registration) -> None:
 
 
 def _common(registration: Registration, other: Registration) -> str | None:
-    """Return the common identity of two registrations, if any: their UUID, else their address."""
     known, others = registration.identity, other.identity
     if known and others and not (is_address(known) or is_address(others)):
         return known if known == others else None

@@ -22,7 +22,6 @@ _LOCAL = ("name", "url", "driver", "enabled")
 
 
 def stats_of(podm: FullPodm) -> Stats:
-    """Return the stats of a pod manager in the form of its own report."""
     names = {*FIELDS.values(), "facts"}.difference(_LOCAL)
     return {name: msgspec.to_builtins(getattr(podm, name)) for name in sorted(names)}
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ class SourceReader:
     ) -> None:
         self.config, self.diagnostics, self.registry = config, diagnostics, registry
         self.progress: Progress = NoProgress() if progress is None else progress
-        self.now = now or _utc_now
+        self.now = now or functools.partial(datetime.datetime.now, datetime.UTC)
         self.live_ids: set[str] = set()
         self.read_ids: set[str] = set()
         self.unread_ids: set[str] = set()
@@ -52,7 +53,6 @@ class SourceReader:
 
     @property
     def reported_ids(self) -> set[str]:
-        """Return the IDs of pod managers that reported and were not read."""
         return self.live_ids - self.read_ids
 
     def named_sources(self, selection: Selection) -> list[str]:
@@ -145,7 +145,3 @@ class SourceReader:
         finally:
             self.progress.end_count()
             self.config.remarks += reader.remarks
-
-
-def _utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

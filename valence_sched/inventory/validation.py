@@ -22,7 +22,6 @@ P = TypeVar("P", bound=Podm[Any, Any])
 
 
 def check_podm(podm: Podm[Any, Any], file: str, place: str) -> None:
-    """Raise InputError for an invalid time of the reading or a repeated URI of stocks or nodes."""
     check_time(podm.read_at, file, f"{place}.read_at")
     for field in ("stocks", "nodes"):
         known: set[str] = set()
@@ -34,7 +33,6 @@ def check_podm(podm: Podm[Any, Any], file: str, place: str) -> None:
 
 
 def contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator[str]:
-    """Yield a remark on each pool and stock whose minimum is above its maximum."""
     for index, pool in enumerate(podm.pools):
         for kind, limit in pool.limits.items():
             if limit.max is not None and limit.min > limit.max:
@@ -61,9 +59,8 @@ def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P,
         known = status if isinstance(status, Status) else parse_status(bytes(status or b""))
         if known.slots > 0 and not known.shareable:  # a node may use it exclusively
             composed = replace(known, state="Composed")
-            blocks[index] = replace(
-                block, status=msgspec.Raw(to_json(composed)) if lean else composed
-            )
+            status = msgspec.Raw(to_json(composed)) if lean else composed
+            blocks[index] = replace(block, status=status)
             doubtful.append(index)
     if not doubtful:
         return podm, None
@@ -111,7 +108,6 @@ class Services:
         self._names: dict[str, str] = {}
 
     def check(self, podm: Podm[Any, Any], record: recorded.Record) -> None:
-        """Raise InputError for a pod manager whose service has an earlier name."""
         if podm.identity is None:
             return
         other = self._names.setdefault(podm.identity, podm.id)

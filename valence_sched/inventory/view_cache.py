@@ -38,10 +38,7 @@ KEY_SIZE_BYTES = 4  # before the key
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a file, and the release that made a view of it.
-
-    ``sample`` is a digest of bytes spread over the file.
-    """
+    """The content of a file, with a digest of sampled bytes, and the release of its view."""
 
     release: str
     path: str

@@ -188,12 +188,10 @@ def check_answers(
 
 
 def check_mask(name: str, answer: Any, rows: int) -> Answer:
-    """Check that an answer is one bool per row."""
     return _array(name, answer, rows, np.bool_)
 
 
 def check_scores(name: str, answer: Any, rows: int) -> Answer:
-    """Check that an answer is one float per row, each within 0..1."""
     scores = _array(name, answer, rows, np.floating)
     _require(not np.isnan(scores).any(), f"{name} answers NaN")
     inside = (scores >= 0.0) & (scores <= 1.0)

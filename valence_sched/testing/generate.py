@@ -209,7 +209,6 @@ def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -
 
 
 def header() -> bytes:
-    """Return the first line of a JSON Lines inventory."""
     return to_json(InventoryHeader(schema=SCHEMA, captured_at=CAPTURED_AT))
 
 
@@ -299,7 +298,6 @@ def _blocks(
 
 
 def _memberships(pools: Sequence[str]) -> tuple[list[str], list[float]]:
-    """Return the possible pools of a block as JSON, with weights: one pool, or two neighbours."""
     single = [f'["{pool}"]' for pool in pools]
     double = [f'["{one}","{other}"]' for one, other in pairwise(pools)]
     weights = [6 / len(single)] * len(single)
@@ -328,7 +326,6 @@ def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the inventory of the command line; return the exit code."""
     arguments = _parser().parse_args(argv)
     count, blocks, stocks = arguments.podms, arguments.blocks, arguments.stocks
     texts = podms(count, blocks, arguments.seed, arguments.pools, stocks)
