@@ -6,8 +6,6 @@ Redfish document keeps only known harmless texts; any other text gets an alias, 
 parts.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import hmac

@@ -4,8 +4,6 @@
 Only the process with the lease reads; when it dies, another process takes over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

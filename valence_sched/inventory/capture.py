@@ -5,8 +5,6 @@ A pod manager that could not be read is in the inventory with its status and wit
 has no tree.
 """
 
-from __future__ import annotations
-
 import secrets as secrets_module
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -213,7 +211,7 @@ class Captures:
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
 
-def _live_readings(reader: LiveReader, sources: SourceReader) -> Iterator[Reading]:
+def _live_readings(reader: "LiveReader", sources: SourceReader) -> Iterator[Reading]:
     try:
         for reading in reader:
             sources.live_ids.add(reading.podm.id)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events: hints that pod managers may have changed, from their streams and pushed events."""
 
-from __future__ import annotations
-
 import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from msgspec.structs import replace
 
@@ -81,7 +79,7 @@ class StreamEnd(NamedTuple):
 class _Follower:
     """One stream, which is opened repeatedly; ``ended`` is set to end its thread."""
 
-    def __init__(self, registration: Registration, run: Callable[[_Follower], None]) -> None:
+    def __init__(self, registration: Registration, run: Callable[[Self], None]) -> None:
         self.registration = registration
         self.ended = threading.Event()
         self.stream: HintStream | None = None

@@ -4,8 +4,6 @@
 A pod manager that does not answer is represented by its last known state.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime
@@ -126,7 +124,7 @@ class LiveReader:
             names = [name for name in self.reporting_names if name in reported]
             yield from (Reading(reported[name]) for name in names)
 
-    def _targets(self, store: Store | None) -> list[ReadTarget | Reading]:
+    def _targets(self, store: "Store | None") -> list[ReadTarget | Reading]:
         """Return the target of each member, or a failed reading if it cannot be read.
 
         If several names have one endpoint, only the first is read: otherwise each name could
@@ -187,7 +185,7 @@ class LiveReader:
             yield from pool.read(targets, self._dialects.by_name, settings, self._progress)
 
     def _remember(
-        self, podms: Sequence[FullPodm], store: Store | None
+        self, podms: Sequence[FullPodm], store: "Store | None"
     ) -> dict[str, FullPodm | errors.IdentityConflict]:
         if store is None or self._store_failed:
             return {}

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inventory loader: reads all sources, adds declared resources and status, and builds a View."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -20,16 +18,13 @@ from valence_sched.inventory import validation
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
 from valence_sched.model import diff
-from valence_sched.model.claim import NO_USAGE, Usage, subtract_usage
+from valence_sched.model.claim import NO_USAGE, ComposedNode, Usage, subtract_usage
 from valence_sched.model.custom_resource import DeclaredResources, with_declared
 from valence_sched.model.inventory import FullPodm, LeanPodm, Node, Podm, PodmStatus, to_json
 from valence_sched.model.quantity import age_s
 from valence_sched.model.reading import ReadOptions, Selection, Sign
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
-
-if TYPE_CHECKING:
-    from valence_sched.model.claim import ComposedNode
 
 LIVENESS = "VALENCE_SCHED_LIVENESS"
 NO_CACHE = "VALENCE_SCHED_NO_CACHE"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Old readings: finds pod managers whose readings may be outdated."""
 
-from __future__ import annotations
-
 import datetime
 import heapq
 import math

@@ -24,8 +24,9 @@ from valence_sched.drivers.identity import addresses, with_identity
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model import podm_address
 from valence_sched.model.codec import decode, load_yaml
+from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.effect import EffectLog
-from valence_sched.model.inventory import to_json
+from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.podm_address import endpoint_key, is_address, same_endpoint
 from valence_sched.model.profile import URL_PASSWORD
 from valence_sched.model.reading import ReadOptions
@@ -33,8 +34,6 @@ from valence_sched.model.registration import AUTO, PasswordReference, Registrati
 from valence_sched.model.zone import ZoneSettings
 
 if TYPE_CHECKING:
-    from valence_sched.model.diagnostic import Diagnostic
-    from valence_sched.model.inventory import FullPodm
     from valence_sched.store.document import Quarantine
     from valence_sched.store.store import Store
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reporter: repeatedly reports registered pod managers to other schedulers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,7 +47,7 @@ class Reporter:
 
     def __init__(
         self,
-        store: Store,
+        store: "Store",
         names: Callable[[], list[str]],
         targets: Mapping[str, Callable[[str, Stats], object]],
         interval_s: float,

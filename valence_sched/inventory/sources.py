@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources: yields pod manager records from files, archives, plug-ins, stdin and live reading."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 import os
@@ -39,7 +37,7 @@ class SourceReader:
         self,
         config: Configuration,
         diagnostics: Diagnostics,
-        registry: Callable[[str | None], Registry],
+        registry: Callable[[str | None], "Registry"],
         progress: Progress | None = None,
         now: Now | None = None,
     ) -> None:
@@ -99,7 +97,7 @@ class SourceReader:
         with plugins.plugin_errors(f"driver {name!r}: {path}"):
             yield from read(path, self.config.input, self.diagnostics, dialects)
 
-    def live_reader(self, live: ReadOptions, *, raw: bool = False) -> LiveReader:
+    def live_reader(self, live: ReadOptions, *, raw: bool = False) -> "LiveReader":
         """Return the live reader; with ``raw`` readings have their documents: much memory."""
         from valence_sched.inventory.live import LiveReader  # HTTP: only needed to read live ones
 

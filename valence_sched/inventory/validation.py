@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of pod managers that a program or a person wrote as JSON."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any, TypeVar

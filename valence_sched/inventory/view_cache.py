@@ -6,8 +6,6 @@ cached view is not used if the file changed, if other users can write the view, 
 the inventory is then read and cached again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.metadata

@@ -6,8 +6,6 @@ others: any selection of rows gets the same answers as the whole. It repeats its
 nothing, not even an earlier answer. Each check raises ``AssertionError`` with one line.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

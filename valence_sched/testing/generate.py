@@ -4,8 +4,6 @@
 ``python -m valence_sched.testing.generate --podms 1000 --blocks 100 --seed 1 --output site.jsonl``
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

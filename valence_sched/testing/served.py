@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves recorded pod managers on loopback from a thread, for tests."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

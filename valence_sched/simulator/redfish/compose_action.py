@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Compose action (DSP2050): a manifest applied as a whole or not at all; reservations."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Callable, Sequence
@@ -15,86 +13,6 @@ from valence_sched.simulator.server.reads import ExpandQuery, expand_document
 
 UNABLE = "UnableToProcessStanzaRequest"
 REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
-
-
-class ComposeAction:
-    """The action ``#CompositionService.Compose``."""
-
-    def __init__(
-        self, documents: DocumentTree, composition: Composition, reservations: Reservations
-    ) -> None:
-        self._documents, self._composition = documents, composition
-        self._reservations = reservations
-
-    def compose(self, body: Json, client: str = "") -> HttpReply:
-        kind, reservation = body.get("RequestType"), body.get("ReservationId")
-        if kind not in REQUEST_TYPES:
-            text = f"RequestType is {kind}, expected one of {', '.join(REQUEST_TYPES)}."
-            id_ = "ActionParameterNotSupported"
-            raise RequestRefused(400, id_, text, "RequestType", str(kind))
-        if body.get("RequestFormat", "Manifest") != "Manifest":
-            text = "RequestFormat is not Manifest."
-            raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestFormat")
-        manifest = body.get("Manifest")
-        if reservation is not None:
-            reserved = self._reservations.get(str(reservation))
-            manifest = manifest or reserved.get("Manifest")
-        stanzas = docs.value_at(manifest, "Stanzas")
-        if not isinstance(stanzas, list) or not stanzas:
-            raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
-        if not all(isinstance(stanza, dict) for stanza in stanzas):
-            raise RequestRefused(400, docs.WRONG_TYPE, "A stanza is not an object.", "Stanzas")
-        assert isinstance(manifest, dict)  # otherwise it had no stanzas
-        before, claims = self._documents.copy(), dict(self._composition.owners)
-        blocks: list[str] = []
-        answers, good = self._responses(stanzas, manifest, client, str(reservation or ""), blocks)
-        reply = {**body, "Manifest": {**manifest, "Stanzas": answers}}
-        if kind != "Apply" or not good:
-            self._documents.restore(before)
-            self._composition.owners = claims
-        if kind == "PreviewReserve" and good:
-            reply["ReservationId"] = self._reservations.create(blocks, manifest, client)
-        if kind == "Apply" and good and reservation is not None:
-            self._reservations.delete(f"{self._reservations.collection}/{reservation}")
-        return HttpReply(200, reply)
-
-    def _responses(
-        self, stanzas: list[Json], manifest: Json, client: str, reservation: str, blocks: list[str]
-    ) -> tuple[list[Json], bool]:
-        done: list[Json] = []
-        for number, stanza in enumerate(stanzas):
-            try:
-                response = self._response(stanza, manifest, client, reservation, blocks)
-            except RequestRefused as refused:
-                text = "Not done, because another stanza cannot be done."
-                ids = (str(one.get("StanzaId")) for one in stanzas)
-                responses = [docs.error_body(UNABLE, text, id_) for id_ in ids]
-                responses[number] = refused.answer.body or {}
-                pairs = zip(stanzas, responses, strict=True)
-                return [{**one, "Response": answer} for one, answer in pairs], False
-            done.append({**stanza, "Response": response})
-        return done, True
-
-    def _response(
-        self, stanza: Json, manifest: Json, client: str, reservation: str, blocks: list[str]
-    ) -> Json:
-        kind, request = stanza.get("StanzaType"), stanza.get("Request")
-        request = request if isinstance(request, dict) else {}
-        if kind == "ComposeSystem":
-            named = {"Name": str(stanza.get("StanzaId") or "Composed"), **request}
-            plan = self._composition.plan(named, client, reservation)
-            blocks += plan.blocks
-            uri = self._composition.compose(plan)
-            json = self._documents.get(uri) or {}
-            if manifest.get("Expand") in ("All", "Relevant"):
-                return expand_document(self._documents, json, uri, ExpandQuery(".", 2))
-            return json
-        text = f"Stanzas of type {kind} are not processed here."
-        if kind == "DecomposeSystem":
-            if self._composition.decompose(docs.uri_of(request)).status < 400:
-                return docs.error_body("Success", "The system was decomposed.", severity="OK")
-            text = f"There is no system {docs.uri_of(request) or request}."
-        raise RequestRefused(400, UNABLE, text, str(stanza.get("StanzaId")))
 
 
 def target(documents: DocumentTree, service: str) -> str:
@@ -182,3 +100,83 @@ class Reservations:
             return DEFAULT_S
         days, hours, minutes, rest = (float(group or 0) for group in found.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+class ComposeAction:
+    """The action ``#CompositionService.Compose``."""
+
+    def __init__(
+        self, documents: DocumentTree, composition: Composition, reservations: Reservations
+    ) -> None:
+        self._documents, self._composition = documents, composition
+        self._reservations = reservations
+
+    def compose(self, body: Json, client: str = "") -> HttpReply:
+        kind, reservation = body.get("RequestType"), body.get("ReservationId")
+        if kind not in REQUEST_TYPES:
+            text = f"RequestType is {kind}, expected one of {', '.join(REQUEST_TYPES)}."
+            id_ = "ActionParameterNotSupported"
+            raise RequestRefused(400, id_, text, "RequestType", str(kind))
+        if body.get("RequestFormat", "Manifest") != "Manifest":
+            text = "RequestFormat is not Manifest."
+            raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestFormat")
+        manifest = body.get("Manifest")
+        if reservation is not None:
+            reserved = self._reservations.get(str(reservation))
+            manifest = manifest or reserved.get("Manifest")
+        stanzas = docs.value_at(manifest, "Stanzas")
+        if not isinstance(stanzas, list) or not stanzas:
+            raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
+        if not all(isinstance(stanza, dict) for stanza in stanzas):
+            raise RequestRefused(400, docs.WRONG_TYPE, "A stanza is not an object.", "Stanzas")
+        assert isinstance(manifest, dict)  # otherwise it had no stanzas
+        before, claims = self._documents.copy(), dict(self._composition.owners)
+        blocks: list[str] = []
+        answers, good = self._responses(stanzas, manifest, client, str(reservation or ""), blocks)
+        reply = {**body, "Manifest": {**manifest, "Stanzas": answers}}
+        if kind != "Apply" or not good:
+            self._documents.restore(before)
+            self._composition.owners = claims
+        if kind == "PreviewReserve" and good:
+            reply["ReservationId"] = self._reservations.create(blocks, manifest, client)
+        if kind == "Apply" and good and reservation is not None:
+            self._reservations.delete(f"{self._reservations.collection}/{reservation}")
+        return HttpReply(200, reply)
+
+    def _responses(
+        self, stanzas: list[Json], manifest: Json, client: str, reservation: str, blocks: list[str]
+    ) -> tuple[list[Json], bool]:
+        done: list[Json] = []
+        for number, stanza in enumerate(stanzas):
+            try:
+                response = self._response(stanza, manifest, client, reservation, blocks)
+            except RequestRefused as refused:
+                text = "Not done, because another stanza cannot be done."
+                ids = (str(one.get("StanzaId")) for one in stanzas)
+                responses = [docs.error_body(UNABLE, text, id_) for id_ in ids]
+                responses[number] = refused.answer.body or {}
+                pairs = zip(stanzas, responses, strict=True)
+                return [{**one, "Response": answer} for one, answer in pairs], False
+            done.append({**stanza, "Response": response})
+        return done, True
+
+    def _response(
+        self, stanza: Json, manifest: Json, client: str, reservation: str, blocks: list[str]
+    ) -> Json:
+        kind, request = stanza.get("StanzaType"), stanza.get("Request")
+        request = request if isinstance(request, dict) else {}
+        if kind == "ComposeSystem":
+            named = {"Name": str(stanza.get("StanzaId") or "Composed"), **request}
+            plan = self._composition.plan(named, client, reservation)
+            blocks += plan.blocks
+            uri = self._composition.compose(plan)
+            json = self._documents.get(uri) or {}
+            if manifest.get("Expand") in ("All", "Relevant"):
+                return expand_document(self._documents, json, uri, ExpandQuery(".", 2))
+            return json
+        text = f"Stanzas of type {kind} are not processed here."
+        if kind == "DecomposeSystem":
+            if self._composition.decompose(docs.uri_of(request)).status < 400:
+                return docs.error_body("Success", "The system was decomposed.", severity="OK")
+            text = f"There is no system {docs.uri_of(request) or request}."
+        raise RequestRefused(400, UNABLE, text, str(stanza.get("StanzaId")))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resource blocks of a simulated pod manager, composed by POST to Systems, decomposed by DELETE."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections import Counter

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computer systems: composed of blocks, with power, boot, interfaces, a manager and its media."""
 
-from __future__ import annotations
-
 import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@
 If no system is left, the reply states the number of systems after each filter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 

@@ -5,8 +5,6 @@ It changes only the documents of nodes, fabric zones and volumes. A node gets th
 passes all filters. :meth:`NodesService.tick` advances asynchronous changes to the present time.
 """
 
-from __future__ import annotations
-
 import copy
 import uuid
 from collections.abc import Callable, Iterable, Iterator

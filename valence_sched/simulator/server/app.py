@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated pod manager as a web application, with network faults."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque

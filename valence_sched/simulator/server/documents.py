@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The document tree of a simulated pod manager, its links and collections, and its replies."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections import deque

@@ -7,8 +7,6 @@ pattern with ``*``; a method before it restricts the rule to that method:
 restricts a rule to one of several pod managers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads the documents of recorded pod managers and completes them to a service."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

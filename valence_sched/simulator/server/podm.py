@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One simulated pod manager: answers reads and writes, without a network."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GET of a simulated pod manager: documents, pages of collections, ``$expand``, older forms."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``podm serve``: serves recorded pod managers on loopback ports."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal
@@ -106,7 +104,7 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
 
 @contextlib.asynccontextmanager
 async def listen(
-    apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]
+    apps: Sequence["SimulatorApp"], sockets: Sequence[socket.socket]
 ) -> AsyncIterator[None]:
     """Serve on these sockets until the context ends; fault rules make ports refuse connections."""
     from aiohttp import web  # an extra, needed only to serve
@@ -137,7 +135,7 @@ async def listen(
 
 
 async def _run(
-    apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket], ready: Callable[[], None]
+    apps: Sequence["SimulatorApp"], sockets: Sequence[socket.socket], ready: Callable[[], None]
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The services of a simulated pod manager besides composing: sessions, events, tasks."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hmac
