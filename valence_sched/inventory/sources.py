@@ -118,11 +118,11 @@ class SourceReader:
         return f"no inventory: {named}; or register a pod manager with {create}"
 
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
-        reader: LiveReader | StoredReader
         if live.stored:
             from valence_sched.inventory.live import StoredReader  # SQL, as for the live ones
 
-            reader = StoredReader(self.registry(live.state), live, now=self.now)
+            stored = StoredReader(self.registry(live.state), live, now=self.now)
+            reader: LiveReader | StoredReader = stored
         else:
             reader = self.live_reader(live)
         if alone and not reader:
