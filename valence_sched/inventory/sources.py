@@ -15,7 +15,7 @@ from valence_sched.model.diagnostic import Diagnostics, NoProgress, Progress
 from valence_sched.model.reading import ReadOptions, Selection
 
 if TYPE_CHECKING:
-    from valence_sched.inventory.live import LiveReader, StoredReader
+    from valence_sched.inventory.live import LiveReader
     from valence_sched.inventory.registry import Registry
 
 INVENTORY = "VALENCE_SCHED_INVENTORY"
