@@ -5,8 +5,6 @@ Each name is imported from its module when a program first uses it, so that impo
 loads nothing. Modules may move; these names stay.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams: writes standard output whole, and notices log records that were not written."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import functools

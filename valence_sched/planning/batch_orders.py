@@ -6,8 +6,6 @@ comes. The number of nodes is an upper bound that considers each need alone: a p
 cores and 1 free card fits at most 1 node of 8 cores and a card.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -60,13 +58,11 @@ def worthwhile_orders(requests: Sequence[Request], most_alone: Sequence[int]) ->
 
 
 def all_orders(requests: Sequence[Request]) -> Iterator[Order]:
-    """Yield every order of some requests, each once."""
     orders = itertools.permutations(range(len(requests)))
     yield from dict.fromkeys(_with_groups_in_order(requests, order) for order in orders)
 
 
 def _with_groups_in_order(requests: Sequence[Request], order: Sequence[int]) -> Order:
-    """Return an order in which the requests of a group stay in the order given by the user."""
     ordered = list(order)
     for name in {one.group.name for one in requests if one.group is not None}:
         groups = [requests[number].group for number in order]

@@ -10,8 +10,6 @@ branch and bound (``Budget.solver_nodes``). The scheduler ``joint`` uses the opt
 single request, and for the goals of its policy.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -37,7 +35,7 @@ from valence_sched.model.policy import Budget, Goal
 from valence_sched.model.request import Request
 from valence_sched.planning import batch_orders
 from valence_sched.planning.optimise.bound import Optimum, goal_value, most_nodes
-from valence_sched.planning.optimise.node_types import NodeType, Variant, variants_of
+from valence_sched.planning.optimise.node_types import NodeType, variants_of
 from valence_sched.planning.optimise.witness import WitnessNode
 from valence_sched.planning.succession import Succession
 from valence_sched.view.overlay import Overlay
@@ -65,10 +63,8 @@ class Decisions:
     @property
     def failure(self) -> Decision | None:
         """Return the decision with fewer nodes than required."""
-        failed = (
-            it for it in self.decisions[-1:] if len(it.placed_nodes) < it.request.required_count
-        )
-        return next(failed, None)
+        last = self.decisions[-1] if self.decisions else None
+        return last if last and len(last.placed_nodes) < last.request.required_count else None
 
     @property
     def requested_count(self) -> int:
@@ -150,7 +146,6 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
 
 
 def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> list[Decision]:
-    """Return the decisions up to the first with fewer nodes than required."""
     decisions: list[Decision] = []
     total, spending = sum(one.count for one in requests), succession.spending(requests)
     for request in requests:
@@ -176,11 +171,9 @@ class Trial:
 
     @property
     def is_short(self) -> bool:
-        """Return whether a request has fewer nodes than required."""
         return bool(self.score[0])
 
 
-@dataclass(slots=True)
 class BatchPlan:
     """Plans requests on a succession, which each trial leaves unchanged.
 
@@ -188,35 +181,27 @@ class BatchPlan:
     request. ``least`` are the required nodes by type; no placement has more than ``bound`` nodes.
     """
 
-    succession: Succession
-    requests: Sequence[Request]
-    budget: Budget
-    types: list[NodeType] = field(default_factory=list)
-    type_of: list[int] = field(default_factory=list)
-    least: list[int] = field(init=False)
-    variants: tuple[Variant, ...] = field(init=False)
-    bound: int = field(init=False)
-    _requested: int = field(init=False)
-    _most_alone: list[int] = field(default_factory=list)
-    _fits_left: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._fits_left = self.budget.batch_fits
-        self._requested = sum(one.count for one in self.requests)
+    def __init__(self, succession: Succession, requests: Sequence[Request], budget: Budget) -> None:
+        self.succession, self.requests, self.budget = succession, requests, budget
+        self.types: list[NodeType] = []
+        self.type_of: list[int] = []
+        self._most_alone: list[int] = []
+        self._fits_left = budget.batch_fits
+        self._requested = sum(one.count for one in requests)
         known: dict[object, int] = {}
-        view = self.succession.current_view
-        for request in self.requests:
-            rows = self.succession.eligible(request)
+        view = succession.current_view
+        for request in requests:
+            rows = succession.eligible(request)
             key = (request.evaluation_key, rows.tobytes())
             number = known.setdefault(key, len(self.types))
             self.type_of.append(number)
             if number == len(self.types):
                 self.types.append(NodeType.of(request, rows))
                 self._most_alone.append(most_nodes_alone(view, request, rows))
-        counts = self._sums([one.count for one in self.requests])
+        counts = self._sums([one.count for one in requests])
         self.types = [replace(one, most=most) for one, most in zip(self.types, counts, strict=True)]
-        self.least = self._sums([one.required_count for one in self.requests])
-        self.variants = variants_of(self.types, view.kinds, self.budget)
+        self.least = self._sums([one.required_count for one in requests])
+        self.variants = variants_of(self.types, view.kinds, budget)
         self.bound = batch_orders.most_nodes_together(view, self.types, self._most_alone)
 
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
@@ -241,18 +226,16 @@ class BatchPlan:
         # the optimiser takes about as long as one fit per pool and type
         is_small = exact or len(view) * len(self.types) <= self._fits_left
         if goals or (is_small and not self._is_proven(best)):
-            fixed = [] if exact else [node for node in self.nodes_of(best) if self._grouped(node)]
+            groups = [self.requests[self.type_of.index(at)].group for at in range(len(self.types))]
+            fixed = [one for one in self.nodes_of(best) if groups[one.node_type] and not exact]
             best = min(best, self._optimised(goals, fixed), key=value)
         for order in orders:
-            if self._is_enough(best):
+            if self._is_proven(best) or self._fits_left <= 0:
                 break
             best = min(best, self.trial(order), key=value)
         return best
 
-    def _grouped(self, node: WitnessNode) -> bool:
-        return self.requests[self.type_of.index(node.node_type)].group is not None
-
-    def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode] = ()) -> Trial:
+    def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode]) -> Trial:
         """Return the trial of ``fixed`` nodes and the optimiser's nodes; lower the bound."""
         if "least-cost" in goals:
             for number, one in enumerate(self.types):
@@ -262,9 +245,7 @@ class BatchPlan:
         for node in fixed:
             overlay.allocate(node.fit.row, node.fit.blocks, node.fit.grants)
         full = {node.node_type for node in fixed}
-        types = list(self.types)
-        for number in full:
-            types[number] = replace(types[number], most=0)
+        types = [replace(one, most=0) if at in full else one for at, one in enumerate(self.types)]
         optimum = _optimum(overlay.view, types, self.budget, goals)
         if not fixed:
             self.bound = min(self.bound, optimum.bound)
@@ -320,17 +301,12 @@ class BatchPlan:
     def nodes_of(self, trial: Trial) -> Iterator[WitnessNode]:
         """Yield the nodes of a trial with their types and variants."""
         for number, decision in zip(self.type_of, trial.decisions, strict=True):
-            for variant, attempt in zip(
-                self._variants_of_type(number), decision.attempts, strict=False
-            ):
+            tried = zip(self._variants_of_type(number), decision.attempts, strict=False)
+            for variant, attempt in tried:
                 for node in attempt.batch.nodes:
                     yield WitnessNode(number, variant, node.chosen)
 
-    def _is_enough(self, trial: Trial) -> bool:
-        return self._is_proven(trial) or self._fits_left <= 0
-
     def _is_proven(self, trial: Trial) -> bool:
-        """Return whether no placement has more nodes than a trial."""
         return not trial.is_short and trial.score[1] == self._requested - self.bound
 
     def _orders(self) -> Iterator[batch_orders.Order]:
@@ -345,10 +321,10 @@ class BatchPlan:
         return [at for at, variant in enumerate(self.variants) if variant.node_type == number]
 
     def _sums(self, numbers: Sequence[int]) -> list[int]:
-        sums = Counter[int]()
+        sums = [0] * len(self.types)
         for node_type, number in zip(self.type_of, numbers, strict=True):
             sums[node_type] += number
-        return [sums[number] for number in range(len(self.types))]
+        return sums
 
 
 def keep_explainable(decision: Decision, current: View) -> None:

@@ -9,6 +9,7 @@ that one of these fillings uses. A node uses all devices of its blocks.
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +51,7 @@ _WORDS = {"processor": "cores", "memory": "memory", "drive": "drive", "nic": "NI
 Lines = dict[Need, float]  # the amount of a resource that one node takes
 
 
-class NodeSums(msgspec.Struct, frozen=True):
+class NodeSums(NamedTuple):
     """Upper bounds of the number of nodes, from sums of free amounts.
 
     ``podms`` is the bound by the sum of ``by_podm``; ``site`` sums amounts over all podms.
@@ -62,27 +63,22 @@ class NodeSums(msgspec.Struct, frozen=True):
 
 
 def sums_of(view: View, node_type: NodeType) -> NodeSums:
-    """Return upper bounds of the nodes of one type, from sums of free amounts."""
     free = _FreeAmounts(view, view.all_rows if node_type.rows is None else node_type.rows)
     alternatives = [_lines(one.needs) for one in node_type.alternatives]
     common = _common_lines(node_type)
 
-    def most_nodes(podm: int | None = None) -> int:
-        def most(lines: Lines) -> int:
-            counts = []
-            for line, amount in lines.items():
-                has = free.of(line).sum() if podm is None else free.of(line)[podm]
-                counts.append(int(float(has) / amount + ROUNDING))
-            return min(counts, default=MAX_NODES)
+    def most(lines: Lines) -> Ints:
+        counts = np.full(len(view.podms) + 1, float(MAX_NODES))  # on each podm, and on all of them
+        for line, amount in lines.items():
+            has = free.of(line)
+            counts = np.minimum(counts, np.append(has, has.sum()) / amount + ROUNDING)
+        return counts.astype(np.int64)
 
-        return min(most(common), sum(map(most, alternatives)), MAX_NODES)
-
-    by_podm, site = tuple(map(most_nodes, range(len(view.podms)))), most_nodes()
-    return NodeSums(by_podm, min(sum(by_podm), site), site)
+    *by_podm, site = np.minimum(most(common), sum(map(most, alternatives))).tolist()
+    return NodeSums(tuple(by_podm), min(sum(by_podm), site), site)
 
 
 def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int]) -> NodeSums:
-    """Return upper bounds of the nodes of a mix, from sums of the site's free amounts."""
     alone = [sums_of(view, node_type) for node_type in node_types]
     lines = [_common_lines(node_type) for node_type in node_types]
     masks = [view.all_rows if each.rows is None else each.rows for each in node_types]
@@ -103,12 +99,9 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
         )
 
     def largest(most: Sequence[int]) -> int:
-        """Return the largest mix with the share of every flavor, rounded down."""
-        low, high = 0, min(MAX_NODES, sum(most) + len(shares))
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if fits(middle, most) else (low, middle - 1)
-        return min(low, sum(most))
+        sizes = range(1, min(MAX_NODES, sum(most) + len(shares)) + 1)
+        fitting = bisect.bisect_left(sizes, True, key=lambda size: not fits(size, most))
+        return min(fitting, sum(most))
 
     site, podms = largest([one.site for one in alone]), largest([one.podms for one in alone])
     return NodeSums((), podms, site)
@@ -128,7 +121,6 @@ def _lines(needs: Iterable[Need]) -> Lines:
 
 
 def _common_lines(node_type: NodeType) -> Lines:
-    """Return the least amounts that a node takes, over all its alternatives."""
     first, *others = [_lines(one.needs) for one in node_type.alternatives]
     return {
         line: min([amount, *(one[line] for one in others)])
@@ -159,8 +151,7 @@ class _FreeAmounts:
         else:
             podms, kinds, slots = self._blocks
             weights = slots * self.view.kinds.amounts(line)[kinds]
-            sums = np.bincount(podms, weights=weights, minlength=len(self.view.podms))
-            amounts = sums.astype(np.float64)
+            amounts = np.bincount(podms, weights, len(self.view.podms)).astype(np.float64)
         self._amounts[line] = amounts
         return amounts
 
@@ -240,9 +231,19 @@ class SiteCapacity:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
-    def stranded(self, requests: Sequence[Request]) -> Sequence[model.StrandedAmount]:
+    def stranded(self, requests: Sequence[Request]) -> list[model.StrandedAmount]:
         """Return the free amounts, the parts that no requested node can use, and the reasons."""
-        return stranded_amounts([self._decider.context(request) for request in requests])
+        contexts = [self._decider.context(request) for request in requests]
+        order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
+        fillings = [Filling([one, *(each for each in order if each is not one)]) for one in order]
+        view = contexts[0].view
+        rows = np.zeros(len(view), dtype=bool)  # without podms that every request excludes by name
+        for context in contexts:
+            verdicts = zip(context.bound.filters, context.evaluation.verdicts, strict=True)
+            target = [passed for filter_, passed in verdicts if filter_.name == "target"]
+            rows |= np.logical_and.reduce(target) if target else True
+        podms = sorted(set(view.podm_of[rows].tolist()))
+        return [amount for podm in podms for amount in _on_podm(podm, fillings)]
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
@@ -342,7 +343,6 @@ def _proven_most(
     shares: Sequence[int] | None,
     sums: NodeSums | None,
 ) -> tuple[model.ProvenMost, dict[str, int]]:
-    """Return the proven bound of nodes, and the bound of each podm if it is counted alone."""
     budget = context.bound.policy.budget
     optimum = most_nodes(context.view, node_types, shares=shares, budget=budget)
     bound = optimum.bound if sums is None else min(optimum.bound, sums.podms)
@@ -384,7 +384,6 @@ def _block_amounts(kinds: BlockKinds, number: int) -> Counter[ResourceKind]:
 
 
 def _stocks(table: BlockTable) -> Iterator[tuple[int, ResourceKind, float]]:
-    """Yield each stock by number, with its resource and its free amount."""
     for number, stock in enumerate(table.stocks):
         yield number, ResourceKind("stock", stock.resource, stock.unit), free_amount(stock)
 
@@ -403,23 +402,8 @@ def _free_amounts(
 
 
 def _unused_blocks(table: BlockTable, before: BlockTable) -> Iterator[int]:
-    """Yield the free blocks whose number of slots is the same in ``before``."""
     pairs = enumerate(zip(table.slots, before.slots, strict=True))
     return (block for block, (slots, old) in pairs if slots and slots == old)
-
-
-def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[model.StrandedAmount]:
-    """Return the free amounts by podm, and the parts that no node of the requests can use."""
-    order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
-    fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
-    view = contexts[0].view
-    rows = np.zeros(len(view), dtype=bool)  # without podms that every request excludes by name
-    for context in contexts:
-        verdicts = zip(context.bound.filters, context.evaluation.verdicts, strict=True)
-        target = [passed for filter_, passed in verdicts if filter_.name == "target"]
-        rows |= np.logical_and.reduce(target) if target else True
-    podms = sorted(set(view.podm_of[rows].tolist()))
-    return [amount for podm in podms for amount in _on_podm(podm, fillings)]
 
 
 def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[model.StrandedAmount]:
@@ -509,8 +493,6 @@ class Filling:
 
 
 def scarcest_first(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return the reasons that are not amounts, then the scarcest amounts."""
-
     def part(reason: Reason) -> float:
         if not reason.is_amount:
             return -1.0

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks: tests expectations on a site, each by a real decision."""
 
-from __future__ import annotations
-
 import glob
 import os.path
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ other pool. Blocks and stocks that are also in other pools only leave this pool.
 pools of a pod manager is an edit of the pod manager.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -16,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -49,7 +47,6 @@ class StatusChanges:
         self._changed: dict[tuple[Hashable, bytes], Raw | None] = {}
 
     def apply(self, block: LeanBlock, change: StatusChange, key: Hashable = None) -> LeanBlock:
-        """Return a block with its status changed."""
         text = bytes(block.status or b"")
         at = (key or change, text)
         if at not in self._changed:
@@ -59,69 +56,15 @@ class StatusChanges:
 
 
 def failed(status: Status) -> Status:
-    """Return the status of a block after it failed."""
     return replace(status, state="Failed", health="Critical", active=False, compositions=0)
 
 
 def drained(status: Status) -> Status:
-    """Return the status of a block that takes no new node; its present nodes stay."""
     return replace(status, enabled=False)
 
 
-def fresh(status: Status) -> Status:
-    """Return the status of a new, free block that works, with the same limits of sharing."""
+def fresh(status: Status) -> Status:  # of a new block with the same limits of sharing
     return Status(shareable=status.shareable, max_compositions=status.max_compositions)
-
-
-DisruptionRule = Callable[[LeanPodm, "Scope", StatusChanges], LeanPodm | None]
-
-
-def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    """Return a pod manager after blocks failed; the other blocks of the lost nodes are free."""
-    nodes, released = _lost_nodes(podm, scope)
-    blocks = tuple(
-        statuses.apply(block, failed)
-        if number in scope.blocks
-        else _release(scope.outside(block), released, statuses)
-        for number, block in enumerate(podm.blocks)
-    )
-    stocks = tuple(
-        replace(one, total=0.0, used=0.0) if one.uri in scope.stocks else scope.outside(one)
-        for one in podm.stocks
-    )
-    status = "Offline" if scope.whole else podm.status
-    return replace(podm, status=status, blocks=blocks, stocks=stocks, nodes=nodes)
-
-
-def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    """Return a pod manager whose blocks and stocks take no new node; its nodes stay."""
-    blocks = tuple(
-        statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
-        for number, block in enumerate(podm.blocks)
-    )
-    stocks = tuple(
-        replace(stock, total=stock.total and min(stock.total, stock.used))
-        if stock.uri in scope.stocks
-        else scope.outside(stock)
-        for stock in podm.stocks
-    )
-    enabled = podm.enabled and not scope.whole
-    return replace(podm, enabled=enabled, blocks=blocks, stocks=stocks)
-
-
-def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm | None:
-    """Return a pod manager without blocks and their nodes; other blocks of these nodes are free."""
-    if scope.whole:
-        return None
-    nodes, released = _lost_nodes(podm, scope)
-    rest = (one for number, one in enumerate(podm.blocks) if number not in scope.blocks)
-    return replace(
-        podm,
-        pools=tuple(pool for pool in podm.pools if pool.id not in scope.pools),
-        blocks=tuple(_release(scope.outside(block), released, statuses) for block in rest),
-        stocks=tuple(scope.outside(one) for one in podm.stocks if one.uri not in scope.stocks),
-        nodes=nodes,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +77,7 @@ class Scope:
     stocks: frozenset[str]
 
     @classmethod
-    def of(cls, podm: LeanPodm, match: TargetMatch) -> Scope:
+    def of(cls, podm: LeanPodm, match: TargetMatch) -> Self:
         if match.blocks:
             return cls(False, frozenset(), frozenset(match.blocks), frozenset())
         pools = frozenset(pool.id for pool in pools_of(podm))
@@ -154,10 +97,57 @@ class Scope:
         )
 
     def outside(self, one: BlockOrStock) -> BlockOrStock:
-        """Return a block or a stock that stays, without the affected pools."""
         if self.pools.isdisjoint(one.pools):
             return one
         return replace(one, pools=tuple(pool for pool in one.pools if pool not in self.pools))
+
+
+DisruptionRule = Callable[[LeanPodm, Scope, StatusChanges], LeanPodm | None]
+
+
+def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
+    nodes, released = _lost_nodes(podm, scope)
+    blocks = tuple(
+        statuses.apply(block, failed)
+        if number in scope.blocks
+        else _release(scope.outside(block), released, statuses)
+        for number, block in enumerate(podm.blocks)
+    )
+    stocks = tuple(
+        replace(one, total=0.0, used=0.0) if one.uri in scope.stocks else scope.outside(one)
+        for one in podm.stocks
+    )
+    status = "Offline" if scope.whole else podm.status
+    return replace(podm, status=status, blocks=blocks, stocks=stocks, nodes=nodes)
+
+
+def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
+    blocks = tuple(
+        statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
+        for number, block in enumerate(podm.blocks)
+    )
+    stocks = tuple(
+        replace(stock, total=stock.total and min(stock.total, stock.used))
+        if stock.uri in scope.stocks
+        else scope.outside(stock)
+        for stock in podm.stocks
+    )
+    enabled = podm.enabled and not scope.whole
+    return replace(podm, enabled=enabled, blocks=blocks, stocks=stocks)
+
+
+def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm | None:
+    if scope.whole:
+        return None
+    nodes, released = _lost_nodes(podm, scope)
+    rest = (one for number, one in enumerate(podm.blocks) if number not in scope.blocks)
+    return replace(
+        podm,
+        pools=tuple(pool for pool in podm.pools if pool.id not in scope.pools),
+        blocks=tuple(_release(scope.outside(block), released, statuses) for block in rest),
+        stocks=tuple(scope.outside(one) for one in podm.stocks if one.uri not in scope.stocks),
+        nodes=nodes,
+    )
 
 
 def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[inventory.Node, ...], Counter[str]]:
@@ -216,23 +206,20 @@ def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
 def _disrupt(site: Site, rule: DisruptionRule, matches: Sequence[TargetMatch]) -> Edited:
     statuses = StatusChanges()
     scopes = {match.podm: Scope.of(site.podms[match.podm], match) for match in matches}
-    podms: list[LeanPodm] = []
-    nodes = 0
+    podms, nodes = list[LeanPodm](), 0
     for number, podm in enumerate(site.podms):
         after = rule(podm, scopes[number], statuses) if number in scopes else podm
         nodes += len(podm.nodes) - (len(after.nodes) if after else 0)
         podms += [after] if after else []
-    every = scopes.values()
     names = ("pools", "blocks", "stocks")
-    counts = {name: sum(len(getattr(one, name)) for one in every) for name in names}
-    return podms, {"podms": len(every), "nodes": nodes, **counts}
+    counts = {name: sum(len(getattr(one, name)) for one in scopes.values()) for name in names}
+    return podms, {"podms": len(scopes), "nodes": nodes, **counts}
 
 
 def _clone(site: Site, edit: scenario.Clone, matches: Sequence[TargetMatch]) -> Edited:
     ids, statuses = {podm.id for podm in site.podms}, StatusChanges()
     numbers = {match.podm for match in matches}
-    podms: list[LeanPodm] = []
-    new: list[LeanPodm] = []
+    podms, new = list[LeanPodm](), list[LeanPodm]()
     _check_size(edit.times * sum(len(site.podms[number].blocks) for number in numbers))
     for number, podm in enumerate(site.podms):
         copies = list(_clones(podm, edit.times, ids, statuses)) if number in numbers else []
@@ -267,27 +254,24 @@ def _set(site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch
             pools = (change(pool) if pool.id in match.pools else pool for pool in podm.pools)
             podms[match.podm] = replace(podm, pools=tuple(pools))
         else:  # a pod manager that lists no pools has one pool with the same traits
-            podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
+            facts = podm.facts | changes.get("facts", {})
+            given = changes.get("capabilities", {}).items()
+            given = {key: (value,) if isinstance(value, str) else value for key, value in given}
+            capabilities = (podm.capabilities | given).items()
+            merged = {
+                "facts": {key: value for key, value in facts.items() if value is not None},
+                "capabilities": {key: values for key, values in capabilities if values},
+            }
+            podms[match.podm] = replace(
+                podm, **{key: merged.get(key, changes[key]) for key in changes}
+            )
     counts = {"podms": len(matches), "pools": sum(len(match.pools) for match in matches)}
     return podms, {**counts, "blocks": sum(len(match.blocks) for match in matches)}
-
-
-def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
-    facts = podm.facts | changes.get("facts", {})
-    given = changes.get("capabilities", {}).items()
-    given = {key: (value,) if isinstance(value, str) else value for key, value in given}
-    capabilities = (podm.capabilities | given).items()
-    merged = {
-        "facts": {key: value for key, value in facts.items() if value is not None},
-        "capabilities": {key: values for key, values in capabilities if values},
-    }
-    return {name: merged.get(name, value) for name, value in changes.items()}
 
 
 def _clones(
     podm: LeanPodm, times: int, ids: Collection[str], statuses: StatusChanges
 ) -> Iterator[LeanPodm]:
-    """Yield working copies of a pod manager, without nodes, with ids that ``ids`` lacks."""
     copy = replace(
         podm,
         url=None,
@@ -379,7 +363,6 @@ class NewBlocks:
         return podm, self._only(found, podm)
 
     def _only(self, blocks: Sequence[LeanBlock], podm: LeanPodm) -> LeanBlock:
-        """Return a new block of the same kind as some blocks; UsageError if these differ."""
         number = self._kinds.number
         distinct = {number(one.type, one.devices, "site", "$") for one in blocks}
         if len(distinct) > 1:
@@ -394,7 +377,6 @@ def _fresh(block: LeanBlock, statuses: StatusChanges) -> LeanBlock:
 
 
 def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterator[LeanBlock]:
-    """Yield copies of a block, consecutively numbered, whose URIs the pod manager does not have."""
     uris, uri = {one.uri for one in podm.blocks}, block.uri.rstrip("/")
     for number in itertools.count(1 if from_template else 2):
         if f"{uri}-{number}" not in uris:
@@ -440,7 +422,6 @@ class _Scenarios:
         self._sites: dict[ScenarioKey, Site] = {}
 
     def keys(self, reference: str) -> list[ScenarioKey]:
-        """Return the scenario that ``FILE#NAME`` names, or all of ``FILE``."""
         file, mark, name = reference.rpartition("#")
         if mark:
             return [self._known(ScenarioKey(os.path.normpath(file), name), "")]
@@ -448,7 +429,6 @@ class _Scenarios:
         return [ScenarioKey(file, one) for one in self._document(file).scenarios]
 
     def site(self, key: ScenarioKey) -> Site:
-        """Return the site of a scenario, after the scenarios that it extends."""
         chain: list[ScenarioKey] = []
         extended: ScenarioKey | None = key
         while extended is not None and extended not in self._sites:
@@ -493,7 +473,6 @@ class _Scenarios:
         return key
 
     def _extended(self, key: ScenarioKey) -> ScenarioKey | None:
-        """Return the scenario that another scenario extends, from the same file or another file."""
         own = self._scenario(key)
         if own.extends is None:
             return None

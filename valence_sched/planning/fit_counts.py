@@ -7,8 +7,6 @@ node on every podm that has room, and evaluates all these podms in one call. The
 as if podms were counted one at a time.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ relaxation gives a lower bound of the price. Then the groups that buy most in th
 solved as an integer programme, within the effort; the rest of the site buys no blocks.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -44,6 +42,19 @@ MOST_BLOCKS = 20_000
 CHOSEN_COLUMNS = 2_000  # columns in the integer programme of a large site
 
 PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
+
+
+class PurchaseOption(Struct, frozen=True):
+    """Blocks of one kind, a number of the View's ``BlockKinds``, that some rows may get.
+
+    ``price`` is the price of one block; ``most`` limits the number of blocks for all pools
+    together.
+    """
+
+    kind: int
+    rows: tuple[int, ...]
+    price: int = 1
+    most: int = MAX_NODES
 
 
 def smallest_purchase(
@@ -114,11 +125,8 @@ def _prices(
     for name in prices:
         if name not in names:
             raise UnknownName("block to buy", name, names)
-    known = dict(prices)
-    for name in names:
-        template = site.templates.get(name)
-        if name not in known and template is not None and template.price is not None:
-            known[name] = template.price
+    templates = (site.templates[name] for name in names if name in site.templates)
+    known = {one.name: one.price for one in templates if one.price is not None} | dict(prices)
     if known and len(known) < len(names):
         lacking = next(name for name in names if name not in known)
         raise UsageError(f"{lacking!r} has no price, but others have one: add --price {lacking}=N")
@@ -128,7 +136,6 @@ def _prices(
 def _options(
     site: Site, choices: Sequence[AddBlocks], prices: Mapping[str, float]
 ) -> tuple[list[PurchaseOption], dict[tuple[int, int], _Place]]:
-    """Return the purchase options, and the place of each option by row."""
     view, options = site.view(), list[PurchaseOption]()
     places: dict[tuple[int, int], _Place] = {}
     for choice in choices:
@@ -150,19 +157,6 @@ def _options(
             places.update({(len(options), row): place for row, place in rows})
             options.append(PurchaseOption(kind, tuple(row for row, _ in rows), price))
     return options, places
-
-
-class PurchaseOption(Struct, frozen=True):
-    """Blocks of one kind, a number of the View's ``BlockKinds``, that some rows may get.
-
-    ``price`` is the price of one block; ``most`` limits the number of blocks for all pools
-    together.
-    """
-
-    kind: int
-    rows: tuple[int, ...]
-    price: int = 1
-    most: int = MAX_NODES
 
 
 class PurchaseItem(Struct, frozen=True):
@@ -197,9 +191,8 @@ def cheapest_purchase(
     None: all options together are not enough, or the effort ended before a purchase was found.
     RequestError: a node type without ``most``, or a price below 0.
     """
-    for option in options:
-        if option.price < 0:
-            raise RequestError(f"price {option.price}: give a whole number from 0")
+    if low := [option.price for option in options if option.price < 0]:
+        raise RequestError(f"price {low[0]}: give a whole number from 0")
     most = [node_type.most for node_type in node_types]
     if not most or None in most:
         raise RequestError("no number of nodes given for a flavor")

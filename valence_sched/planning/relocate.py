@@ -92,7 +92,7 @@ def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
     ]
     succession, placing, moved = Succession(after.decider()), Placing(stuck=affected), True
     while placing.stuck and moved:
-        step = _place(succession, hardest_first(placing.stuck), removing=True)
+        step = _place(succession, _hardest_first(placing.stuck), removing=True)
         placing, moved = Placing(placing.placed + step.placed, step.stuck), bool(step.placed)
     return _relocation("drained", targets, succession, residents, affected, placing)
 
@@ -186,19 +186,17 @@ class Placing:
     stuck: list[Resident] = field(default_factory=list)
 
     def withdraw(self, succession: Succession) -> None:
-        """Free the hardware of the placed nodes."""
         for _, request, fit in self.placed:
             succession.release(request, fit)
 
 
-def hardest_first(residents: Sequence[Resident]) -> list[Resident]:
-    """Return nodes in the order of placing: the most expensive first, then by place."""
+def _hardest_first(residents: Sequence[Resident]) -> list[Resident]:
     return sorted(residents, key=lambda one: (-one.price, one.podm, one.node.uri))
 
 
 def place_again(succession: Succession, residents: Sequence[Resident]) -> Placing:
     """Place nodes whose hardware is lost, in the best of several orders."""
-    order = hardest_first(residents)
+    order = _hardest_first(residents)
     best: Placing | None = None
     for _ in range(MOST_ROUNDS):
         placing = _place(succession, order)
@@ -279,11 +277,9 @@ class Resident:
 
     @property
     def name(self) -> str:
-        """Return the name of the node, else the last part of its URI."""
         return self.node.name or self.node.uri.rstrip("/").rpartition("/")[2]
 
     def moved(self, view: View) -> model.MovedNode:
-        """Return the node for a result."""
         return model.MovedNode(
             node=self.name,
             uri=self.node.uri,
@@ -309,7 +305,6 @@ class Residents:
         self.notes: dict[str, None] = {}
 
     def of(self, podm: int) -> list[Resident]:
-        """Return the nodes of a podm, by number, in the order of the inventory."""
         return [self._resident(podm, node) for node in self.view.podms[podm].nodes]
 
     def __iter__(self) -> Iterator[Resident]:
@@ -366,7 +361,6 @@ def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
 
 
 def joined(parts: list[Devices]) -> Devices:
-    """Return the devices of several blocks together."""
     return Devices(
         **{
             name: tuple(one for part in parts for one in getattr(part, name))

@@ -4,8 +4,6 @@
 The occupancy records the used resources, nodes, pod managers and their price over time.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math
@@ -66,12 +64,6 @@ class Bucket:
     counts: list[int]
     sample: Sample
 
-    def merged(self, later: Bucket) -> Bucket:
-        """Return this bucket merged with the next bucket, of equal length."""
-        means = [(one + other) / 2 for one, other in zip(self.means, later.means, strict=True)]
-        counts = [one + other for one, other in zip(self.counts, later.counts, strict=True)]
-        return Bucket(means, counts, later.sample)
-
 
 class Timeline:
     """The mean of each level and the counts of events, by bucket of time.
@@ -101,7 +93,14 @@ class Timeline:
             self._close(self.end)
             if len(self.buckets) >= MOST_BUCKETS:
                 pairs = zip(self.buckets[::2], self.buckets[1::2], strict=True)
-                self.buckets = [one.merged(other) for one, other in pairs]
+                self.buckets = [
+                    Bucket(
+                        [fmean(both) for both in zip(one.means, other.means, strict=True)],
+                        [sum(both) for both in zip(one.counts, other.counts, strict=True)],
+                        other.sample,
+                    )
+                    for one, other in pairs
+                ]
                 self.width *= 2
             self._open()
 
@@ -114,18 +113,16 @@ class Timeline:
             integral[number] += change * rest
 
     def finish(self, moment: float) -> None:
-        """Close the last bucket at a moment; if it is empty, merge it into the bucket before it."""
         self.advance(moment)
         begin = self.end - self.width
         if moment > begin or not self.buckets:
             self._close(moment)
             return
         last = self.buckets[-1]
-        last.counts = [one + other for one, other in zip(last.counts, self.counts, strict=True)]
+        last.counts = [sum(both) for both in zip(last.counts, self.counts, strict=True)]
         last.sample = self._sample()
 
     def mean(self, number: int, end: float) -> float:
-        """Return the mean of a level from the start to the end."""
         lengths = [self.width] * len(self.buckets)
         lengths[-1] = end - self.start - self.width * (len(lengths) - 1)
         if (whole := sum(lengths)) <= 0.0:
@@ -188,7 +185,6 @@ class Occupancy:
         self._peaks = list(self._levels)
 
     def start(self, moment: float, width: float, sample: Callable[[], Sample]) -> Timeline:
-        """Return a timeline of this occupancy; ``width`` is the initial width of its buckets."""
         self._timeline = Timeline(moment, width, self._levels, len(EVENTS), sample)
         return self._timeline
 
@@ -209,7 +205,6 @@ class Occupancy:
         self._count_node(moment, podm, -1)
 
     def spread(self, end: float) -> model.NodeSpread:
-        """Return the mean, the largest and the placed numbers of nodes by pod manager."""
         nodes, podms = (self._timeline.mean(number, end) for number in (self._nodes, self._podms))
         names = self._view.podms
         return model.NodeSpread(
@@ -219,7 +214,6 @@ class Occupancy:
         )
 
     def utilisation(self, end: float) -> dict[str, model.Utilisation]:
-        """Return mean and peak of each resource of the site."""
         mean, peaks = self._timeline.mean, self._peaks
         return {
             name: model.Utilisation(
@@ -231,15 +225,12 @@ class Occupancy:
         }
 
     def used_shares(self) -> dict[str, tuple[float, ...]]:
-        """Return the mean used share of each resource, by bucket."""
         return {name: self._by_bucket(number, total) for number, name, total in self._present()}
 
     def means_by_bucket(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the mean numbers of nodes and of pod managers in use, by bucket."""
         return self._by_bucket(self._nodes), self._by_bucket(self._podms)
 
     def _present(self) -> list[tuple[int, str, float]]:
-        """Return the level, name and total of each resource of the site."""
         totals = enumerate(self.totals.items())
         return [(number, name, total) for number, (name, total) in totals if total]
 
@@ -247,7 +238,6 @@ class Occupancy:
         return tuple(rounded(one.means[level] / total) for one in self._timeline.buckets)
 
     def peaks(self) -> tuple[int, int]:
-        """Return the largest numbers of nodes and of pod managers in use."""
         return round(self._peaks[self._nodes]), round(self._peaks[self._podms])
 
     def cost(self, end: float) -> float | None:
@@ -281,7 +271,6 @@ class Occupancy:
 
 
 def rounded(number: float) -> float:
-    """Return a number without the rounding errors of sums."""
     return round(number, DECIMALS) + 0.0
 
 
@@ -300,11 +289,9 @@ class Refusals:
         self._first: dict[str | None, model.FirstRefusal] = {}
 
     def count(self, flavor: str | None, outcome: str, nodes: int) -> None:
-        """Count nodes of a flavor by an outcome of ``OUTCOMES``."""
         self._counts[flavor, outcome] += nodes
 
     def refuse(self, decision: Decision, nodes: int, line: int, time_s: float) -> None:
-        """Count refused nodes of a decision on the present site."""
         flavor = decision.request.flavor
         self.count(flavor, "refused", nodes)
         self._steps[flavor, last_step(decision)] += nodes
@@ -319,28 +306,23 @@ class Refusals:
             self.warnings.update(dict.fromkeys(decision_warnings(decision)))
 
     def total(self, outcome: str) -> int:
-        """Return the number of nodes of all flavors with an outcome."""
         return sum(number for (_, one), number in self._counts.items() if one == outcome)
 
     def by_flavor(self) -> tuple[model.NodeCount, ...]:
-        """Return the counts of each flavor, by name."""
         flavors = sorted({flavor for flavor, _ in self._counts}, key=_by_name)
         rows = [(one, {it: self._counts[one, it] for it in OUTCOMES}) for one in flavors]
         return tuple(model.NodeCount(flavor=one, requested=sum(n.values()), **n) for one, n in rows)
 
     def by_step(self) -> tuple[model.Refusal, ...]:
-        """Return the refused nodes of each flavor and step, the most frequent first."""
         steps = self._steps.items()
         refusals = (model.Refusal(flavor=name, step=step, nodes=n) for (name, step), n in steps)
         return tuple(sorted(refusals, key=lambda it: (-it.nodes, it.step, _by_name(it.flavor))))
 
     def first(self) -> tuple[model.FirstRefusal, ...]:
-        """Return the first refusal of each flavor, by name."""
         return tuple(self._first[flavor] for flavor in sorted(self._first, key=_by_name))
 
 
 def last_step(decision: Decision) -> str:
-    """Return the step of the funnel that rejected the last pools: a filter, else ``fit``."""
     context, evaluation = decision.main_attempt.context, decision.main_attempt.batch.evaluation
     left: Mask = context.view.all_rows
     for filter_, verdict in zip(context.bound.filters, evaluation.verdicts, strict=True):
@@ -373,7 +355,6 @@ def _by_name(flavor: str | None) -> tuple[bool, str]:
     return flavor is None, flavor or ""
 
 
-Departure = tuple[float, int, Request, Fit]
 Progress = Callable[[int], None]
 
 
@@ -403,7 +384,7 @@ class ReplayRun:
         self._refusals = Refusals()
         self._podm_of: list[int] = succession.view.podm_of.tolist()
         self._block_tables = succession.current_view.block_tables  # in their present state
-        self._departures: list[Departure] = []
+        self._departures: list[tuple[float, int, Request, Fit]] = []
         self._requests = self._departed = self._node = 0
         self._now = 0.0
 
@@ -430,7 +411,14 @@ class ReplayRun:
     def _arrive(self, entry: WorkloadEntry) -> None:
         moment, timeline, departures = entry.arrival, self._timeline, self._departures
         while departures and departures[0][0] <= moment:
-            self._depart()
+            departure, _, request, fit = heapq.heappop(departures)
+            if departure >= timeline.end:
+                timeline.advance(departure)
+            podm = self._podm_of[fit.row]
+            before = self._block_tables[podm]
+            self._succession.release(request, fit)
+            self._occupancy.release(departure, podm, fit, before)
+            self._departed += 1
         self._now = moment
         if moment >= timeline.end:
             timeline.advance(moment)
@@ -453,8 +441,7 @@ class ReplayRun:
             self._refusals.count(request.flavor, "undecided", missing)
         elif missing:
             counts[2] += missing
-            since = moment - self._timeline.start
-            self._refusals.refuse(decision, missing, entry.line, since)
+            self._refusals.refuse(decision, missing, entry.line, moment - self._timeline.start)
         self._refusals.warnings.update(dict.fromkeys(decision.batch.evaluation.notes))
         if nodes:
             counts[1] += len(nodes)
@@ -469,19 +456,8 @@ class ReplayRun:
                 self._node += 1
                 heapq.heappush(self._departures, (entry.departure, self._node, request, fit))
 
-    def _depart(self) -> None:
-        moment, _, request, fit = heapq.heappop(self._departures)
-        if moment >= self._timeline.end:
-            self._timeline.advance(moment)
-        podm = self._podm_of[fit.row]
-        before = self._block_tables[podm]
-        self._succession.release(request, fit)
-        self._occupancy.release(moment, podm, fit, before)
-        self._departed += 1
-
     def _result(self, site: str, policy: str | None) -> model.ReplayResult:
         refusals, occupancy, end = self._refusals, self._occupancy, self._now
-        view, skipped = self._succession.view, self._succession.skipped
         by_flavor, buckets = refusals.by_flavor(), self._timeline.buckets
         (peak_nodes, peak_podms), (nodes, podms) = occupancy.peaks(), occupancy.means_by_bucket()
         measured = [it for one in buckets if (it := one.sample.fragmentation) is not None]
@@ -501,7 +477,7 @@ class ReplayRun:
         return model.ReplayResult(
             site=site,
             policy=policy,
-            inventory=inventory_source(view, skipped),
+            inventory=inventory_source(self._succession.view, self._succession.skipped),
             requests=self._requests,
             requested=sum(one.requested for one in by_flavor),
             placed=refusals.total("placed"),
@@ -564,7 +540,6 @@ def replay_one(
     *,
     strict: bool = False,
 ) -> model.ReplayResult:
-    """Replay a workload on one site, under one policy or the policies of the requests."""
     name = site.name if policy is None else f"{site.name}/{policy}"
     entries = workload.entries(site.flavors, PolicyChoice(policy, site.policy))
     succession = Succession(site.decider(strict=strict))

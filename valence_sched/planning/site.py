@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Site: pod managers at one moment, with policies and flavors; finds the targets of edits."""
 
-from __future__ import annotations
-
 import dataclasses
 import fnmatch
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -68,23 +66,19 @@ class Site:
         return self._views[0]
 
     def mix(self) -> Mix:
-        """Return the mix of all flavors, each by its share."""
         flavors = [flavor for flavor in self.flavors.values() if flavor.share]
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
     def decider(self, *, strict: bool = False) -> Decider:
-        """Return a decider on the site, with its policies and its mix."""
         policies = self.policies.values()
         return Decider(self.view(), policies, mix=self.mix, skipped=self.skipped, strict=strict)
 
     def documents(self) -> Iterator[FullPodm]:
-        """Yield the pod managers as an inventory file has them."""
         for number, podm in enumerate(self.podms):
             json, place = inventory.to_json(podm), f"$.podms[{number}]"
             yield decode(json, FullPodm, f"site {self.name}", place)
 
-    def named(self, name: str) -> Site:
-        """Return the site with another name."""
+    def named(self, name: str) -> Self:
         return dataclasses.replace(self, name=name)
 
 
@@ -135,7 +129,6 @@ def find_targets(podms: Sequence[LeanPodm], target: Target, kinds: BlockKinds) -
 
 
 def pools_of(podm: LeanPodm) -> tuple[inventory.Pool, ...]:
-    """Return the pools of a pod manager; a pod manager that lists no pools is one pool."""
     return podm.pools or (inventory.Pool(id=inventory.WHOLE_POOL),)
 
 
@@ -145,7 +138,6 @@ def members(podm: LeanPodm, pools: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def block_names(block: LeanBlock) -> tuple[str, ...]:
-    """Return the names of a block: its URI, the last part of the URI, and its name."""
     names = (block.uri, block.uri.rstrip("/").rpartition("/")[2])
     return (*names, block.name) if block.name else names
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Succession: decides on requests one after another, as if each node were composed or removed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -56,7 +54,6 @@ class Succession:
         return self._ledger.view
 
     def spending(self, requests: Iterable[Request]) -> Spending:
-        """Return the search states that several requests may spend as one decision."""
         return Spending(self.budget(requests))
 
     def budget(self, requests: Iterable[Request]) -> Budget:
@@ -69,7 +66,6 @@ class Succession:
         return self._policies.policy(request.policy).policy
 
     def costs(self, request: Request) -> Ints:
-        """Return the present costs of all pools for the first node of a request."""
         return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
@@ -113,7 +109,6 @@ class Succession:
         return self._eligible(sealed, bound)
 
     def take(self, request: Request, fit: Fit) -> None:
-        """Take the blocks and amounts of a node of a request."""
         self._ledger.take(fit)
         self._count(request, fit, 1)
 

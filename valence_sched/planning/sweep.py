@@ -5,8 +5,6 @@ Joblib starts the runs, in processes of this machine or on a Dask cluster. A jou
 runs; the output is JSON Lines, CSV or Parquet.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import fcntl
@@ -81,7 +79,15 @@ class Sweep:
         self.keys = sorted({SweepKey(*one) for one in triples}, key=lambda key: key.order)
         #: The digest of the sites and the workload. Policies and seeds are in the key of each run,
         #: so that a sweep can be continued with more of them.
-        self.question = self._question()
+        digest = hashlib.sha256(b"strict" if strict else b"")
+        for name in sorted(self._sites):
+            site = self._sites[name]
+            policy_list, flavors = list(site.policies.values()), list(site.flavors.values())
+            digest.update(to_json([name, site.policy, policy_list, flavors, site.skipped]))
+            for podm in site.podms:
+                digest.update(to_json(podm))
+            digest.update(self._workloads[name].digest())
+        self.question = digest.hexdigest()[:32]
 
     def run(
         self, workers: Workers, finished: Iterable[SweepRun], record: Callable[[SweepRun], None]
@@ -101,20 +107,8 @@ class Sweep:
         site, seeded = self._sites[key.scenario], self._workloads[key.scenario].with_seed(key.seed)
         return SweepTask(site, key.policy, key.seed, seeded, self.question, self._strict)
 
-    def _question(self) -> str:
-        digest = hashlib.sha256(b"strict" if self._strict else b"")
-        for name in sorted(self._sites):
-            site = self._sites[name]
-            policies, flavors = list(site.policies.values()), list(site.flavors.values())
-            digest.update(to_json([name, site.policy, policies, flavors, site.skipped]))
-            for podm in site.podms:
-                digest.update(to_json(podm))
-            digest.update(self._workloads[name].digest())
-        return digest.hexdigest()[:32]
-
 
 def sweep_run(task: SweepTask) -> SweepRun:
-    """Make one run; same errors as a replay."""
     result = replay_one(task.site, task.policy, task.workload, strict=task.strict)
     return sweep_run_of(result, task.question, task.seed)
 
@@ -182,14 +176,12 @@ def _parquet_encoder() -> Encode:
 
 
 def _columns(runs: Sequence[SweepRun]) -> dict[str, list[Any]]:
-    """Return the cells by column, None for a measure that a run lacks."""
     rows = [run.cells() for run in runs]
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _kind(cells: Sequence[Any]) -> type:
-    """Return the type of a column: str, int, else float."""
     kinds = {type(cell) for cell in cells if cell is not None}
     return kinds.pop() if kinds in ({str}, {int}) else float
 

@@ -10,12 +10,11 @@ The gain of tuning is cross-validated (leave-one-out). For each sample, the cand
 on all *other* samples is compared with the policy; the gain is the mean of the differences.
 """
 
-from __future__ import annotations
-
+import operator
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from msgspec import json, structs
 
@@ -51,9 +50,11 @@ class PolicyTrial:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Return the weights of the compared weighers, by name."""
         uses = (self.policy.weighers[number] for number in weighers_that_take_part(self.policy))
         return {use.name: use.weight for use in uses}
+
+
+BY_MEAN = operator.attrgetter("mean")
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,10 @@ class Tuning:
     error: float
 
     @classmethod
-    def of(cls, candidates: Sequence[PolicyTrial]) -> Tuning:
+    def of(cls, candidates: Sequence[PolicyTrial]) -> Self:
         """Compare candidates that replayed the same samples, the policy itself first."""
         gain, error = _mean_and_error(list(_gains_left_out(candidates)))
-        return cls(tuple(candidates), max(candidates, key=_by_mean), gain, error)
+        return cls(tuple(candidates), max(candidates, key=BY_MEAN), gain, error)
 
     @property
     def is_clear(self) -> bool:
@@ -139,7 +140,7 @@ def tune(
               if one.scheduler == base.scheduler == "filter" and one.weighers]  # fmt: skip
     first, second = FACTORS
     try_all([base, *others, *variants(base, varied, first)], later=2 * len(varied))
-    center = max(known.values(), key=_by_mean).policy
+    center = max(known.values(), key=BY_MEAN).policy
     try_all([*variants(center, weighers_that_take_part(center), second)])
     return Tuning.of(list(known.values()))
 
@@ -152,7 +153,6 @@ def weighers_that_take_part(policy: Policy) -> list[int]:
 
 
 def variants(policy: Policy, varied: Sequence[int], factor: float) -> Iterator[Policy]:
-    """Yield the policy with one of its weights multiplied and divided by a factor."""
     for number in varied:
         use = policy.weighers[number]
         for weight in (use.weight * factor, use.weight / factor):
@@ -164,7 +164,6 @@ def variants(policy: Policy, varied: Sequence[int], factor: float) -> Iterator[P
 
 
 def workload_samples(workload: Workload, site: Site, samples: int) -> list[PortableWorkload]:
-    """Return draws of a synthetic workload, or consecutive parts of a recorded workload."""
     if isinstance(workload, SyntheticWorkload):
         return [workload.with_seed(number) for number in range(samples)]
     return list(compile_workload(workload, site.flavors).parts(samples))
@@ -190,17 +189,11 @@ def _gains_left_out(candidates: Sequence[PolicyTrial]) -> Iterator[float]:
         yield max(candidates, key=on_others).shares[number] - base[number]
 
 
-def _by_mean(candidate: PolicyTrial) -> float:
-    return candidate.mean
-
-
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and its standard error."""
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
     return statistics.fmean(values), error
 
 
 def policy_file(tuning: Tuning, name: str) -> bytes:
-    """Return a policy file with the best weights, under another name, as JSON."""
     best = structs.replace(tuning.best.policy, name=name, description=DESCRIPTION)
     return json.format(json.encode({"policies": [best]}), indent=2) + b"\n"

@@ -6,8 +6,6 @@ path of its field: ``properties.processor.total_cores``, ``properties.accelerato
 of texts is ``;``-separated, and any other list or object is JSON.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import io

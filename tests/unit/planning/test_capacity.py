@@ -26,14 +26,7 @@ from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.policy import Budget, Pick
 from valence_sched.model.request import Request
 from valence_sched.planning import fit_counts
-from valence_sched.planning.capacity import (
-    Filling,
-    SiteCapacity,
-    mix_order,
-    place_mix,
-    stranded_amounts,
-    sums_of,
-)
+from valence_sched.planning.capacity import Filling, SiteCapacity, mix_order, place_mix, sums_of
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.testing import contract, request, view
@@ -275,7 +268,7 @@ class TestFitCounts(unittest.TestCase):
 
 
 def stranded(decider, *requests):
-    return stranded_amounts([decider.context(one) for one in requests])
+    return SiteCapacity(decider).stranded(requests)
 
 
 def by_kind(found):

@@ -15,8 +15,6 @@ Goals choose between placements with the same number of nodes. Each goal is a nu
 defined twice: as a linear objective of the model, and as a value of placed nodes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -11,8 +11,6 @@ room for a node, a greedy search comes first. It selects nodes of a podm whose r
 and finds a destination for each of them, where it may have to make room first.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections import Counter

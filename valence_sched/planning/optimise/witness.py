@@ -6,8 +6,6 @@ grants. The fit verifies one node after another, on a View in which only the par
 free, and refused nodes are dropped. So every counted node has been placed.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
