@@ -215,5 +215,4 @@ def _refusal(decision: Decision, podms: Sequence[str] = ()) -> str:
 
 
 def _beside(file: str, name: str) -> str:
-    """Return the path of a file that another file names, relative to that file."""
     return os.path.normpath(os.path.join(os.path.dirname(file), name))

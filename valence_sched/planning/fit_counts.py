@@ -80,7 +80,6 @@ class BlockSlots:
         return full
 
     def entries(self, blocks: Ints) -> Ints:
-        """Return all pool entries of some blocks."""
         low = self.of.first[blocks]
         entries: Ints = self.of.entries[ranges(low, self.of.first[blocks + 1] - low)]
         return entries
@@ -140,9 +139,9 @@ def count_fits(
     """
     group = request.group
     if group is not None and group.hard:  # each pod manager is counted alone
-        apart = (*group.anti_affinity, *group.at_most)
+        apart = {*group.anti_affinity, *group.at_most}
         firm = any(not rule.soft for rule in group.spread)
-        if group.affinity or firm or any(domain != "podm" for domain in apart):
+        if group.affinity or firm or apart - {"podm"}:
             text = "counts by pod manager allow only the rules anti-affinity and at-most per podm"
             raise RequestError(f"group {group.name!r}: {text}: remove the other rules")
     context = decider.context(request)
@@ -172,24 +171,18 @@ def counts_by_podm(
     can_share = can_share and context.bound.policy.pick.best_of == 1
     if listener is None and can_share and context.fitter.covers_blocks_alone:
         counts = _CoverRounds(context, most).run()
-    if counts is None:
-        for podm in range(len(context.view.podms)):
-            yield _count_alone(context, podm, most, listener)
-    else:
+    if counts is not None:
         yield from counts
-
-
-def _count_alone(
-    context: EvaluationContext, podm: int, most: int, listener: AttemptListener | None = None
-) -> FitCount:
-    first, last = context.view.first_row[podm : podm + 2].tolist()
+        return
     best_first = functools.partial(place, order=rank_rows)
-    attempts = try_alternatives(context.window(first, last, most), best_first)
-    if listener is not None:
-        listener(podm, attempts)
-    number = sum(len(attempt.batch.nodes) for attempt in attempts)
-    undecided = set().union(*(one.batch.undecided_rows for one in attempts))
-    return podm, number, first + min(undecided) if undecided and number < most else None
+    for podm in range(len(context.view.podms)):
+        first, last = context.view.first_row[podm : podm + 2].tolist()
+        attempts = try_alternatives(context.window(first, last, most), best_first)
+        if listener is not None:
+            listener(podm, attempts)
+        number = sum(len(attempt.batch.nodes) for attempt in attempts)
+        undecided = set().union(*(one.batch.undecided_rows for one in attempts))
+        yield podm, number, first + min(undecided) if undecided and number < most else None
 
 
 class _CoverRounds:
@@ -228,7 +221,6 @@ class _CoverRounds:
         ]
 
     def _choose(self, podms: Ints) -> tuple[Ints, Ints]:
-        """Return the podms on which one more node fits, and the row of each for it."""
         view, cost, covers = self._overlay.view, self._evaluation.cost, self._covers
         rows, sizes = self._rows(podms)
         rows = rows[np.lexsort((self._lots[rows], cost[rows], view.podm_of[rows]))]
@@ -253,7 +245,6 @@ class _CoverRounds:
         return podms[making], chosen[making]
 
     def _rows(self, podms: Ints) -> tuple[Ints, Ints]:
-        """Return the rows of these podms in order, and the number of each."""
         first_row = self._context.view.first_row
         low = first_row[podms]
         sizes = first_row[podms + 1] - low

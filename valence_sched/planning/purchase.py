@@ -198,9 +198,8 @@ def cheapest_purchase(
         raise RequestError("no number of nodes given for a flavor")
     wanted = [number or 0 for number in most]
     variants = variants_of(node_types, view.kinds)
-    limited = frozenset(name for pool in view.pools for name in pool.limits)
-    classes = BlockClasses(variants, view.kinds, limited)
-    offers = list(_purchase_offers(view, tuple(node_types), options, classes, wanted))
+    classes = BlockClasses(variants, view)
+    offers = list(_purchase_offers(view, node_types, options, classes, wanted))
     columns = sum(len(offer.model.programme.upper) for offer in offers)
     if columns <= effort.most_columns:
         programme = _PurchaseProgramme(options, offers, wanted)
@@ -235,7 +234,7 @@ class _AddedColumn(NamedTuple):
 
 def _purchase_offers(
     view: View,
-    node_types: tuple[NodeType, ...],
+    node_types: Sequence[NodeType],
     options: Sequence[PurchaseOption],
     classes: BlockClasses,
     wanted: Sequence[int],

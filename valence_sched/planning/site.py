@@ -13,7 +13,7 @@ import msgspec
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
-from valence_sched.errors import NothingMatches, suggest
+from valence_sched.errors import NothingMatches, UnknownName, suggest
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.model import inventory
 from valence_sched.model.codec import decode
@@ -65,9 +65,14 @@ class Site:
             self._views.append(builder.view())
         return self._views[0]
 
-    def mix(self) -> Mix:
-        flavors = [flavor for flavor in self.flavors.values() if flavor.share]
-        return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
+    def mix(self, shares: Mapping[str, float] | None = None) -> Mix:
+        """Return the mix of some flavors, by default of all, each by its share; UnknownName."""
+        if shares is None:
+            shares = {name: one.share for name, one in self.flavors.items() if one.share}
+        if unknown := [name for name in shares if name not in self.flavors]:
+            raise UnknownName("flavor", unknown[0], self.flavors)
+        pairs = ((self.flavors[name], share) for name, share in shares.items())
+        return Mix(tuple(FlavorShare(one.needs, one.traits, share) for one, share in pairs))
 
     def decider(self, *, strict: bool = False) -> Decider:
         policies = self.policies.values()

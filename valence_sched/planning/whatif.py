@@ -13,8 +13,6 @@ Resource Scheduler defines it for hosts. The use of a pod manager or pool is the
 used resource.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import itertools
@@ -30,11 +28,11 @@ from valence_sched.config import parsers
 from valence_sched.config.scenario_file import parse_checks
 from valence_sched.config.settings import Configuration
 from valence_sched.core.fit.fit import Fit
-from valence_sched.errors import RequestError, UnknownName
+from valence_sched.errors import RequestError
 from valence_sched.model import relocation as model
 from valence_sched.model.check import Check
 from valence_sched.model.replay import Replay, SweepRun, parse_replay
-from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.model.request import Mix, Request
 from valence_sched.model.request_spec import RequestSpec, TraceColumn
 from valence_sched.model.scenario import Edit, Target, parse_target
 from valence_sched.planning import relocate
@@ -63,6 +61,296 @@ LEAST_GAIN = 1e-9  # the smallest gain that counts: accelerators, or a share
 DESTINATIONS = 16  # the least used podms that the greedy search for less imbalance tries
 
 
+def rebalance(
+    site: Site,
+    most: int,
+    request: Request | None = None,
+    below: float | None = None,
+    mix: Mix | None = None,
+    imbalance_below: float | None = None,
+) -> model.Rebalance:
+    """Return the fewest moves, at most ``most``, after which one more node of a request fits.
+
+    With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
+    site's. With ``imbalance_below`` the goal is imbalance of the pod managers below that number. In
+    both cases the measures of the moves include the room for nodes of the ``request``.
+    RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError:
+    the policies cannot place the node, or the moved nodes.
+    """
+    movable = _MovableNodes(site)
+    view, types, nodes = movable.view, movable.types, movable.nodes
+    wanted = None if request is None else movable.type_of(request)
+    usable = fragmentation.usable_mix(view, site.mix() if mix is None else mix)
+    room = None
+    if below is not None:
+        if usable is None:
+            text = "no flavor of the mix needs an accelerator: add such a flavor to --mix"
+            if not fragmentation.has_accelerators(view):
+                text = "no pod manager has an accelerator, so there is nothing to reduce"
+            raise RequestError(f"fragmentation: {text}")
+        plan = defragment(view, types, nodes, usable, below, most=most)
+    elif imbalance_below is not None:
+        state = MigrationState(view, types, nodes, model.NEVER)
+        plan = _fewest(ImbalanceGoal(state, imbalance_below), most, MOST_FITS)
+    else:
+        assert wanted is not None, "there is a goal"
+        plan = migrations.fewest_migrations(view, types, wanted, nodes, most=most)
+        if plan.fit is not None:
+            row, uris = plan.fit.row, view.block_tables[view.podm_of[plan.fit.row]].uris
+            blocks = tuple(uris[block] for block in plan.fit.blocks)
+            room = model.Room(podm=view.podm(row).id, pool=view.pools[row].id, blocks=blocks)
+    before, moves = movable.moves(plan.migrations, wanted, usable)
+    moving = (movable.residents[migration.node] for migration in plan.migrations)
+    return model.Rebalance(
+        flavor=None if request is None else request.flavor or request.id,
+        below=below,
+        imbalance_below=imbalance_below,
+        moves=moves,
+        reached=plan.reached,
+        room=room,
+        before=before,
+        least=plan.least,
+        complete=plan.complete,
+        waiting=tuple(movable.residents[number].name for number in plan.waiting),
+        notes=(*movable.found.notes, *relocate.hardware_notes(moving)),
+    )
+
+
+class _MovableNodes:
+    """The nodes of a site that may move, and the node types of their requests."""
+
+    def __init__(self, site: Site) -> None:
+        self.view = site.view()
+        self.types: list[NodeType] = []
+        self._succession = Succession(site.decider())
+        self._numbers: dict[int, int] = {}
+        self.found = Residents(self.view, site.policy, site.flavors)
+        self.residents: list[Resident] = []
+        self.nodes: list[MovableNode] = []
+        for one in self.found:
+            if one.request is not None:
+                numbers = self.view.block_tables[one.podm].numbers
+                blocks = tuple(numbers[uri] for uri in one.node.blocks if uri in numbers)
+                row = int(self.view.first_row[one.podm])
+                node = MovableNode(one.node.uri, self.type_of(one.request), row, blocks)
+                self.residents.append(one)
+                self.nodes.append(node)
+
+    def type_of(self, request: Request) -> int:
+        """Return the number of the type of a request; same errors as a decision."""
+        number = self._numbers.setdefault(id(request), len(self.types))
+        if number == len(self.types):
+            self.types.append(NodeType.of(request, self._succession.eligible(request)))
+        return number
+
+    def moves(
+        self, plan: Sequence[migrations.Migration], wanted: int | None, mix: FlavorMix | None
+    ) -> tuple[model.SiteMeasure, tuple[model.RebalanceMove, ...]]:
+        """Return the measures before all moves, and each move with the measures after it."""
+        state = MigrationState(self.view, self.types, self.nodes, model.NEVER)
+        measured = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
+
+        def measure() -> model.SiteMeasure:
+            return model.SiteMeasure(
+                room=None if wanted is None else state.room(wanted),
+                fragmentation=None if measured is None else measured.share(),
+                imbalance=imbalance(state.current).podms,
+            )
+
+        before, moves = measure(), []
+        for step, (number, fit) in enumerate(map(structs.astuple, plan), 1):
+            source = self.view.podm(state.places[number].row).id
+            state.migrate(number, fit)
+            move = relocate.move(self.view, self.residents[number], step, fit, source)
+            moves.append(model.RebalanceMove(**structs.asdict(move), after=measure()))
+        return before, tuple(moves)
+
+
+def defragment(
+    view: View,
+    node_types: Sequence[NodeType],
+    nodes: Sequence[MovableNode],
+    mix: FlavorMix,
+    wanted: float,
+    *,
+    most: int = MOST_MIGRATIONS,
+    fits: int = MOST_FITS,
+) -> MigrationPlan:
+    """Return the fewest migrations for fragmentation below a share, else the best found."""
+    state = MigrationState(view, node_types, nodes, model.NEVER)
+
+    def spend(podms: int) -> None:
+        state.fits_left -= podms
+
+    measure = FragmentationMeasure(lambda: state.current, mix, spend)
+    return _fewest(FragmentationGoal(state, measure, wanted), most, fits)
+
+
+class Goal(migrations.MigrationGoal, Protocol):
+    """A goal that a greedy search also approaches, by one migration after another."""
+
+    @property
+    def state(self) -> MigrationState: ...
+
+    def is_reached(self) -> bool: ...
+
+    def migrate(self) -> bool:
+        """Make the best migration, if any improves the site; return whether one was made."""
+
+
+def _fewest(goal: Goal, most: int, fits: int) -> MigrationPlan:
+    """Return the plan of a greedy search, or the first shorter plan that reaches the goal."""
+    state = goal.state
+    while not goal.is_reached() and len(state.migrations) < most and goal.migrate():
+        pass
+    reached, greedy = goal.is_reached(), tuple(state.migrations)
+    state.go_back((0, 0))
+    # trying all single migrations would exceed the fits
+    if len(state.nodes) * len(state.view) > fits:
+        least = goal.lower_bound(len(greedy) if reached else most)
+    else:
+        state.fits_left = fits
+        shorter = len(greedy) - 1 if reached else most
+        found, least = migrations.search_migrations(state, goal, shorter)
+        if found is not None:
+            return MigrationPlan(found, True, least, True)
+    return MigrationPlan(greedy, reached, least, reached or least > most)
+
+
+@dataclass(frozen=True, slots=True)
+class ImbalanceGoal:
+    """Imbalance of the pod managers below a number."""
+
+    state: MigrationState
+    wanted: float
+
+    def is_reached(self) -> bool:
+        return imbalance(self.state.current).podms < self.wanted
+
+    def lower_bound(self, left: int) -> int:
+        return 0 if self.is_reached() else 1
+
+    def candidates(self, left: int) -> Iterable[int]:
+        """Return all nodes; nodes of the most used podms come first."""
+        state = self.state
+        use = use_shares(state.current, state.current.podm_block_counts)
+        return sorted(range(len(state.places)), key=lambda number: -use[state.podm(number)])
+
+    def migrate(self) -> bool:
+        """Migrate the node of the most used podm that lowers the imbalance most, if any.
+
+        Without such a node the next podm is tried. Destinations are the least used podms.
+        """
+        state = self.state
+        use = use_shares(state.current, state.current.podm_block_counts)
+        before = imbalance(state.current).podms
+        by_podm = state.by_podm()
+        for podm in sorted(by_podm, key=lambda one: (-use[one], one)):
+            best, chosen = before - LEAST_GAIN, None
+            for number in {state.signature(one): one for one in by_podm[podm][::-1]}.values():
+                fits = state.fits(state.places[number].node_type, avoid=podm)
+                fits.sort(key=lambda fit: (use[state.view.podm_of[fit.row]], fit.row))
+                for fit in fits[:DESTINATIONS]:
+                    mark = state.mark()
+                    state.migrate(number, fit)
+                    after = imbalance(state.current).podms
+                    state.go_back(mark)
+                    if after < best:
+                        best, chosen = after, (number, fit)
+            if chosen is not None:
+                state.migrate(*chosen)
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentationGoal:
+    """Fragmentation below a share of the free accelerators."""
+
+    state: MigrationState
+    measure: FragmentationMeasure
+    wanted: float
+
+    def is_reached(self) -> bool:
+        return self.measure.share() < self.wanted
+
+    def lower_bound(self, left: int) -> int:
+        """Return 0 if the goal is reached, else 1; before the first migration a better bound.
+
+        At best the two podms of a migration have no useless accelerator afterwards. The moved node
+        frees at most its own accelerators.
+        """
+        if self.is_reached():
+            return 0
+        state = self.state
+        if state.migrations or not left:
+            return 1
+        amounts = self.measure.all_amounts()
+        useless = sorted((each for each, _ in amounts), reverse=True)
+        cards = sorted(map(state.held_accelerators, range(len(state.places))), reverse=True)
+        free, rest = sum(each for _, each in amounts), math.fsum(useless)
+        for number in range(1, left + 1):
+            free += cards[number - 1] if number <= len(cards) else 0.0
+            rest -= math.fsum(useless[2 * number - 2 : 2 * number])
+            if rest - self.wanted * free < LEAST_GAIN:
+                return number
+        return left + 1
+
+    def candidates(self, left: int) -> Iterable[int]:
+        """Return all nodes, first the nodes whose removal decreases the excess most."""
+        numbers = itertools.chain.from_iterable(self.state.by_podm().values())
+        gains = {number: self.change(number) for number in numbers}
+        return sorted(gains, key=lambda number: (gains[number], number))
+
+    def change(self, number: int) -> float:
+        """Return the change of the excess of a podm if the node is removed from it."""
+        state = self.state
+        podm, mark = state.podm(number), state.mark()
+        before = self.measure.excess(podm, self.wanted)
+        state.release(number)
+        after = self.measure.excess(podm, self.wanted)
+        state.go_back(mark)
+        return after - before
+
+    def migrate(self) -> bool:
+        """Make the migration with the largest gain above 0, if any; the best candidates first."""
+        state, measure, wanted = self.state, self.measure, self.wanted
+        releases = []  # (bound of the change of excess, node, change at its podm, its cards)
+        for numbers in state.by_podm().values():
+            for number in {state.signature(one): one for one in numbers[::-1]}.values():
+                change, cards = self.change(number), state.held_accelerators(number)
+                releases.append((change - cards, number, change, cards))
+        useless_first = sorted(enumerate(measure.all_amounts()), key=lambda one: -one[1][0])
+        takes: dict[tuple[int, int], list[tuple[float, Fit]]] = {}
+        best, chosen = -LEAST_GAIN, None
+        for bound, number, change, cards in sorted(releases):
+            if bound >= best:
+                break
+            node_type, source = state.places[number].node_type, state.podm(number)
+            for podm, (useless, _) in useless_first:
+                # the gain of a podm is at most its useless cards, and at most the cards of the node
+                if change - min(useless, cards) >= best:
+                    break
+                known = None if podm == source else takes.get((podm, node_type))
+                if known is None:
+                    known, mark = [], state.mark()
+                    before = measure.excess(podm, wanted) + (change if podm == source else 0.0)
+                    for fit in state.fits(node_type, only=podm):
+                        state.take(fit)
+                        if podm == source:
+                            state.release(number)
+                        known.append((measure.excess(podm, wanted) - before, fit))
+                        state.go_back(mark)
+                    if podm != source:
+                        takes[podm, node_type] = known
+                for gain, fit in known:
+                    if change + gain < best:
+                        best, chosen = change + gain, (number, fit)
+        if chosen is not None:
+            state.migrate(*chosen)
+        return chosen is not None
+
+
 class WhatIf:
     """Answers questions about sites; targets are text."""
 
@@ -74,6 +362,7 @@ class WhatIf:
     tune = staticmethod(tune)
     policy_file = staticmethod(policy_file)
     survive = staticmethod(relocate.survive)
+    rebalance = staticmethod(rebalance)
     smallest_purchase = staticmethod(smallest_purchase)
     synthetic_workload = SyntheticWorkload
 
@@ -179,25 +468,7 @@ class WhatIf:
         return relocate.drain(site, _parsed(targets))
 
     def capacity(self, site: Site, *, strict: bool = False) -> SiteCapacity:
-        """Return the capacity of a site."""
         return SiteCapacity(site.decider(strict=strict))
-
-    def rebalance(
-        self,
-        site: Site,
-        most: int,
-        request: Request | None = None,
-        below: float | None = None,
-        mix: Mapping[str, float] | None = None,
-        imbalance_below: float | None = None,
-    ) -> model.Rebalance:
-        """Return the fewest moves to a goal; ``mix`` has shares by flavor, default: the site's."""
-        if unknown := [name for name in mix or () if name not in site.flavors]:
-            raise UnknownName("flavor", unknown[0], site.flavors)
-        pairs = ((site.flavors[name], share) for name, share in (mix or {}).items())
-        shares = tuple(FlavorShare(one.needs, one.traits, share) for one, share in pairs)
-        own = None if mix is None else Mix(shares)
-        return rebalance(site, most, request, below, own, imbalance_below)
 
 
 def _name(file: str) -> str:
@@ -206,299 +477,3 @@ def _name(file: str) -> str:
 
 def _parsed(targets: Sequence[str]) -> list[Target]:
     return [parse_target(text) for text in dict.fromkeys(targets)]
-
-
-def rebalance(
-    site: Site,
-    most: int,
-    request: Request | None = None,
-    below: float | None = None,
-    mix: Mix | None = None,
-    imbalance_below: float | None = None,
-) -> model.Rebalance:
-    """Return the fewest moves, at most ``most``, after which one more node of a request fits.
-
-    With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
-    site's. With ``imbalance_below`` the goal is imbalance of the pod managers below that number. In
-    both cases the measures of the moves include the room for nodes of the ``request``.
-    RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError:
-    the policies cannot place the node, or the moved nodes.
-    """
-    movable = _MovableNodes(site)
-    view, types, nodes = movable.view, movable.types, movable.nodes
-    wanted = None if request is None else movable.type_of(request)
-    usable = fragmentation.usable_mix(view, site.mix() if mix is None else mix)
-    room = None
-    if below is not None:
-        if usable is None:
-            text = "no flavor of the mix needs an accelerator: add such a flavor to --mix"
-            if not fragmentation.has_accelerators(view):
-                text = "no pod manager has an accelerator, so there is nothing to reduce"
-            raise RequestError(f"fragmentation: {text}")
-        plan = defragment(view, types, nodes, usable, below, most=most)
-    elif imbalance_below is not None:
-        plan = balance(view, types, nodes, imbalance_below, most=most)
-    else:
-        assert wanted is not None, "there is a goal"
-        plan = migrations.fewest_migrations(view, types, wanted, nodes, most=most)
-        if plan.fit is not None:
-            row, uris = plan.fit.row, view.block_tables[view.podm_of[plan.fit.row]].uris
-            blocks = tuple(uris[block] for block in plan.fit.blocks)
-            room = model.Room(podm=view.podm(row).id, pool=view.pools[row].id, blocks=blocks)
-    before, moves = movable.moves(plan.migrations, wanted, usable)
-    moving = (movable.residents[migration.node] for migration in plan.migrations)
-    return model.Rebalance(
-        flavor=None if request is None else request.flavor or request.id,
-        below=below,
-        imbalance_below=imbalance_below,
-        moves=moves,
-        reached=plan.reached,
-        room=room,
-        before=before,
-        least=plan.least,
-        complete=plan.complete,
-        waiting=tuple(movable.residents[number].name for number in plan.waiting),
-        notes=(*movable.found.notes, *relocate.hardware_notes(moving)),
-    )
-
-
-class _MovableNodes:
-    """The nodes of a site that may move, and the node types of their requests."""
-
-    def __init__(self, site: Site) -> None:
-        self.view = site.view()
-        self.types: list[NodeType] = []
-        self._succession = Succession(site.decider())
-        self._numbers: dict[int, int] = {}
-        self.found = Residents(self.view, site.policy, site.flavors)
-        self.residents: list[Resident] = []
-        self.nodes: list[MovableNode] = []
-        for one in self.found:
-            if one.request is not None:
-                numbers = self.view.block_tables[one.podm].numbers
-                blocks = tuple(numbers[uri] for uri in one.node.blocks if uri in numbers)
-                row = int(self.view.first_row[one.podm])
-                node = MovableNode(one.node.uri, self.type_of(one.request), row, blocks)
-                self.residents.append(one)
-                self.nodes.append(node)
-
-    def type_of(self, request: Request) -> int:
-        """Return the number of the type of a request; same errors as a decision."""
-        number = self._numbers.setdefault(id(request), len(self.types))
-        if number == len(self.types):
-            self.types.append(NodeType.of(request, self._succession.eligible(request)))
-        return number
-
-    def moves(
-        self, plan: Sequence[migrations.Migration], wanted: int | None, mix: FlavorMix | None
-    ) -> tuple[model.SiteMeasure, tuple[model.RebalanceMove, ...]]:
-        """Return the measures before all moves, and each move with the measures after it."""
-        state = MigrationState(self.view, tuple(self.types), self.nodes, model.NEVER)
-        measured = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
-
-        def measure() -> model.SiteMeasure:
-            return model.SiteMeasure(
-                room=None if wanted is None else state.room(wanted),
-                fragmentation=None if measured is None else measured.share(),
-                imbalance=imbalance(state.current).podms,
-            )
-
-        before, moves = measure(), []
-        for step, (number, fit) in enumerate(map(structs.astuple, plan), 1):
-            source = self.view.podm(state.places[number].row).id
-            state.migrate(number, fit)
-            move = relocate.move(self.view, self.residents[number], step, fit, source)
-            moves.append(model.RebalanceMove(**structs.asdict(move), after=measure()))
-        return before, tuple(moves)
-
-
-def defragment(
-    view: View,
-    node_types: Sequence[NodeType],
-    nodes: Sequence[MovableNode],
-    mix: FlavorMix,
-    wanted: float,
-    *,
-    most: int = MOST_MIGRATIONS,
-    fits: int = MOST_FITS,
-) -> MigrationPlan:
-    """Return the fewest migrations for fragmentation below a share, else the best found."""
-    state = MigrationState(view, tuple(node_types), nodes, model.NEVER)
-
-    def spend(podms: int) -> None:
-        state.fits_left -= podms
-
-    goal = FragmentationGoal(FragmentationMeasure(lambda: state.current, mix, spend), wanted)
-    return _fewest(state, goal, lambda: _migrate_best(state, goal), most, fits)
-
-
-def balance(
-    view: View,
-    node_types: Sequence[NodeType],
-    nodes: Sequence[MovableNode],
-    wanted: float,
-    *,
-    most: int = MOST_MIGRATIONS,
-    fits: int = MOST_FITS,
-) -> MigrationPlan:
-    """Return the fewest migrations for imbalance below a number, else the best found."""
-    state = MigrationState(view, tuple(node_types), nodes, model.NEVER)
-    goal = ImbalanceGoal(state, wanted)
-    return _fewest(state, goal, lambda: _migrate_most_used(state), most, fits)
-
-
-def _fewest(
-    state: MigrationState, goal: Goal, migrate: Callable[[], bool], most: int, fits: int
-) -> MigrationPlan:
-    """Repeat the greedy ``migrate`` until the goal is reached, then try all shorter plans."""
-    while not goal.is_reached() and len(state.migrations) < most and migrate():
-        pass
-    reached, greedy = goal.is_reached(), tuple(state.migrations)
-    state.go_back((0, 0))
-    # trying all single migrations would exceed the fits
-    if len(state.nodes) * len(state.view) > fits:
-        least = goal.lower_bound(state, len(greedy) if reached else most)
-    else:
-        state.fits_left = fits
-        shorter = len(greedy) - 1 if reached else most
-        found, least = migrations.search_migrations(state, goal, shorter)
-        if found is not None:
-            return MigrationPlan(found, True, least, True)
-    return MigrationPlan(greedy, reached, least, reached or least > most)
-
-
-class Goal(migrations.MigrationGoal, Protocol):
-    """A goal that can be tested without a search."""
-
-    def is_reached(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ImbalanceGoal:
-    """Imbalance of the pod managers below a number."""
-
-    state: MigrationState
-    wanted: float
-
-    def is_reached(self) -> bool:
-        return imbalance(self.state.current).podms < self.wanted
-
-    def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 if the imbalance is below the number, else 1."""
-        return 0 if self.is_reached() else 1
-
-    def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return all nodes; nodes of the most used podms come first."""
-        use = use_shares(state.current, state.current.podm_block_counts)
-        return sorted(range(len(state.places)), key=lambda number: -use[state.podm(number)])
-
-
-def _migrate_most_used(state: MigrationState) -> bool:
-    """Migrate the node of the most used podm that lowers the imbalance most, if any.
-
-    Without such a node the next podm is tried. Destinations are the least used podms.
-    """
-    use = use_shares(state.current, state.current.podm_block_counts)
-    before = imbalance(state.current).podms
-    for podm, numbers in sorted(state.by_podm().items(), key=lambda one: (-use[one[0]], one[0])):
-        best, chosen = before - LEAST_GAIN, None
-        for number in {state.signature(one): one for one in numbers[::-1]}.values():
-            fits = state.fits(state.places[number].node_type, avoid=podm)
-            fits.sort(key=lambda fit: (use[state.view.podm_of[fit.row]], fit.row))
-            for fit in fits[:DESTINATIONS]:
-                mark = state.mark()
-                state.migrate(number, fit)
-                after = imbalance(state.current).podms
-                state.go_back(mark)
-                if after < best:
-                    best, chosen = after, (number, fit)
-        if chosen is not None:
-            state.migrate(*chosen)
-            return True
-    return False
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentationGoal:
-    """Fragmentation below a share of the free accelerators."""
-
-    measure: FragmentationMeasure
-    wanted: float
-
-    def is_reached(self) -> bool:
-        return self.measure.share() < self.wanted
-
-    def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 if the goal is reached, else 1; before the first migration a better bound.
-
-        At best the two podms of a migration have no useless accelerator afterwards. The moved node
-        frees at most its own accelerators.
-        """
-        if self.is_reached():
-            return 0
-        if state.migrations or not left:
-            return 1
-        amounts = self.measure.all_amounts()
-        useless = sorted((each for each, _ in amounts), reverse=True)
-        cards = sorted(map(state.held_accelerators, range(len(state.places))), reverse=True)
-        free, rest = sum(each for _, each in amounts), math.fsum(useless)
-        for number in range(1, left + 1):
-            free += cards[number - 1] if number <= len(cards) else 0.0
-            rest -= math.fsum(useless[2 * number - 2 : 2 * number])
-            if rest - self.wanted * free < LEAST_GAIN:
-                return number
-        return left + 1
-
-    def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return all nodes, first the nodes whose removal decreases the excess most."""
-        numbers = itertools.chain.from_iterable(state.by_podm().values())
-        gains = {number: self.change(state, number) for number in numbers}
-        return sorted(gains, key=lambda number: (gains[number], number))
-
-    def change(self, state: MigrationState, number: int) -> float:
-        """Return the change of the excess of a podm if the node is removed from it."""
-        podm, mark = state.podm(number), state.mark()
-        before = self.measure.excess(podm, self.wanted)
-        state.release(number)
-        after = self.measure.excess(podm, self.wanted)
-        state.go_back(mark)
-        return after - before
-
-
-def _migrate_best(state: MigrationState, goal: FragmentationGoal) -> bool:
-    """Make the migration with the largest gain above 0, if any; the best candidates first."""
-    measure, wanted = goal.measure, goal.wanted
-    releases = []  # (bound of the change of excess, node, change at its podm, number of its cards)
-    for numbers in state.by_podm().values():
-        for number in {state.signature(one): one for one in numbers[::-1]}.values():
-            change, cards = goal.change(state, number), state.held_accelerators(number)
-            releases.append((change - cards, number, change, cards))
-    useless_first = sorted(enumerate(measure.all_amounts()), key=lambda one: -one[1][0])
-    takes: dict[tuple[int, int], list[tuple[float, Fit]]] = {}
-    best, chosen = -LEAST_GAIN, None
-    for bound, number, change, cards in sorted(releases):
-        if bound >= best:
-            break
-        node_type, source = state.places[number].node_type, state.podm(number)
-        for podm, (useless, _) in useless_first:
-            # the gain of a podm is at most its useless cards, and at most the cards of the node
-            if change - min(useless, cards) >= best:
-                break
-            known = None if podm == source else takes.get((podm, node_type))
-            if known is None:
-                known, mark = [], state.mark()
-                before = measure.excess(podm, wanted) + (change if podm == source else 0.0)
-                for fit in state.fits(node_type, only=podm):
-                    state.take(fit)
-                    if podm == source:
-                        state.release(number)
-                    known.append((measure.excess(podm, wanted) - before, fit))
-                    state.go_back(mark)
-                if podm != source:
-                    takes[podm, node_type] = known
-            for gain, fit in known:
-                if change + gain < best:
-                    best, chosen = change + gain, (number, fit)
-    if chosen is not None:
-        state.migrate(*chosen)
-    return chosen is not None

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workloads: requests in the order of their arrival, from a file or drawn by a seed."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools
@@ -10,7 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
 import msgspec
 import numpy as np
@@ -44,12 +42,13 @@ class PolicyChoice(NamedTuple):
     default: str = "default"
 
     def applied(self, request: Request, spec: RequestSpec, flavor: Flavor | None) -> Request:
-        """Return the request of a spec, with the policy that decides it."""
         own = spec.policy or (flavor.policy if flavor is not None else None)
         return structs.replace(request, policy=self.every or own or self.default)
 
 
 NO_CHOICE = PolicyChoice()
+Flavors = Mapping[str, Flavor]
+Entries = Iterator[WorkloadEntry]
 
 
 class Workload(Protocol):
@@ -60,9 +59,7 @@ class Workload(Protocol):
     def place(self, number: int) -> str:
         """Return the place of a request for errors, from the ``line`` of its entry."""
 
-    def entries(
-        self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
-    ) -> Iterator[WorkloadEntry]:
+    def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
         """Yield the requests in the order of their arrival, compiled with these flavors."""
 
 
@@ -90,10 +87,7 @@ class FileWorkload:
     def place(self, number: int) -> str:
         return line_place(self.name, number, self._word)
 
-    def entries(
-        self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
-    ) -> Iterator[WorkloadEntry]:
-        """Yield the requests in the order of their arrival; errors name the place of a line."""
+    def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
         entries = self._entries(flavors, policies)
         if self._sort:
             sorted_entries = list(itertools.islice(entries, MOST_SORTED + 1))
@@ -103,7 +97,7 @@ class FileWorkload:
             entries = iter(sorted(sorted_entries, key=operator.attrgetter("arrival")))
         return self._in_order(entries)
 
-    def _in_order(self, entries: Iterator[WorkloadEntry]) -> Iterator[WorkloadEntry]:
+    def _in_order(self, entries: Entries) -> Entries:
         before, entry = float("-inf"), None
         for entry in entries:
             if entry.arrival < before:
@@ -116,9 +110,7 @@ class FileWorkload:
             expected = "at least one line with a flavor or properties"
             raise InputError(self.name, "", "no request", expected)
 
-    def _entries(
-        self, flavors: Mapping[str, Flavor], policies: PolicyChoice
-    ) -> Iterator[WorkloadEntry]:
+    def _entries(self, flavors: Flavors, policies: PolicyChoice) -> Entries:
         """Yield requests in the order of lines; lines that differ only in times share a request."""
         before, requests = 0.0, BoundedMemo[Any, Request](MOST_REQUESTS)
         with self._opened() as stream:
@@ -130,9 +122,7 @@ class FileWorkload:
                 yield WorkloadEntry(arrival, departure, request, line.number)
                 before = arrival
 
-    def _compiled(
-        self, line: Line, flavors: Mapping[str, Flavor], policies: PolicyChoice
-    ) -> Request:
+    def _compiled(self, line: Line, flavors: Flavors, policies: PolicyChoice) -> Request:
         path = f"{line.word} {line.number}: $"
         spec = parsers.parse_spec(line.document(), model.WorkloadLine, self.name, path)
         place = _place(self.name, line)
@@ -203,10 +193,7 @@ class CompiledWorkload:
     def place(self, number: int) -> str:
         return f"{self._places}{number}"
 
-    def entries(
-        self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
-    ) -> Iterator[WorkloadEntry]:
-        """Yield the requests in the order of their arrival; ``flavors`` are already compiled."""
+    def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
         requests = [
             structs.replace(one, policy=policies.every or one.policy or policies.default)
             for one in self._requests
@@ -215,12 +202,11 @@ class CompiledWorkload:
             leaves = None if math.isnan(departure) else departure
             yield WorkloadEntry(arrival, leaves, requests[int(number)], int(line))
 
-    def with_seed(self, seed: int) -> CompiledWorkload:
-        """Return the same requests at the same times, each with this seed."""
+    def with_seed(self, seed: int) -> Self:
         requests = tuple(structs.replace(one, seed=seed) for one in self._requests)
-        return CompiledWorkload(self.name, self._places, self._times, requests)
+        return type(self)(self.name, self._places, self._times, requests)
 
-    def parts(self, count: int) -> Iterator[CompiledWorkload]:
+    def parts(self, count: int) -> Iterator[Self]:
         """Yield consecutive parts with equal numbers of requests.
 
         Earlier requests whose nodes are still in use arrive at the start of a part. UsageError:
@@ -236,7 +222,7 @@ class CompiledWorkload:
             earlier = np.flatnonzero(~(departures[:low] <= start))  # nodes that stay have NaN
             times = self._times[:, [*earlier.tolist(), *range(low, high)]].copy()
             times[0] = np.maximum(times[0], start)
-            yield CompiledWorkload(self.name, self._places, times, self._requests)
+            yield type(self)(self.name, self._places, times, self._requests)
 
     def digest(self) -> bytes:
         """Return a digest that is equal for workloads that differ only in the seed."""
@@ -245,7 +231,7 @@ class CompiledWorkload:
         return found.digest()
 
 
-def compile_workload(workload: Workload, flavors: Mapping[str, Flavor]) -> CompiledWorkload:
+def compile_workload(workload: Workload, flavors: Flavors) -> CompiledWorkload:
     """Return a workload compiled with flavors; same errors as for its entries."""
     numbers: dict[int, int] = {}
     requests: list[Request] = []
@@ -272,10 +258,7 @@ class SyntheticWorkload:
     def place(self, number: int) -> str:
         return f"{self.name} request {number}"
 
-    def entries(
-        self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
-    ) -> Iterator[WorkloadEntry]:
-        """Yield the drawn requests; UnknownName for a flavor, UsageError if there is no request."""
+    def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
         requests = []
         for name in self._spec.mix:
             if name not in flavors:
@@ -284,16 +267,14 @@ class SyntheticWorkload:
             requests.append(policies.applied(compile_request(spec, flavor), spec, flavor))
         return self._drawn(requests)
 
-    def with_seed(self, seed: int) -> SyntheticWorkload:
-        """Return the workload that is drawn by another seed."""
-        return SyntheticWorkload(structs.replace(self._spec, seed=seed))
+    def with_seed(self, seed: int) -> Self:
+        return type(self)(structs.replace(self._spec, seed=seed))
 
     def digest(self) -> bytes:
-        """Return a digest that is equal for workloads that differ only in the seed."""
         spec = structs.replace(self._spec, seed=0)
         return hashlib.sha256(msgspec.json.encode(spec)).digest()  # the order of its mix matters
 
-    def _drawn(self, requests: list[Request]) -> Iterator[WorkloadEntry]:
+    def _drawn(self, requests: list[Request]) -> Entries:
         spec, random = self._spec, np.random.default_rng(self._spec.seed)
         weights = np.array([*spec.mix.values()])
         shares = weights / weights.sum()

@@ -66,7 +66,6 @@ class Cells:
         return lambda row: tuple([row[position] for position in others])
 
     def document(self, row: Row) -> dict[str, Any]:
-        """Return the fields of a row as nested objects, without empty cells."""
         document: dict[Step, Any] = {}
         for steps, position, read in self._fields:
             value = read(row[position].strip())
@@ -190,7 +189,6 @@ def read_lines(
 
 
 def line_place(file: str, number: int, word: str = "line") -> str:
-    """Return the place of a line in errors."""
     return f"{file}: {word} {number}"
 
 
@@ -212,7 +210,6 @@ def _form(stream: Any, file: str) -> Form:
 
 
 def _document_lines(stream: BinaryIO, file: str, form: Form) -> Iterator[Line]:
-    """Yield the items of a list, or of a list under ``requests``, as lines."""
     data = stream.read(MAX_JSON_BYTES + 1)
     if len(data) > MAX_JSON_BYTES:
         hint = "write JSON Lines or CSV, which are read as a stream"
@@ -282,10 +279,8 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
     if columns:
         for field, source in columns.items():
             if source.column not in names:
-                found, hint = (
-                    f"no column {source.column!r} for {field}",
-                    suggest(source.column, names),
-                )
+                found = f"no column {source.column!r} for {field}"
+                hint = suggest(source.column, names)
                 raise InputError(line_place(file, 1), "", found, hint=hint)
         positions = {field: (names.index(one.column), one.factor) for field, one in columns.items()}
     cells = Cells(positions, file)
@@ -293,10 +288,8 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
     key = cells.key(NOT_IN_KEY)
     for number, row in rows:
         if len(row) != len(names):
-            found, expected = (
-                format_count(len(row), "cell"),
-                f"{len(names)}, the number of the first line",
-            )
+            found = format_count(len(row), "cell")
+            expected = f"{len(names)}, the number of the first line"
             raise InputError(line_place(file, number), "", found, expected)
         document = functools.partial(cells.document, row)
         yield Line(number, arrival(row), departure(row), duration(row), key(row), document)

@@ -183,7 +183,8 @@ class RebalanceWhatif(_MoveLister):
         for_room = below is None and even is None
         most = args.most or (MOST_MOVES if for_room else MOST_MOVES_TO_DEFRAGMENT)
         with self.page_writer(args) as write:
-            result = whatif.rebalance(site, most, request, below, args.mix, even)
+            mix = None if args.mix is None else site.mix(args.mix)
+            result = whatif.rebalance(site, most, request, below, mix, even)
             if args.html:
                 write(self.scheduler_app.whatif_page(result, site, most))
         self.closing += warning_lines(result.notes)

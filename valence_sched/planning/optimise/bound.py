@@ -17,7 +17,7 @@ defined twice: as a linear objective of the model, and as a value of placed node
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from msgspec import Struct
@@ -27,7 +27,7 @@ from valence_sched.errors import RequestError
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Goal
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_NODES
-from valence_sched.planning.optimise.model import CoverFinder, GroupModel, Terms
+from valence_sched.planning.optimise.model import CoverFinder, GroupModel, Terms, merged
 from valence_sched.planning.optimise.node_types import (
     BlockClasses,
     GroupOffer,
@@ -89,9 +89,8 @@ def most_nodes(
         flavors = format_count(len(node_types), "flavor")
         raise RequestError(f"shares {list(shares)}: must be whole numbers above 0 for {flavors}")
     variants = variants_of(node_types, view.kinds, budget)
-    limited = frozenset(name for pool in view.pools for name in pool.limits)
-    classes = BlockClasses(variants, view.kinds, limited, "least-fragmentation" in goals)
-    groups = pool_groups(view, tuple(node_types), classes)
+    classes = BlockClasses(variants, view, by_price="least-fragmentation" in goals)
+    groups = pool_groups(view, node_types, classes)
     finder = CoverFinder()
     offers = dict.fromkeys(group.offer for group in groups)
     models = {offer: GroupModel(offer, classes, finder) for offer in offers}
@@ -130,7 +129,6 @@ def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
     return values, min(round(most), solution.whole_bound)
 
 
-@dataclass(slots=True)
 class JointProgramme:
     """Maximise the nodes of some groups; each model represents a number of equal groups.
 
@@ -139,38 +137,37 @@ class JointProgramme:
     columns of all nodes.
     """
 
-    models: Sequence[tuple[GroupModel, int]]
-    most: Sequence[int | None]
-    shares: Sequence[int] | None = None
-    programme: Programme = field(default_factory=Programme)
-    first: list[int] = field(default_factory=list)
-    most_nodes: int = field(init=False)
-    nodes: Terms = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.most_nodes = sum(MAX_NODES if most is None else most for most in self.most)
-        columns: list[list[int]] = [[] for _ in self.most]
-        for model, times in self.models:
+    def __init__(
+        self,
+        models: Sequence[tuple[GroupModel, int]],
+        most: Sequence[int | None],
+        shares: Sequence[int] | None = None,
+    ) -> None:
+        self.models, self.programme = models, Programme()
+        self.first: list[int] = []
+        self.nodes: Terms = []
+        self.most_nodes = sum(MAX_NODES if one is None else one for one in most)
+        columns: list[list[int]] = [[] for _ in most]
+        for model, times in models:
             first = self.programme.add(model.programme, times)
             self.first.append(first)
             for node in model.nodes:
                 columns[node.node_type].append(first + node.column)
                 self.nodes.append((first + node.column, 1.0))
         self.programme.set_costs(dict(self.nodes))
-        for own, most in zip(columns, self.most, strict=True):
-            if most is not None and own:
-                self.programme.row([(column, 1.0) for column in own], upper=most)
-        if self.shares is None:
+        for own, limit in zip(columns, most, strict=True):
+            if limit is not None and own:
+                self.programme.row([(column, 1.0) for column in own], upper=limit)
+        if shares is None:
             return
         # the shares: ``floor(x / w) <= n <= ceil(x / w)`` is ``|w × n - x| <= w - 1``
-        size, weight = self.programme.column(), sum(self.shares)
+        size, weight = self.programme.column(), sum(shares)
         self.programme.row([*self.nodes, (size, -1.0)], 0.0, 0.0)
-        for own, share in zip(columns, self.shares, strict=True):
+        for own, share in zip(columns, shares, strict=True):
             terms = [(column, float(weight)) for column in own]
             self.programme.row([*terms, (size, -float(share))], 1.0 - weight, weight - 1.0)
 
     def values_of(self, number: int, values: Floats) -> Floats:
-        """Return the values of a model, summed over its groups."""
         first = self.first[number]
         return values[first : first + len(self.models[number][0].programme.upper)]
 
@@ -238,11 +235,9 @@ def _cost(node_type: NodeType, row: int) -> float:
 
 def _scaled(terms: Iterable[tuple[int, float]]) -> Terms:
     """Return the sums by column, scaled to ``COST_UNITS`` as the largest coefficient."""
-    sums: dict[int, float] = {}
-    for column, value in terms:
-        sums[column] = sums.get(column, 0.0) + value
-    largest = max(sums.values(), default=0.0)
-    return [(column, value * COST_UNITS / largest) for column, value in sums.items() if largest]
+    sums = merged(terms)
+    largest = max((value for _, value in sums), default=0.0)
+    return [(column, value * COST_UNITS / largest) for column, value in sums if largest]
 
 
 @dataclass(slots=True)
@@ -262,7 +257,6 @@ class CoupledGroups:
         return [node_type.most for node_type in self.node_types]
 
     def solve(self) -> int:
-        """Place the nodes that are found; return the bound."""
         columns = sum(len(self.models[group.offer].programme.upper) for group in self.groups)
         if not columns:
             return 0
@@ -391,7 +385,6 @@ def mix_size(counts: Sequence[int], shares: Sequence[int]) -> int:
 
 
 def mix_counts(counts: Sequence[int], shares: Sequence[int]) -> list[int]:
-    """Return the number of nodes of each type in the largest mix."""
     size, weight = mix_size(counts, shares), sum(shares)
     used = [size * share // weight for share in shares]
     for number, most in enumerate(_most_used(counts, shares, size)):

@@ -15,7 +15,7 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Struct
@@ -76,7 +76,6 @@ class MigrationPlan(Struct, frozen=True):
     waiting: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
 class MigrationState:
     """The overlay after some migrations; ``places`` are the present places of the nodes.
 
@@ -84,28 +83,26 @@ class MigrationState:
     after an undecided fit: the search then proves nothing.
     """
 
-    view: View
-    node_types: tuple[NodeType, ...]
-    nodes: Sequence[MovableNode]
-    fits_left: int
-    migrations: list[Migration] = field(default_factory=list)
-    places: list[MovableNode] = field(init=False)
-    is_open: bool = False
-    _overlay: Overlay = field(init=False)
-    _variants: list[list[Variant]] = field(init=False)
-    _undo: list[Undo] = field(default_factory=list)
-    _room: dict[tuple[int, int], tuple[BlockTable, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._overlay = Overlay(self.view)
-        self._variants = [[] for _ in self.node_types]
-        for variant in variants_of(self.node_types, self.view.kinds):
+    def __init__(
+        self,
+        view: View,
+        node_types: Sequence[NodeType],
+        nodes: Sequence[MovableNode],
+        fits_left: int,
+    ) -> None:
+        self.view, self.node_types, self.nodes, self.fits_left = view, node_types, nodes, fits_left
+        self.migrations: list[Migration] = []
+        self.places = list(nodes)
+        self.is_open = False
+        self._overlay = Overlay(view)
+        self._variants: list[list[Variant]] = [[] for _ in node_types]
+        for variant in variants_of(node_types, view.kinds):
             self._variants[variant.node_type].append(variant)
-        self.places = list(self.nodes)
+        self._undo: list[Undo] = []
+        self._room: dict[tuple[int, int], tuple[BlockTable, int]] = {}
 
     @property
     def current(self) -> View:
-        """Return the present View."""
         return self._overlay.view
 
     @property
@@ -113,11 +110,9 @@ class MigrationState:
         return self.fits_left <= 0
 
     def podm(self, number: int) -> int:
-        """Return the present podm of a node."""
         return int(self.view.podm_of[self.places[number].row])
 
     def by_podm(self) -> dict[int, list[int]]:
-        """Return the numbers of the nodes by their present podm."""
         found: dict[int, list[int]] = {}
         for number in range(len(self.places)):
             found.setdefault(self.podm(number), []).append(number)
@@ -178,7 +173,6 @@ class MigrationState:
         self.migrations.append(Migration(number, fit))
 
     def take(self, fit: Fit) -> None:
-        """Take the blocks and amounts of a fit."""
         self._undo.append(self._overlay.allocate(fit.row, fit.blocks, fit.grants))
 
     def place(self, node_type: int, *, only: int | None = None) -> bool:
@@ -189,7 +183,6 @@ class MigrationState:
         return fit is not None
 
     def release(self, number: int) -> None:
-        """Free the blocks and amounts of a node at its present place."""
         node, podm = self.places[number], self.podm(number)
         before, base = self._overlay.view.block_tables[podm], self.view.block_tables[podm]
         if node.planned:
@@ -199,6 +192,16 @@ class MigrationState:
         self._overlay.apply([(podm, after, node.blocks, node.grants)])
         undo = [(podm, before, node.blocks, node.grants)]
         self._undo.append(functools.partial(self._overlay.apply, undo))
+
+    def would_help(self, chosen: Iterable[int], node_type: int) -> bool:
+        """Return whether a node of a type fits on the podm of these nodes once they are removed."""
+        mark, podm = self.mark(), -1
+        for number in chosen:
+            podm = self.podm(number)
+            self.release(number)
+        fit = self.fit(node_type, only=podm)
+        self.go_back(mark)
+        return fit is not None
 
     def held_accelerators(self, number: int) -> float:
         """Return the number of accelerators of a node; a block counts once per pool."""
@@ -211,7 +214,6 @@ class MigrationState:
         return len(self._undo), len(self.migrations)
 
     def go_back(self, mark: Mark) -> None:
-        """Undo all steps since a mark."""
         steps, migrations = mark
         while len(self._undo) > steps:
             self._undo.pop()()
@@ -242,13 +244,13 @@ class MigrationState:
 class MigrationGoal(Protocol):
     """The goal of migrations."""
 
-    def lower_bound(self, state: MigrationState, left: int) -> int:
+    def lower_bound(self, left: int) -> int:
         """Return a lower bound of the migrations to the goal, 0 if it is reached.
 
         A bound above ``left`` need not be tight.
         """
 
-    def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
+    def candidates(self, left: int) -> Iterable[int]:
         """Return a set of nodes; any plan of ``left`` migrations moves one of them next."""
 
 
@@ -262,7 +264,7 @@ def search_migrations(
     """
     if state.is_spent:
         return None, 0
-    least = goal.lower_bound(state, most)
+    least = goal.lower_bound(most)
     for number in range(least, most + 1):
         if _reach(state, goal, number, {}):
             return tuple(state.migrations), least if state.is_open else number
@@ -276,7 +278,7 @@ def _reach(
 ) -> bool:
     """Make at most ``left`` migrations to the goal; ``tried`` maps failed states to ``left``."""
     state.fits_left -= 1
-    bound = goal.lower_bound(state, left)
+    bound = goal.lower_bound(left)
     if not bound:
         return True
     if bound > left or state.is_spent:
@@ -284,7 +286,7 @@ def _reach(
     key = state.fingerprint()
     if tried.get(key, -1) >= left:
         return False
-    for number, fit in _distinct_migrations(state, goal.candidates(state, left)):
+    for number, fit in _distinct_migrations(state, goal.candidates(left)):
         mark = state.mark()
         state.migrate(number, fit)
         if _reach(state, goal, left - 1, tried):
@@ -326,7 +328,7 @@ def fewest_migrations(
     fits: int = MOST_FITS,
 ) -> MigrationPlan:
     """Return a plan of at most ``most`` migrations for room for one node of type ``wanted``."""
-    state = MigrationState(view, tuple(node_types), nodes, fits)
+    state = MigrationState(view, node_types, nodes, fits)
     aimed = None
     for number in range(most + 1):
         if _make_room(state, wanted, number) is not None:
@@ -336,7 +338,7 @@ def fewest_migrations(
     state.go_back((0, 0))
     state.fits_left = fits
     shorter = most if aimed is None else len(aimed) - 1
-    found, least = search_migrations(state, RoomGoal(wanted), shorter)
+    found, least = search_migrations(state, RoomGoal(state, wanted), shorter)
     if found is None and aimed is not None:
         found = aimed
         for migration in aimed:
@@ -354,47 +356,38 @@ def fewest_migrations(
 class RoomGoal:
     """Room for one more node of a type."""
 
+    state: MigrationState
     node_type: int
 
-    def lower_bound(self, state: MigrationState, left: int) -> int:
+    def lower_bound(self, left: int) -> int:
         """Return 0 if there is room, else 1; ``NEVER`` if even an empty podm lacks room."""
-        if state.fit(self.node_type) is not None:
+        if self.state.fit(self.node_type) is not None:
             return 0
-        if left and not self._podms(state) and not (state.is_open or state.is_spent):
+        if left and not self._podms() and not (self.state.is_open or self.state.is_spent):
             return NEVER
         return 1
 
-    def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
+    def candidates(self, left: int) -> Iterable[int]:
         """Return the nodes whose removal makes room: single nodes, or pairs for two moves."""
+        state, wanted = self.state, self.node_type
         if left > 2:
             return range(len(state.places))
-        podms = self._podms(state)
+        podms = self._podms()
         one_each = itertools.chain.from_iterable(podms.values())
-        singles = [number for number in one_each if would_help(state, [number], self.node_type)]
+        singles = [number for number in one_each if state.would_help([number], wanted)]
         if singles and left == 2:
             return range(len(state.places))
         if singles or left == 1:
             return singles
         pairs = (itertools.combinations(numbers, 2) for numbers in podms.values())
-        helpful = (one for pair in pairs for one in pair if would_help(state, one, self.node_type))
+        helpful = (one for pair in pairs for one in pair if state.would_help(one, wanted))
         return sorted(set(itertools.chain.from_iterable(helpful)))
 
-    def _podms(self, state: MigrationState) -> dict[int, list[int]]:
+    def _podms(self) -> dict[int, list[int]]:
         """Return the nodes of each podm on which the node fits once these nodes are removed."""
         # if the removal of all nodes does not help, no subset helps
-        nodes = state.by_podm().items()
-        return {podm: own for podm, own in nodes if would_help(state, own, self.node_type)}
-
-
-def would_help(state: MigrationState, chosen: Iterable[int], node_type: int) -> bool:
-    """Return whether a node of a type fits on the podm of these nodes once they are removed."""
-    mark, podm = state.mark(), -1
-    for number in chosen:
-        podm = state.podm(number)
-        state.release(number)
-    fit = state.fit(node_type, only=podm)
-    state.go_back(mark)
-    return fit is not None
+        nodes = self.state.by_podm().items()
+        return {podm: own for podm, own in nodes if self.state.would_help(own, self.node_type)}
 
 
 def _make_room(state: MigrationState, node_type: int, most: int, avoid: int = -1) -> Fit | None:
@@ -413,7 +406,7 @@ def _make_room(state: MigrationState, node_type: int, most: int, avoid: int = -1
     podms = [
         podm
         for podm, numbers in unmoved.items()
-        if numbers and podm != avoid and would_help(state, numbers, node_type)
+        if numbers and podm != avoid and state.would_help(numbers, node_type)
     ]
     for size in range(1, most + 1):
         for podm in podms:
@@ -425,7 +418,7 @@ def _make_room(state: MigrationState, node_type: int, most: int, avoid: int = -1
                 seen.add(key)
                 if state.is_spent:
                     return None
-                if would_help(state, chosen, node_type):
+                if state.would_help(chosen, node_type):
                     fit = _move_away(state, podm, chosen, node_type, most - size)
                     if fit is not None:
                         return fit

@@ -22,18 +22,15 @@ may count too many nodes. The reasons are a part with too many covers, topology 
 model has them only in the bound of a pool), and shared blocks (a node might get one block twice).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from valence_sched.core.fit.optimiser import Floats, ProgrammePart
+from valence_sched.core.fit.optimiser import ProgrammePart
 from valence_sched.core.fit.set_cover import connected, least_blocks, whole_units
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.node_types import BlockClass, BlockClasses, GroupOffer, Limits
@@ -70,73 +67,6 @@ class CoverPart(Struct, frozen=True):
     def lines(self) -> list[tuple[Counts, int]]:
         """Return each demand with its coverage by the classes."""
         return list(zip(zip(*self.coverage, strict=True), self.demands, strict=True))
-
-
-def cover_parts(
-    demands: Sequence[int],
-    limits: Limits,
-    variant: int,
-    classes: dict[int, BlockClass],
-    finder: CoverFinder,
-) -> list[CoverPart] | None:
-    """Return the parts of a node of a variant in a pool that has blocks of these classes.
-
-    Parts share neither a class nor a cap. None: blocks of these classes cannot make the node.
-    """
-    coverage = [
-        ([one.coverage[variant][n] for one in classes.values()], amount)
-        for n, amount in enumerate(demands)
-    ]
-    for name, amount in least_blocks(dict(limits)).items():
-        coverage.append(([int(name in one.types) for one in classes.values()], amount))
-    lines: list[tuple[Line, int]] = []
-    for sizes, amount in coverage:
-        whole, units = whole_units(amount, [min(size, amount) for size in sizes])
-        line = {key: size for key, size in zip(classes, units, strict=True) if size}
-        if amount and not line:
-            return None
-        lines += [(line, whole)] if amount else []
-    lines = _without_implied(lines)
-    useful = sorted(set().union(*(line for line, _ in lines)))
-    capped = [
-        ([key for key in useful if name in classes[key].types], limit.max)
-        for name, limit in limits
-        if limit.max is not None
-    ]
-    links = [[*line] for line, _ in lines] + [members for members, _ in capped]
-    parts = []
-    for keys in connected(useful, links):
-        own = [(line, amount) for line, amount in lines if not line.keys().isdisjoint(keys)]
-        caps = [
-            (tuple(map(keys.index, members)), most)
-            for members, most in capped
-            if {*members} & {*keys}
-        ]
-        table = (tuple(line.get(key, 0) for line, _ in own) for key in keys)
-        amounts = tuple(amount for _, amount in own)
-        part = finder.solve(CoverPart(tuple(keys), tuple(table), amounts, tuple(caps)))
-        if part.covers == ():
-            return None
-        parts.append(part)
-    return parts
-
-
-def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
-    """Return the demands that no other demand implies."""
-
-    def implies(one: int, other: int) -> bool:
-        (sizes, amount), (others, other_amount) = lines[one], lines[other]
-        return all(
-            others.get(key, 0) * amount >= size * other_amount for key, size in sizes.items()
-        )
-
-    def is_implied(other: int) -> bool:
-        after = range(other + 1, len(lines))
-        return any(implies(one, other) for one in range(other)) or any(
-            implies(one, other) and not implies(other, one) for one in after
-        )
-
-    return [line for number, line in enumerate(lines) if not is_implied(number)]
 
 
 class CoverFinder:
@@ -191,7 +121,9 @@ class _CoverSearch:
         position = len(counts)
         if max(missing) <= 0:
             used = itertools.compress(self.part.coverage, counts)
-            if all(self._is_needed(coverage, missing) for coverage in used):
+            pairs_of_used = (zip(missing, coverage, strict=True) for coverage in used)
+            # without one of these blocks a demand would not be met
+            if all(any(size and have + size > 0 for have, size in each) for each in pairs_of_used):
                 self.found.append(counts + (0,) * (len(self.part.classes) - position))
             return
         served = zip(missing, self._served[position], strict=True)
@@ -209,10 +141,70 @@ class _CoverSearch:
             left = tuple(amount - number * size for amount, size in pairs)
             self._search((*counts, number), left)
 
-    @staticmethod
-    def _is_needed(coverage: Counts, missing: Counts) -> bool:
-        pairs = zip(missing, coverage, strict=True)
-        return any(amount + size > 0 for amount, size in pairs if size)
+
+def cover_parts(
+    demands: Sequence[int],
+    limits: Limits,
+    variant: int,
+    classes: dict[int, BlockClass],
+    finder: CoverFinder,
+) -> list[CoverPart] | None:
+    """Return the parts of a node of a variant in a pool that has blocks of these classes.
+
+    Parts share neither a class nor a cap. None: blocks of these classes cannot make the node.
+    """
+    coverage = [
+        ([one.coverage[variant][n] for one in classes.values()], amount)
+        for n, amount in enumerate(demands)
+    ]
+    for name, amount in least_blocks(dict(limits)).items():
+        coverage.append(([int(name in one.types) for one in classes.values()], amount))
+    lines: list[tuple[Line, int]] = []
+    for sizes, amount in coverage:
+        whole, units = whole_units(amount, [min(size, amount) for size in sizes])
+        line = {key: size for key, size in zip(classes, units, strict=True) if size}
+        if amount and not line:
+            return None
+        lines += [(line, whole)] if amount else []
+    lines = _without_implied(lines)
+    useful = sorted(set().union(*(line for line, _ in lines)))
+    capped = [
+        ([key for key in useful if name in classes[key].types], limit.max)
+        for name, limit in limits
+        if limit.max is not None
+    ]
+    links = [[*line] for line, _ in lines] + [members for members, _ in capped]
+    parts = []
+    for keys in connected(useful, links):
+        own = [(line, amount) for line, amount in lines if not line.keys().isdisjoint(keys)]
+        caps = [
+            (tuple(map(keys.index, members)), most)
+            for members, most in capped
+            if {*members} & {*keys}
+        ]
+        table = (tuple(line.get(key, 0) for line, _ in own) for key in keys)
+        amounts = tuple(amount for _, amount in own)
+        part = finder.solve(CoverPart(tuple(keys), tuple(table), amounts, tuple(caps)))
+        if part.covers == ():
+            return None
+        parts.append(part)
+    return parts
+
+
+def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
+    def implies(one: int, other: int) -> bool:
+        (sizes, amount), (others, other_amount) = lines[one], lines[other]
+        return all(
+            others.get(key, 0) * amount >= size * other_amount for key, size in sizes.items()
+        )
+
+    def is_implied(other: int) -> bool:
+        after = range(other + 1, len(lines))
+        return any(implies(one, other) for one in range(other)) or any(
+            implies(one, other) and not implies(other, one) for one in after
+        )
+
+    return [line for number, line in enumerate(lines) if not is_implied(number)]
 
 
 class Addition(NamedTuple):
@@ -243,7 +235,6 @@ class NodeColumn(NamedTuple):
     grants: list[list[GrantColumn]]
 
 
-@dataclass(slots=True)
 class GroupModel:
     """The model of one group offer.
 
@@ -252,37 +243,38 @@ class GroupModel:
     blocks, by pool and class.
     """
 
-    offer: GroupOffer
-    classes: BlockClasses
-    finder: CoverFinder
-    additions: tuple[Addition, ...] = ()
-    programme: ProgrammePart = field(default_factory=ProgrammePart)
-    nodes: list[NodeColumn] = field(default_factory=list)
-    flows: dict[tuple[int, int], int] = field(default_factory=dict)
-    takers: list[list[int]] = field(default_factory=list)
-    addition_columns: list[int] = field(default_factory=list)
-    is_exact: bool = True
-    uses: dict[tuple[int, int], Terms] = field(default_factory=dict)
-    _granted: dict[int, Terms] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.is_exact = all(one.slots == 1 for one in self.offer.blocks)
+    def __init__(
+        self,
+        offer: GroupOffer,
+        classes: BlockClasses,
+        finder: CoverFinder,
+        additions: tuple[Addition, ...] = (),
+    ) -> None:
+        self.offer, self.classes, self.additions = offer, classes, additions
+        self.programme = ProgrammePart()
+        self.nodes: list[NodeColumn] = []
+        self.flows: dict[tuple[int, int], int] = {}
+        self.takers: list[list[int]] = []
+        self.addition_columns: list[int] = []
+        self.uses: dict[tuple[int, int], Terms] = {}
+        self._granted: dict[int, Terms] = {}
+        self.is_exact = all(one.slots == 1 for one in offer.blocks)
         # by pool and class: the slots of blocks, and the number of blocks
         free, distinct = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-        for one in self.offer.blocks:
+        for one in offer.blocks:
             for pool in one.pools:
                 free[pool, one.block_class] += one.slots * one.number
                 distinct[pool, one.block_class] += one.number
-        for pool, block_class, most in self.additions:
+        for pool, block_class, most in additions:
             free[pool, block_class] += most
             distinct[pool, block_class] += most
-        added = {one.pool for one in self.additions}
-        for pool, offer in enumerate(self.offer.pools):
+        added = {one.pool for one in additions}
+        for pool, open_pool in enumerate(offer.pools):
             present = sorted(key for at, key in free if at == pool)
-            own = {key: self.classes.classes[key] for key in present}
-            for variant, most in zip(offer.variants, offer.most, strict=True):
-                demands = self.classes.variants[variant].demands
-                parts = cover_parts(demands, offer.limits, variant, own, self.finder)
+            own = {key: classes.classes[key] for key in present}
+            for variant, most in zip(open_pool.variants, open_pool.most, strict=True):
+                demands = classes.variants[variant].demands
+                parts = cover_parts(demands, open_pool.limits, variant, own, finder)
                 if parts is not None:
                     # a bound by each demand of each part; the place of an added block is unknown
                     bound = MAX_NODES if pool in added else most
@@ -293,13 +285,6 @@ class GroupModel:
                             bound = min(bound, sum(n * size for n, size in pairs) // demand)
                     self._add_nodes(pool, variant, parts, bound, distinct)
         self._add_supply_rows()
-
-    def used_blocks(self, values: Floats) -> dict[tuple[int, int], int]:
-        """Return the number of blocks that a solution takes, by pool and class."""
-        return {
-            key: round(sum(values[column] * number for column, number in terms))
-            for key, terms in self.uses.items()
-        }
 
     def _add_nodes(
         self,
@@ -395,13 +380,14 @@ class GroupModel:
             self.addition_columns.append(column)
             shared.setdefault((pool, block_class), []).append((column, -1.0))
         for key, terms in self.uses.items():
-            add.row([*_merged(terms), *shared.get(key, ())], upper=direct[key])
+            add.row([*merged(terms), *shared.get(key, ())], upper=direct[key])
         for terms in self._granted.values():
-            add.row(_merged(terms), upper=STOCK_ROUNDING)
+            add.row(merged(terms), upper=STOCK_ROUNDING)
 
 
-def _merged(terms: Terms) -> Terms:
-    merged: dict[int, float] = {}
+def merged(terms: Iterable[tuple[int, float]]) -> Terms:
+    """Return the sums of the coefficients by column."""
+    sums: dict[int, float] = {}
     for column, value in terms:
-        merged[column] = merged.get(column, 0.0) + value
-    return list(merged.items())
+        sums[column] = sums.get(column, 0.0) + value
+    return list(sums.items())

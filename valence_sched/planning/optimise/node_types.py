@@ -8,12 +8,10 @@ A pool group is the pools of one podm that share free blocks or stocks. Groups a
 groups with equal offers are solved once.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, Self, TypeVar
 
 from msgspec import Struct
 
@@ -46,13 +44,12 @@ class NodeType:
     costs: Ints | None = None
 
     @classmethod
-    def of(cls, request: Request, rows: Mask | None = None, most: int | None = None) -> NodeType:
-        """Return the node type of a compiled request."""
+    def of(cls, request: Request, rows: Mask | None = None, most: int | None = None) -> Self:
         first = Alternative(needs=request.needs, topology=request.topology)
         return cls(request.flavor or request.id, (first, *request.other_alternatives), rows, most)
 
     @classmethod
-    def in_context(cls, context: EvaluationContext, most: int | None = None) -> NodeType:
+    def in_context(cls, context: EvaluationContext, most: int | None = None) -> Self:
         """Return the node type of a request in the pools that pass the filters of its policy.
 
         Filters that read free capacity or the group change with each node and are ignored: a bound
@@ -84,7 +81,6 @@ class Variant:
 def variants_of(
     node_types: Sequence[NodeType], kinds: BlockKinds, budget: Budget = DEFAULT_BUDGET
 ) -> tuple[Variant, ...]:
-    """Return the alternatives of all node types."""
     variants = []
     for number, node_type in enumerate(node_types):
         for alternative in node_type.alternatives:
@@ -111,17 +107,17 @@ class BlockClass(Struct, frozen=True):
     price: int = 0
 
 
-@dataclass(slots=True)
 class BlockClasses:
     """The block classes by number, in the order of their first kinds."""
 
-    variants: tuple[Variant, ...]
-    kinds: BlockKinds
-    limited: frozenset[BlockType]
-    by_price: bool = False
-    classes: list[BlockClass] = field(default_factory=list)
-    _numbers: dict[BlockClass, int] = field(default_factory=dict)
-    _of_kind: dict[int, int | None] = field(default_factory=dict)
+    def __init__(
+        self, variants: tuple[Variant, ...], view: View, *, by_price: bool = False
+    ) -> None:
+        self.variants, self.kinds, self._by_price = variants, view.kinds, by_price
+        self._limited = frozenset(name for pool in view.pools for name in pool.limits)
+        self.classes: list[BlockClass] = []
+        self._numbers: dict[BlockClass, int] = {}
+        self._of_kind: dict[int, int | None] = {}
 
     def of_kind(self, kind: int) -> int | None:
         """Return the class of a kind of block, None if it is useless for all variants."""
@@ -132,9 +128,9 @@ class BlockClasses:
             tuple(map(min, variant.fitter.coverage(kind), variant.demands))
             for variant in self.variants
         )
-        types = self.limited.intersection(one.types)
+        types = self._limited.intersection(one.types)
         if types or any(map(any, coverage)):
-            found = BlockClass(coverage, types, one.price if self.by_price else 0)
+            found = BlockClass(coverage, types, one.price if self._by_price else 0)
             number = self._numbers.setdefault(found, len(self.classes))
             if number == len(self.classes):
                 self.classes.append(found)
@@ -165,9 +161,8 @@ def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
             for by_value, (_, demand) in zip(sums, lines, strict=True):
                 # a block without a reported value may have any value, if the need allows it
                 allowed = any(need.unknown == "allow" for need in demand.needs)
-                amount = (by_value[None] if allowed else 0) + (
-                    0 if value is None else by_value[value]
-                )
+                amount = by_value[None] if allowed else 0
+                amount += 0 if value is None else by_value[value]
                 counts.append(amount // demand.amount)
             total += min(counts)
         most = min(most, total)
@@ -226,9 +221,8 @@ class PoolGroup(NamedTuple):
 
 
 def pool_groups(
-    view: View, node_types: tuple[NodeType, ...], classes: BlockClasses
+    view: View, node_types: Sequence[NodeType], classes: BlockClasses
 ) -> list[PoolGroup]:
-    """Return the pool groups of a View that may fit a node, in the order of their rows."""
     masks = (node_types[variant.node_type].rows for variant in classes.variants)
     open_rows = list(enumerate(None if mask is None else mask.tolist() for mask in masks))
     groups: list[PoolGroup] = []
@@ -237,7 +231,8 @@ def pool_groups(
         usable = {}
         for row in range(first, last):
             variants = tuple(number for number, mask in open_rows if mask is None or mask[row])
-            usable.update({row - first: variants} if variants else {})
+            if variants:
+                usable[row - first] = variants
         if usable:
             groups += _groups_of(view, podm, usable, classes)
     return groups

@@ -8,7 +8,7 @@ free, and refused nodes are dropped. So every counted node has been placed.
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Floats
 from valence_sched.core.fit.set_cover import Item, cheapest_cover
 from valence_sched.core.fit.spending import Spending
-from valence_sched.model.policy import DEFAULT_BUDGET, Budget
+from valence_sched.model.policy import Budget
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.model import CoverPart, GrantColumn, GroupModel, NodeColumn
 from valence_sched.planning.optimise.node_types import PoolGroup, Variant
@@ -37,28 +37,21 @@ class WitnessNode(Struct, frozen=True, gc=False):
     fit: Fit
 
 
-@dataclass(slots=True)
 class Witness:
     """Nodes taken one after another from an overlay, at most ``most``, within one budget."""
 
-    view: View
-    variants: tuple[Variant, ...]
-    budget: Budget = DEFAULT_BUDGET
-    most: int = MAX_NODES
-    nodes: list[WitnessNode] = field(default_factory=list)
-    _overlay: Overlay = field(init=False)
-    _undo: list[Undo] = field(default_factory=list)
-    _full: set[tuple[int, int]] = field(default_factory=set)
-    _rows: dict[int, View] = field(default_factory=dict)
-    _spending: Spending = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._overlay = Overlay(self.view)
-        self._spending = Spending(self.budget)
+    def __init__(
+        self, view: View, variants: tuple[Variant, ...], budget: Budget, most: int = MAX_NODES
+    ) -> None:
+        self.view, self.variants, self.most = view, variants, most
+        self.nodes: list[WitnessNode] = []
+        self._overlay, self._spending = Overlay(view), Spending(budget)
+        self._undo: list[Undo] = []
+        self._full: set[tuple[int, int]] = set()
+        self._rows: dict[int, View] = {}
 
     @property
     def current_view(self) -> View:
-        """Return the View after the nodes."""
         return self._overlay.view
 
     def realise(self, group: PoolGroup, model: GroupModel, values: Floats) -> None:
@@ -67,11 +60,10 @@ class Witness:
         queues = _block_queues(self._overlay.view, group, model, values)
         positions = {int(self.view.position_of[row]) for row in group.rows}
         resources = {grant[0] for variant in model.classes.variants for grant in variant.grants}
-        stocks = [
-            number  # of a stock in the table of the podm, for each stock that the group offers
-            for number, (stock, pools) in enumerate(
-                zip(table.stocks, table.stock_pools, strict=True)
-            )
+        pairs = enumerate(zip(table.stocks, table.stock_pools, strict=True))
+        stocks = [  # the number in the table of the podm, for each stock that the group offers
+            number
+            for number, (stock, pools) in pairs
             if stock.resource in resources and positions.intersection(pools)
         ]
         for column in model.nodes:
@@ -114,7 +106,6 @@ class Witness:
         return len(self.nodes) - before
 
     def undo(self, number: int) -> None:
-        """Free all nodes except the first ``number``."""
         self._full.clear()
         while len(self.nodes) > number:
             self.nodes.pop()
@@ -207,19 +198,20 @@ def _block_queues(
     table = view.block_tables[group.podm]
     position_of = {int(view.position_of[row]): n for n, row in enumerate(group.rows)}
     blocks: dict[tuple[int, tuple[int, ...], int], list[int]] = {}
-    for block, (kind, pools, slots) in enumerate(
-        zip(table.kinds, table.pools, table.slots, strict=True)
-    ):
+    columns = zip(table.kinds, table.pools, table.slots, strict=True)
+    for block, (kind, pools, slots) in enumerate(columns):
         block_class = model.classes.of_kind(kind) if slots else None
         if block_class is not None:
             within = tuple(sorted({position_of[one] for one in pools if one in position_of}))
             blocks.setdefault((block_class, within, slots), []).append(block)
-    prices, used = model.classes.kinds.kinds, model.used_blocks(values)
+    prices, used = model.classes.kinds.kinds, Counter[tuple[int, int]]()
+    for key, terms in model.uses.items():
+        used[key] = round(sum(values[column] * number for column, number in terms))
     queues: dict[tuple[int, int], deque[int]] = {}
     for number, offer in enumerate(model.offer.blocks):
         own = blocks.get((offer.block_class, offer.pools, offer.slots), [])
         own.sort(key=lambda block: (prices[table.kinds[block]].price, block))
-        needed = sum(used.get((pool, offer.block_class), 0) for pool in offer.pools)
+        needed = sum(used[pool, offer.block_class] for pool in offer.pools)
         queue = deque(own * min(offer.slots, -(-needed // len(own)))) if own else deque()
         for pool in model.takers[number]:
             flow = model.flows.get((number, pool))
