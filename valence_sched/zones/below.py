@@ -14,7 +14,7 @@ from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.zone import ENDED_STATES, ZoneClaim, ZoneClaimPart, ZonedList, silent_zones
 from valence_sched.zones import paths
-from valence_sched.zones.calls import call_all, call_below
+from valence_sched.zones.calls import call_all, call_below, errors_of
 from valence_sched.zones.logins import RemoteZone
 
 R = TypeVar("R")
@@ -42,10 +42,8 @@ class ZoneAnswers(NamedTuple):
 class ZonesBelow:
     """The parts directly below a zone: its ``own`` pod managers (``""``), and children by name.
 
-    ``children`` has the reason for a child that cannot be queried. ``disabled`` children are
-    queried only for claims and nodes. ``stated`` are the capabilities of the zone, which also apply
-    to its children. ``note_silence`` is called with each zone whose claims or nodes are missing
-    from a list.
+    A child that cannot be queried is the reason for it. ``disabled`` children are queried only for
+    claims and nodes. ``stated`` capabilities of the zone also apply to its children.
     """
 
     own: OwnScheduler
@@ -56,14 +54,9 @@ class ZonesBelow:
     stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def part(self, zone: str) -> Scheduler:
-        """Return the scheduler of a part by its name; same errors as ``child``."""
-        return self._child(zone).verbs if zone else self.own
+        return self.child(zone).verbs if zone else self.own
 
-    def child(self, zone: str) -> RemoteZone:
-        """Return a child; ServiceError if it cannot be queried, or is no longer a child."""
-        return self._child(zone).zone
-
-    def _child(self, zone: str) -> ZoneChild:
+    def child(self, zone: str) -> ZoneChild:
         found = self.children.get(zone)
         if found is None:
             raise errors.ServiceError("it is no longer a child zone: add it again")
@@ -72,21 +65,18 @@ class ZonesBelow:
         return found
 
     def find(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the zone, its scheduler and the rest of a path; same errors as ``child``."""
+        """Return the zone, its scheduler and the rest of a path."""
         zone, rest = paths.split(name, self.children)
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
         """Return the part with a pod manager, in the form of ``find``; this zone if unknown.
 
-        ``CHILD/NAME`` is a path; a plain name is looked up in all zones.
-
-        Raises:
-            UsageError: several zones have a pod manager of this name.
-            ServiceError: only a zone that does not answer may have the pod manager.
+        A plain name is looked up in all zones: UsageError if several zones have it, ServiceError if
+        only a silent zone may have it.
         """
         zone, verbs, rest = self.find(name)
-        if zone or self.has_own(name):
+        if zone or self.has("", name):
             return zone, verbs, rest
         having = self._children_having(name)
         if len(having) > 1:
@@ -95,16 +85,11 @@ class ZonesBelow:
         zone = next(iter(having), "")
         return zone, self.part(zone), name
 
-    def podm_path(self, name: str) -> str:
-        """Return the path of a pod manager; same errors as ``find_podm``."""
-        zone, _, rest = self.find_podm(name)
-        return paths.path(zone, rest)
-
     def requests(self, request: Request) -> Callable[[str], Request]:
         """Return a function from a zone to the request with the zone's own pod manager names.
 
-        ``""`` is this zone. A plain name means every pod manager of this name. Same errors as
-        ``find_podm``; UnknownName: no zone has a pod manager of the request.
+        A plain name means every pod manager of this name. Same errors as ``find_podm``;
+        UnknownName: no zone has a pod manager of the request.
         """
         request = with_inherited(request, self.stated)
         having: dict[str, list[str]] = {}
@@ -112,21 +97,17 @@ class ZonesBelow:
             child, rest = paths.split(name, self.children)
             if child:
                 try:
-                    having[name] = [child] if self._has(child, rest) else []
+                    having[name] = [child] if self.has(child, rest) else []
                 except errors.SchedulerError:
                     having[name] = [child]  # the child does not answer: the next query reports it
             else:
-                here = [""] if self.has_own(name) else []
+                here = [""] if self.has("", name) else []
                 having[name] = here + self._children_having(name, surely=not here)
             if not having[name]:
                 raise errors.UnknownName("pod manager", name, ())
         return lambda zone: paths.request_for(zone, request, self.children, having.__getitem__)
 
-    def has_own(self, name: str) -> bool:
-        """Return whether the zone itself has a pod manager of this name."""
-        return self._has("", name)
-
-    def _has(self, zone: str, name: str) -> bool:
+    def has(self, zone: str, name: str) -> bool:
         try:
             self.part(zone).podm(name)
         except (errors.UnknownName, errors.NoPodm):
@@ -134,30 +115,23 @@ class ZonesBelow:
         return True
 
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
-        """Return the children with a pod manager; ServiceError if only a silent child may have it.
-
-        If ``surely`` is false, silent children are left out, because another zone has the pod
-        manager.
-        """
-        calls = {child: functools.partial(self._has, child, name) for child in self._enabled()}
+        """Return the children with a pod manager; ServiceError if only a silent one may have it."""
+        calls = {child: functools.partial(self.has, child, name) for child in self._enabled()}
         answers = call_below(calls, self.deadline_s)
         having = [child for child, answer in answers.items() if answer is True]
-        for child, answer in answers.items():
-            if isinstance(answer, errors.SchedulerError) and surely and not having:
-                text = f"zone {child} may have pod manager {name!r}, but does not answer: {answer}"
-                raise errors.ServiceError(text)
+        for child, error in errors_of(answers).items() if surely and not having else ():
+            text = f"zone {child} may have pod manager {name!r}, but does not answer: {error}"
+            raise errors.ServiceError(text)
         return having
 
     def _enabled(self) -> list[str]:
         return [name for name in self.children if name not in self.disabled]
 
     def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
-        """Return the answers of zones, except zones that raise UnknownName or NoPodm.
+        """Return the answers of zones to ``requests``, named as each zone names pod managers.
 
-        ``requests`` gives for each zone the request with the names that the zone uses.
-
-        Raises:
-            UnknownName, NoPodm: every zone raises one of these.
+        Zones that raise UnknownName or NoPodm are left out; if every zone does, one of these is
+        raised.
         """
         named = [self.requests(one) for one in requests]
         calls = {zone: functools.partial(self._ask, ask, zone, named) for zone in self._enabled()}
@@ -189,7 +163,7 @@ class ZonesBelow:
     def merged(
         self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
     ) -> ZonedList[R]:
-        """Return the lists of all zones as one list; ``below`` renames each item of a child."""
+        """Return the lists of all zones as one; ``below`` renames each item of a child."""
         answers, silent = self.ask(ask, *requests)
         rows = [below(zone, one) for zone, found in answers.items() for one in found]
         return ZonedList(rows, silent)
@@ -197,7 +171,6 @@ class ZonesBelow:
     def reports(
         self, request_for: Callable[[str], Request], detail: Detail
     ) -> dict[str, Report | errors.SchedulerError]:
-        """Return the report of each child on its own decision, or its error."""
 
         def report(zone: str) -> Report:
             asked = request_for(zone)
@@ -207,10 +180,7 @@ class ZonesBelow:
         return call_below(calls, self.deadline_s)
 
     def records(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneAnswers:
-        """Return the claims or nodes of every part, also of disabled zones; record silent children.
-
-        Errors of the zone's own pod managers are raised.
-        """
+        """Return the claims or nodes of every part, also of disabled zones; note silent ones."""
         calls = {name: functools.partial(self._ask, ask, name) for name in ("", *self.children)}
         lists: dict[str, Sequence[Any]] = {}
         silent: list[SilentZone] = []
@@ -229,10 +199,7 @@ class ZonesBelow:
         return ZoneAnswers(lists, silent)
 
     def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:
-        """Return the claims that a zone has for its part: one claim, or one for each node.
-
-        ServiceError: the claims have more nodes than the part.
-        """
+        """Return the claims that a zone has for its part: one claim, or one for each node."""
         claims = self.part(part.zone).claims(owner=row.owner, ended=row.state in ENDED_STATES)
         found = parts_of(row, claims)
         check_nodes(sum(claim.nodes for claim in found), len(part.nodes))
@@ -246,16 +213,11 @@ class ZonesBelow:
             if not part.claim or row.state == "COMPOSED":  # it may now be one claim per node
                 known = [claim.id for claim in self.claims_of(part, row)]
             for error in self.part(part.zone).release(known):
-                if not isinstance(
-                    error, errors.UnknownName
-                ):  # an unknown claim ended long ago and was purged
+                if not isinstance(error, errors.UnknownName):  # it ended long ago: purged
                     raise error
 
         calls = {part.zone: functools.partial(release, part) for part in row.parts}
-        answers = call_all(calls, self.deadline_s)
-        return {
-            zone: one for zone, one in answers.items() if isinstance(one, errors.SchedulerError)
-        }
+        return errors_of(call_all(calls, self.deadline_s))
 
 
 def zone_claim_id(claim: Claim) -> str:
@@ -264,19 +226,16 @@ def zone_claim_id(claim: Claim) -> str:
 
 
 def parts_of(row: ZoneClaim, claims: Iterable[Claim]) -> list[Claim]:
-    """Return the claims of a zone that are parts of a claim above it."""
     found = [claim for claim in claims if zone_claim_id(claim) == row.id]
     single = [claim for claim in found if claim.key != row.id]
     return single or found
 
 
 def check_nodes(nodes: int, asked: int, least: int = 0) -> None:
-    """Raise ServiceError if a zone answers with more or fewer nodes than requested."""
     if not least <= nodes <= asked:
         found = format_count(nodes, "node")
         raise errors.ServiceError(f"it answers with {found}, expected {asked:,}")
 
 
 def in_zone(zone: str, error: errors.SchedulerError) -> errors.SchedulerError:
-    """Return an error whose message begins with the name of its zone."""
     return error.at(f"zone {zone}") if zone else error

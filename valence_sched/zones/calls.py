@@ -38,10 +38,7 @@ def call_all(
     wait(futures.values(), deadline_s)
     outcomes: dict[str, T | SchedulerError] = {}
     for name, future in futures.items():
-        if not future.done():
-            outcomes[name] = NoAnswerInTime()
-            continue
-        error = future.exception()
+        error = future.exception() if future.done() else NoAnswerInTime()
         if error is None:
             outcomes[name] = future.result()
         elif isinstance(error, SchedulerError):
@@ -54,16 +51,17 @@ def call_all(
 def call_below(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call zones below as ``call_all`` does, within the remaining time of this zone.
-
-    Zones below get 80 % of it, so that a zone with a hanging child still answers in time.
-    """
+    """Call zones below as ``call_all`` does, with 80 % of the time left: this zone must answer."""
     left_s = time_left(deadline_s)
     token = DEADLINE.set(left_s * DEADLINE_SHARE)
     try:
         return call_all(calls, left_s)
     finally:
         DEADLINE.reset(token)
+
+
+def errors_of(answers: Mapping[str, object]) -> dict[str, SchedulerError]:
+    return {zone: one for zone, one in answers.items() if isinstance(one, SchedulerError)}
 
 
 def time_left(deadline_s: float) -> float:

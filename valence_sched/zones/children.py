@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Children: the registered zones directly below this one, and their polls."""
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -72,7 +72,6 @@ class ZoneRegistry:
         self._state, self._password, self._logins = state, password, ChildLogins()
 
     def zone_info(self) -> nouns.ZoneInfo:
-        """Return the report of the zone to the zone above it."""
         reports, ages_s, _ = self._own.reports()
         enabled = (one.report for one in self.zones() if one.registration.enabled)
         below = [one.info for one in enabled if one.is_active and one.info is not None]
@@ -82,41 +81,29 @@ class ZoneRegistry:
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> nouns.ZoneNode:
-        """Return the zone with the zones below; same arguments and errors as ``zone_branches``."""
         children = self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)
         return zone_node(self._settings.name, self._own.podms(), self._own.now(), children)
 
     def zones(self) -> Sequence[nouns.ZoneOverview]:
-        """Return the child zones by name; their reports expire after three intervals."""
         if self._state.empty:
             return ()
         with self._state.store() as store:
             return [self._current(one) for one in store.zones.list()]
 
     def zone(self, name: str) -> nouns.ZoneOverview:
-        """Return a child zone by its name or ID; UnknownName if it does not exist."""
         if self._state.empty:
             raise errors.UnknownName("child zone", name, (), self._state.where)
         with self._state.store() as store:
             return self._current(store.zones.show(name))
 
     def add_zone(self, registration: nouns.ZoneRegistration) -> nouns.ZoneOverview:
-        """Store a child zone without connecting to it.
-
-        Raises:
-            AccessDenied: this zone does not route.
-            InputError, NameTaken: the registration is invalid; another child has the name.
-        """
         with self._change(registration.name, "added"):
-            self._check_routing()
             nouns.check_zone(registration)
             with self._state.store() as store:
                 return store.zones.add(registration)
 
     def change_zone(self, name: str, change: nouns.ZoneChange) -> nouns.ZoneOverview:
-        """Change a child zone, and return it; same errors as ``add_zone``, and UnknownName."""
         with self._change(name, "changed"):
-            self._check_routing()
             known = self.zone(name)
             changed = change.applied_to(known.registration)
             nouns.check_zone(changed)
@@ -125,25 +112,25 @@ class ZoneRegistry:
                 return self._current(store.zones.show(changed.name))
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[errors.SchedulerError]:
-        """Delete child zones without calling them; yield an error for each that is not deleted.
-
-        AccessDenied: this zone does not route. InUse: claims of this zone have a part in it.
-        """
 
         def delete(name: str) -> None:
             with self._change(name, "deleted"):
-                self._check_routing()
                 known = self.zone(name)
                 with self._state.store() as store:
                     store.zones.delete(known)
 
         yield from errors.each_error(delete, names)
 
-    def _change(self, name: str, done: str) -> AbstractContextManager[None]:
-        return self._effects.change("zone", name, f"may be {done}", f"is {done}")
+    @contextlib.contextmanager
+    def _change(self, name: str, done: str) -> Iterator[None]:
+        """Log the change of a child zone; AccessDenied if this zone does not route."""
+        with self._effects.change("zone", name, f"may be {done}", f"is {done}"):
+            if not self._settings.enable_zone_routing:
+                hint = f"set enable_zone_routing: true in {self._settings_file}"
+                raise errors.AccessDenied(f"child zones are not enabled: {hint}")
+            yield
 
     def own_id(self) -> str:
-        """Return the id of this zone, empty if it has no state yet."""
         if self._state.empty:
             return ""
         with self._state.store() as store:
@@ -152,11 +139,6 @@ class ZoneRegistry:
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> tuple[nouns.ZoneNode, ...]:
-        """Query the enabled child zones in parallel; return the tree of each, or the error.
-
-        ``hops`` is the number of levels to query below this zone; ``route`` has the ids of the
-        zones above it. RequestError: the zones form a cycle.
-        """
         zones = [one for one in self.zones() if one.registration.enabled]
         if not self._settings.enable_zone_routing or not zones or hops < 1:
             return ()
@@ -183,11 +165,6 @@ class ZoneRegistry:
     def _current(self, zone: nouns.ZoneOverview) -> nouns.ZoneOverview:
         return current(zone, self._settings.poll_interval_s)
 
-    def _check_routing(self) -> None:
-        if not self._settings.enable_zone_routing:
-            hint = f"set enable_zone_routing: true in {self._settings_file}"
-            raise errors.AccessDenied(f"child zones are not enabled: {hint}")
-
 
 FAILURES = 3  # consecutive failures until a child is inactive
 LEASE, LEASE_S = "zone poller", 30.0
@@ -198,11 +175,7 @@ DEADLINE_S = 10.0  # time limit of a poll
 
 
 class Children:
-    """The child zones of a state, read again when needed.
-
-    They are read again after a change, and otherwise every ``LIST_S``, since their reports expire.
-    ``zones`` returns the children of the state, which are polled every ``interval_s``.
-    """
+    """The child zones of a state, read after each change, and every ``LIST_S``: reports expire."""
 
     def __init__(
         self,
@@ -214,19 +187,16 @@ class Children:
         self._list: tuple[int, float, Sequence[nouns.ZoneOverview]] | None = None
 
     def list(self) -> Sequence[nouns.ZoneOverview]:
-        """Return the child zones by name; StoreError if the state cannot be read."""
         zones, known, at = self._zones(), self._list, self._clock()
-        changes = zones.changes()
+        changes = zones.changes()  # counted before the read, so the list is at least as new
         if known is not None and known[0] == changes and at - known[1] < LIST_S:
             return known[2]
         found = [current(one, self._interval_s) for one in zones.list()]
-        # changes were counted before the read, so the list is at least as new
         self._list = (changes, at, found)
         return found
 
 
 def current(zone: nouns.ZoneOverview, interval_s: float) -> nouns.ZoneOverview:
-    """Return a child; if its report has expired, without the report."""
     info, age_s = zone.report.info, zone.heard_age_s
     if info is None or (age_s is not None and age_s <= INTERVALS * interval_s):
         return zone
@@ -270,7 +240,6 @@ class ZonePoller:
             self.close()
 
     def close(self) -> None:
-        """Let another process poll immediately; StoreError if the state cannot be used."""
         if self._leads:
             self._leads = False
             self._leases.release(LEASE, self._holder)
@@ -299,7 +268,6 @@ class ZonePoller:
         return LOOK_S
 
     def poll(self, zones: Sequence[nouns.ZoneOverview]) -> None:
-        """Query these children in parallel, and store the report or the error of each."""
         by_name = {one.registration.name: one for one in zones}
         if not by_name:
             return
@@ -329,14 +297,8 @@ class ZonePoller:
 
 
 def _failed(report: nouns.ZoneReport, error: errors.SchedulerError) -> nouns.ZoneReport:
-    """Return the report of a child that did not answer, with its earlier info.
-
-    The child becomes inactive after ``FAILURES`` consecutive failures, or immediately if it refuses
-    the credentials.
-    """
+    """Return the report of a silent child; it is inactive at once if it refuses the login."""
     failures = report.failures + 1
-    refused = isinstance(
-        error, errors.CredentialError | errors.Unauthenticated | errors.AccessDenied
-    )
-    active = report.is_active and failures < FAILURES and not refused
+    refusals = errors.CredentialError | errors.Unauthenticated | errors.AccessDenied
+    active = report.is_active and failures < FAILURES and not isinstance(error, refusals)
     return replace(report, is_active=active, failures=failures, reason=errors.one_line(str(error)))

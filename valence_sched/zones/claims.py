@@ -33,7 +33,7 @@ from valence_sched.model.request import Request, asked_content
 from valence_sched.store.zones import ZoneClaimRows
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZonesBelow, check_nodes, in_zone, parts_of, zone_claim_id
-from valence_sched.zones.calls import DEADLINE_SHARE, call_all
+from valence_sched.zones.calls import DEADLINE_SHARE, call_all, errors_of
 from valence_sched.zones.selection import Selected
 from valence_sched.zones.tokens import OwnToken, Tokens
 
@@ -59,17 +59,12 @@ class PartLost(errors.ClaimLost):
     @property
     def refusal(self) -> errors.SchedulerError | None:
         """Return the error of a child that a retry would repeat."""
-        for zone, error in self.errors.items():
-            if not isinstance(error, _AVOIDABLE):
-                return in_zone(zone, error)
-        return None
+        found = self.errors.items()
+        return next((in_zone(*one) for one in found if not isinstance(one[1], _AVOIDABLE)), None)
 
 
 class ZoneClaimOutcome(NamedTuple):
-    """The claim of a request, None if no node fits, and the number of retries.
-
-    ``selected`` is None for an earlier claim under the same key.
-    """
+    """The claim of a request, None if no node fits; ``selected`` is None for an earlier claim."""
 
     claim: Claim | None
     selected: Selected | None
@@ -82,10 +77,7 @@ Select = Callable[[Request, Sequence[SilentZone]], Selected]
 
 @dataclass
 class _Share:
-    """The offers for one zone to hold, in the order of the node ``numbers``.
-
-    ``generations`` has the generation of the group in this zone at the time of each offer.
-    """
+    """The offers for one zone to hold, in the order of the node ``numbers``."""
 
     numbers: list[int] = field(default_factory=list)
     tokens: list[nouns.Token] = field(default_factory=list)
@@ -96,11 +88,7 @@ class _Share:
 
 @dataclass(frozen=True)
 class ZoneClaims:
-    """The claims of one zone over the zones directly ``below`` it.
-
-    ``id`` and ``tokens`` are taken from its tree. A zone without children stores no zone claims. If
-    a zone dies, its prepared parts expire after ``prepare_ttl_s``.
-    """
+    """The claims of one zone over the zones ``below`` it; ``id`` and ``tokens`` are of its tree."""
 
     id: str
     tokens: Tokens
@@ -123,14 +111,12 @@ class ZoneClaims:
     ) -> ZoneClaimOutcome:
         """Decide, and hold the chosen offers; if a zone lost its part, decide again.
 
-        Zones to ``avoid`` and failing zones are left out. Zones that lost their part twice are left
-        out if the other zones have enough nodes. The ``report`` of the selection, if any, is queued
-        for the controller.
+        Failing zones and zones to ``avoid`` are left out, and zones that lost their part twice if
+        the others have enough nodes. The ``report`` of the selection, if any, is queued for the
+        controller.
 
-        Raises:
-            ClaimLost: a part was lost in every attempt; the message names the last zone.
-            NameTaken: the key belongs to another request.
-            SchedulerError: a zone refuses, and the others have too few nodes.
+        Raises: ClaimLost: a part was lost in every attempt. NameTaken: the key belongs to another
+        request. SchedulerError: a zone refuses, and the others have too few nodes.
         """
         content = asked_content(request).decode()
         lost_parts = contended = 0
@@ -139,7 +125,7 @@ class ZoneClaims:
             lost: errors.ClaimLost | errors.StaleOffer
             retries = lost_parts + contended
             if key and (earlier := self.rows.find_by_key(request.owner, key, content)):
-                return ZoneClaimOutcome(self.merged(earlier), None, retries)
+                return ZoneClaimOutcome(self.claim_record(earlier.id).claim, None, retries)
             losing = [
                 SilentZone(zone=zone, reason=f"it lost the race for its part {number} times")
                 for zone, number in losses.items()
@@ -176,18 +162,15 @@ class ZoneClaims:
             lost_parts, contended = lost_parts + (not of_group), contended + of_group
             longest_s = min(LONGEST_PAUSE_S, 0.01 * 2**retries)
             self.pause(longest_s * random.random())  # noqa: S311 - the pause needs no secret
-        raise errors.ClaimLost(
-            f"lost {lost_parts + contended} consecutive races, the last one: {lost}"
-        )
+        races = lost_parts + contended
+        raise errors.ClaimLost(f"lost {races} consecutive races, the last one: {lost}")
 
     def hold_offers(self, body: nouns.ZoneClaimBody, *, key: str | None = None) -> Claim:
         """Hold all offers of this zone, in the order of the nodes, or none.
 
-        Raises:
-            ClaimLost: an offer is taken, or its zone does not answer.
-            StaleOffer: a token is too old or not of this zone.
-            NameTaken: the key belongs to another request.
-            SchedulerError: the zones form a cycle or are too deep; or an error of a zone.
+        Raises: ClaimLost: an offer is taken, or its zone is silent. StaleOffer: a token is too old
+        or of another zone. NameTaken: the key belongs to another request. SchedulerError: the zones
+        form a cycle.
         """
         if self.id in body.route:
             raise errors.SchedulerError("the zones form a cycle: a zone is below itself")
@@ -218,7 +201,7 @@ class ZoneClaims:
             generation=_generation(shares),
         )
         if not is_new:
-            return self.merged(row)
+            return self.claim_record(row.id).claim
         where = ", ".join(zone or OWN for zone in shares)
         unsure = unsure_state(f"held in {where}", row.id)
         with self.effects.change("claim", row.id, unsure, held_state(row.id)):
@@ -248,7 +231,7 @@ class ZoneClaims:
                 hops=body.hops - 1,
                 deadline_s=body.deadline_s * DEADLINE_SHARE,
             )
-            claim = self.below.child(zone).hold_offers(lower, key=row.id)
+            claim = self.below.child(zone).zone.hold_offers(lower, key=row.id)
             check_nodes(claim.nodes, len(share.tokens), len(share.tokens))
             if not 0 < len(claim.id) <= MOST_ID:
                 length = format_count(len(claim.id), "character")
@@ -293,9 +276,7 @@ class ZoneClaims:
         answers: Mapping[str, Claim | errors.SchedulerError],
     ) -> None:
         """If a zone answered with an error, abandon the claim and raise the error."""
-        refusals = {
-            zone: one for zone, one in answers.items() if isinstance(one, errors.SchedulerError)
-        }
+        refusals = errors_of(answers)
         if not refusals:
             return
         # a zone that refuses has no hold; a zone that fails or is silent may hold its part
@@ -323,11 +304,11 @@ class ZoneClaims:
     ) -> nouns.ZonedList[Claim]:
         """Return the claims of this zone and, by their paths, the claims of the zones below.
 
-        Parts that zones below hold for a claim of this zone appear only in that claim. The list
-        names the missing zones.
+        Parts that zones below hold for a claim of this zone appear only in that claim.
         """
         if podm is not None:
-            podm = self.below.podm_path(podm)
+            zone, _, name = self.below.find_podm(podm)
+            podm = paths.path(zone, name)
         self.rows.expire()
         states = (*nouns.LIVE_STATES, *nouns.ENDED_STATES) if ended else nouns.LIVE_STATES
         found, silent = self.below.records(lambda zone: zone.claims(owner=owner, ended=ended))
@@ -367,7 +348,6 @@ class ZoneClaims:
         return ClaimRecord(claim=merged, nodes=nodes, events=tuple(events))
 
     def records(self, row: nouns.ZoneClaim) -> dict[str, list[ClaimRecord] | errors.SchedulerError]:
-        """Return the records of a claim from each zone, or its error."""
 
         def of_part(part: nouns.ZoneClaimPart) -> list[ClaimRecord]:
             zone = self.below.part(part.zone)
@@ -379,9 +359,6 @@ class ZoneClaims:
         calls = {part.zone: functools.partial(of_part, part) for part in row.parts}
         return call_all(calls, self.below.deadline_s)
 
-    def merged(self, row: nouns.ZoneClaim) -> Claim:
-        return self.claim_record(row.id).claim
-
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
         self.rows.expire()
         row = self.rows.get(claim_id)
@@ -389,9 +366,8 @@ class ZoneClaims:
             zone, part, rest = self.below.find(claim_id)
             return paths.claim_below(zone, part.renew(rest, ttl_s))
         if row.state != "HELD":
-            raise errors.ClaimState(
-                f"claim {claim_id} is {row.state}: only a held claim can be renewed"
-            )
+            text = f"claim {claim_id} is {row.state}: only a held claim can be renewed"
+            raise errors.ClaimState(text)
         below: dict[str, list[Claim]] = {}
         for zone, answer in self._renewed(row.parts, ttl_s).items():
             if isinstance(answer, errors.SchedulerError):
@@ -414,10 +390,7 @@ class ZoneClaims:
         return call_all(calls, self.below.deadline_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[errors.SchedulerError]:
-        """Release claims; yield an error for each claim that could not be released.
-
-        A part in a silent zone expires, or ends when the claims are reconciled.
-        """
+        """Release claims; a part in a silent zone expires, or ends when claims are reconciled."""
         for claim_id in dict.fromkeys(claim_ids):
             try:
                 row = self.rows.get(claim_id)
@@ -440,9 +413,8 @@ class ZoneClaims:
         if row.state != "COMPOSED" and not self.rows.change(
             row.id, before, "RELEASING", ttl_s=0.0, note=row.note
         ):
-            raise errors.ClaimState(
-                f"claim {row.id} is being changed by another process: try again"
-            )
+            text = f"claim {row.id} is being changed by another process: try again"
+            raise errors.ClaimState(text)
         unsure = unsure_state("released in part", row.id)
         refusals: list[errors.SchedulerError] = []
         try:
@@ -457,7 +429,6 @@ class ZoneClaims:
         return refusals
 
     def _shares(self, body: nouns.ZoneClaimBody) -> dict[str, _Share]:
-        """Return the share of each zone; ``""`` is the share of this zone's own pod managers."""
         shares: dict[str, _Share] = {}
         for number, token in enumerate(body.tokens, 1):
             content = self.tokens.read(token)
@@ -479,12 +450,10 @@ class ZoneClaims:
 
 
 def _generation(shares: Mapping[str, _Share]) -> int | None:
-    """Return the oldest group generation of the offered nodes, None if there is no generation."""
     return min((one for share in shares.values() for one in share.generations), default=None)
 
 
 def merged_claim(row: nouns.ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
-    """Return a claim of a zone with the parts of the zones below, numbered as requested."""
 
     def renumbered(share: NodeAllocation, numbers: Sequence[int]) -> NodeAllocation:
         return replace(share, node=numbers[share.node - 1]) if share.node <= len(numbers) else share

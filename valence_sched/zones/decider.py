@@ -12,18 +12,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from valence_sched import errors
 from valence_sched.core.explain import sensitivity
 from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import pool_lot
-from valence_sched.errors import (
-    NoPodm,
-    RequestError,
-    SchedulerError,
-    ServiceError,
-    StaleOffer,
-    UnknownName,
-    one_line,
-)
 from valence_sched.model import decision as nouns
 from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.need import Alternative, Need
@@ -46,25 +38,19 @@ from valence_sched.zones.selection import OtherOffer, PlacedOffer, Selected, Zon
 MOST_REQUESTS = 4  # batch size up to which every order is tried
 MOST_TRIALS = 24  # orders of one batch: all of four requests
 
-Score = tuple[int, int]
-
 #: Selects the nodes of the request with this number, from 0, after the earlier nodes of a trial.
 SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 
 @dataclass(frozen=True)
 class ZoneTrial:
-    """The selections for requests decided in one order, by request number.
-
-    The score is the number of missing required nodes and the number of all missing nodes.
-    """
+    """The selections of one order, by request number, and the missing nodes: required, all."""
 
     selected: Mapping[int, Selected]
-    score: Score
+    score: tuple[int, int]
 
     @property
     def is_short(self) -> bool:
-        """Return whether a request has fewer nodes than required."""
         return bool(self.score[0])
 
 
@@ -83,16 +69,21 @@ class ZoneBatch:
 
     def best(self) -> ZoneTrial | None:
         """Return the best trial, the first of equals; None if a request cannot be fulfilled."""
-        pairs = zip(self.requests, self.most_nodes, strict=True)
-        if any(most < one.request.required_count for one, most in pairs):
+        requests = [one.request for one in self.requests]
+        pairs = list(zip(requests, self.most_nodes, strict=True))
+        if any(most < one.required_count for one, most in pairs):
             return None
+        missing = sum(max(0, one.count - most) for one, most in pairs)
+        orders = worthwhile_orders(requests, self.most_nodes)
+        if len(requests) <= MOST_REQUESTS:
+            orders = itertools.chain(orders, all_orders(requests))
         best: ZoneTrial | None = None
-        for order in itertools.islice(self._orders(), MOST_TRIALS):
-            if best is not None and (self._is_enough(best) or self.is_late()):
+        for order in itertools.islice(dict.fromkeys(orders), MOST_TRIALS):
+            if best is not None and (best.score <= (0, missing) or self.is_late()):
                 break
             trial = self._trial(order)
             best = trial if best is None else min(best, trial, key=lambda one: one.score)
-        return None if best is None or best.is_short else best
+        return None if best is None or best.score[0] else best
 
     def in_order(self) -> list[Selected]:
         """Return the selections in the given order, up to the first with too few nodes."""
@@ -104,17 +95,6 @@ class ZoneBatch:
                 break
             others += taken_by(one.request, selected)
         return found
-
-    def _orders(self) -> Iterator[Order]:
-        requests = [one.request for one in self.requests]
-        orders = worthwhile_orders(requests, self.most_nodes)
-        every = all_orders(requests) if len(requests) <= MOST_REQUESTS else iter(())
-        yield from dict.fromkeys(itertools.chain(orders, every))
-
-    def _is_enough(self, trial: ZoneTrial) -> bool:
-        pairs = zip(self.requests, self.most_nodes, strict=True)
-        missing = sum(max(0, one.request.count - most) for one, most in pairs)
-        return trial.score <= (0, missing)
 
     def _trial(self, order: Order) -> ZoneTrial:
         select, others, found = self.new_trial(), list[OtherOffer](), dict[int, Selected]()
@@ -136,16 +116,17 @@ MOST_TRIES = 3  # attempts at a decision if other requests take its offers
 #: Returns a request with the pod manager names of a zone below or of this zone (``""``).
 RequestFor = Callable[[str], Request]
 #: Returns the report of each zone directly below on a request, or its error.
-ReportsBelow = Callable[[RequestFor, nouns.Detail], Mapping[str, nouns.Report | SchedulerError]]
+ReportsBelow = Callable[
+    [RequestFor, nouns.Detail], Mapping[str, nouns.Report | errors.SchedulerError]
+]
 
 
 class ZoneDecider(Scheduler):
     """Decides over ``zone``, the tree of a zone; its ``own`` scheduler handles every other verb.
 
-    The own scheduler decides on the zone's own pod managers, or with ``own_has_all`` on the pod
-    managers of all zones. ``reports_below`` returns the report of each child on a request, or its
-    error. ``requests`` returns the request with the pod manager names of each zone. ``sums`` has
-    the latest sums of supplies to mixes; deciders over the same zones may share it.
+    With ``own_has_all`` the own scheduler decides on the pod managers of all zones. ``requests``
+    returns the request with the pod manager names of each zone, ``reports_below`` the report of
+    each child on it, or its error. Deciders over the same zones may share ``sums``.
     """
 
     def __init__(
@@ -178,7 +159,6 @@ class ZoneDecider(Scheduler):
         return self.result(request, *self.select(request), detail)
 
     def selected(self, request: Request) -> Selected:
-        """Return the nodes that zones offer for a request, with their tokens."""
         return self.select(request)[1]
 
     def select(
@@ -191,20 +171,19 @@ class ZoneDecider(Scheduler):
 
         def select() -> tuple[SealedRequest, Selected]:
             sealed = self._own.seal(request)
-            return sealed, self._selection(sealed, self._mixes(), avoid=avoid).nodes()
+            return sealed, self._selection(sealed, avoid=avoid).nodes()
 
         return _retried(select)
 
     def result(
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: nouns.Detail
     ) -> nouns.DecisionResult:
-        """Return the selection for a request as a decision; same errors as a selection."""
         reasons = self._reasons(request, sealed, selected, detail)
         return zoned_result(sealed, selected, reasons)
 
     def rank(self, request: Request, limit: int) -> nouns.Ranking:
         sealed = self._own.seal(request)
-        offers, selected = self._selection(sealed, self._mixes()).ranking(limit)
+        offers, selected = self._selection(sealed).ranking(limit)
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
         return nouns.Ranking(
@@ -217,7 +196,6 @@ class ZoneDecider(Scheduler):
     def select_all(
         self, requests: Sequence[Request], *, detail: nouns.Detail = "placements"
     ) -> nouns.DecisionResults:
-        """Choose for several requests in the order that places most nodes."""
         if not requests:
             return self._own.select_all(requests, detail=detail)
         return _retried(functools.partial(self._select_all, requests, detail))
@@ -230,10 +208,10 @@ class ZoneDecider(Scheduler):
             for number, one in enumerate(requests)
         ]
         until = self._clock() + self._deadline_s
-        mixes = self._mixes()
+        mixes = ZoneMixes(self._own, self._sums)
 
         def new_trial() -> SelectNodes:
-            mixes = self._mixes()
+            mixes = ZoneMixes(self._own, self._sums)
 
             def select(number: int, others: Sequence[OtherOffer]) -> Selected:
                 selection = self._selection(sealed[number], mixes, others)
@@ -258,16 +236,15 @@ class ZoneDecider(Scheduler):
         ]
         return zoned_results(requests, [one.report for one in reports])
 
-    def _mixes(self) -> ZoneMixes:
-        return ZoneMixes(self._own, self._sums)
-
     def _selection(
         self,
         sealed: SealedRequest,
-        mixes: ZoneMixes,
+        mixes: ZoneMixes | None = None,
         others: Sequence[OtherOffer] = (),
         avoid: Sequence[nouns.SilentZone] = (),
     ) -> ZoneSelection:
+        mixes = ZoneMixes(self._own, self._sums) if mixes is None else mixes
+
         def complete(ask: Callable[[], GroupAnswer], anew: bool) -> CompletedRequest:
             return mixes.complete(sealed, ask, len(others), anew=anew)
 
@@ -293,9 +270,9 @@ class ZoneDecider(Scheduler):
     ) -> nouns.Report | None:
         """Return the report of the own scheduler on the decision, None if it is incomplete.
 
-        The report explains why too few nodes fit. With detail ``report`` it explains the whole
-        decision and includes the reports of the children. A scheduler with the pod managers of all
-        zones explains any decision that it repeats.
+        It explains why too few nodes fit, or with detail ``report`` the whole decision, with the
+        reports of the children. A scheduler with the pod managers of all zones explains what it
+        repeats.
         """
         placed = len(selected.nodes) >= request.required_count
         if others or (placed and not self._own_has_all and detail != "report"):
@@ -306,12 +283,12 @@ class ZoneDecider(Scheduler):
             if placed and len(selected.nodes) == request.count and not self._own_has_all:
                 asked = replace(asked, count=1, min_count=None)  # each zone explains the first node
             request_for = self._requests(asked)
-        except (UnknownName, ServiceError):  # a silent zone may have the named object
+        except (errors.UnknownName, errors.ServiceError):  # a silent zone may have the named object
             return None
         try:
             report: nouns.Report | None
             report = self._own.select_destinations(request_for(""), detail=detail).report
-        except (NoPodm, UnknownName):  # only this zone lacks the named pod managers
+        except (errors.NoPodm, errors.UnknownName):  # only this zone lacks the named pod managers
             report = None
         chosen = [one.chosen for one in selected.nodes if placed]
         if self._own_has_all:
@@ -323,7 +300,7 @@ class ZoneDecider(Scheduler):
             return report
         request = as_asked_below(selected.request or sealed.request)
         sealed = replace(sealed, request=request, needs_supplies=False)
-        selection = self._selection(sealed, self._mixes(), avoid=tuple(selected.silent.values()))
+        selection = self._selection(sealed, avoid=tuple(selected.silent.values()))
         choices = ZoneChoices(selection, request, sealed.policy, selected.nodes, placed=placed)
         return replace(report, explanation=choices.explained(report.explanation))
 
@@ -334,16 +311,15 @@ def _named_candidate(offer: Offer) -> nouns.Candidate:
 
 def _retried(decide: Callable[[], R]) -> R:
     for _ in range(MOST_TRIES - 1):
-        with contextlib.suppress(StaleOffer):
+        with contextlib.suppress(errors.StaleOffer):
             return decide()
     return decide()
 
 
 def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
-    """Return the result of a call for one of several requests; errors name the request."""
     try:
         return call()
-    except (RequestError, UnknownName) as error:
+    except (errors.RequestError, errors.UnknownName) as error:
         raise (error if len(requests) == 1 else error.at(f"request {number + 1}")) from None
 
 
@@ -397,13 +373,12 @@ class ZoneChoices:
         return self._most_free.get(need, 0.0)
 
     def explained(self, explanation: nouns.Explanation) -> nouns.Explanation:
-        """Return an explanation with the sensitivity of the choice; a note names silent zones."""
         notes: list[str] = []
         earlier = self._selection.silent
         changes = sorted(sensitivity.choice_changes(self, notes), key=sensitivity.relative_size)
         if silent := self._selection.silent - earlier:
             changes, names = [], ", ".join(sorted(silent))
-            notes = [one_line(f"sensitivity: unknown, these zones did not answer: {names}")]
+            notes = [errors.one_line(f"sensitivity: unknown, these zones did not answer: {names}")]
         return replace(explanation, flips=tuple(changes), notes=(*explanation.notes, *notes))
 
 

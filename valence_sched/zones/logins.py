@@ -59,9 +59,9 @@ INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched
 
 
 class KeystoneTokens:
-    """The tokens of one user in one project, each used until shortly before it expires.
+    """The tokens of one user in one project, each used until it is about to expire; thread-safe.
 
-    ``verify`` and ``timeout_s`` apply to Keystone. Thread-safe.
+    ``verify`` and ``timeout_s`` apply to Keystone.
     """
 
     def __init__(
@@ -75,10 +75,8 @@ class KeystoneTokens:
     def token(self) -> str:
         """Return the token; a token that is about to expire is replaced.
 
-        Raises:
-            CredentialError: keystoneauth1 is not installed.
-            IdentityUnavailable: Keystone does not answer.
-            Unauthenticated: Keystone rejects the user, password or project.
+        CredentialError without keystoneauth1; IdentityUnavailable, or Unauthenticated for a wrong
+        login.
         """
         plugin, where = self._plugin(), self._login.auth_url
         from keystoneauth1 import exceptions, session
@@ -135,7 +133,7 @@ class ChildLogins:
     ) -> ServiceConnection:
         """Return a connection to a child; it times out after ``timeout_s`` without data.
 
-        Verifies the certificates of the child and of its Keystone. ``route`` and errors as for a
+        Verifies the certificates of the child and of its Keystone. ``route`` as for a
         ``ServiceConnection``.
         """
         verify = child.cacert or default_authorities(os.environ) or True

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merge: the offers of several zones in the same order as in a flat zone.
 
-Costs are absolute and depend only on a zone's own pod managers. Ties are broken by lots that depend
-on names. So the best of all offers is the best offer of its zone. Each zone lists the nodes that it
-would place one after another. The lists are merged by their first nodes, since a node changes only
-the costs of its own zone. Nova's zones of 2011 weigh a child's list by a scale and an offset in the
-same way.
+Costs are absolute, and ties are broken by lots of names: the best offer is the best of its zone.
+Each zone lists the nodes that it would place in turn; a node changes only costs of its own zone.
 """
 
 import heapq
@@ -17,8 +14,6 @@ from msgspec.structs import replace
 
 from valence_sched.core.ranking import pool_lot
 from valence_sched.model.zone import Offer, OfferQuery, ZoneAnswer
-
-RankKey = tuple[int, int]  # cost and lot, or the lots of podm and pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +35,7 @@ PLAIN = Weighting()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The answer of one zone directly below, by its name, with its weighting.
-
-    An empty name means the pod managers of the zone itself.
-    """
+    """The answer of a zone directly below, or without a name, of the zone's own pod managers."""
 
     answer: ZoneAnswer
     child: str = ""
@@ -70,7 +62,6 @@ class OfferOrder:
         return replace(offer, candidate=replace(one, cost=cost, score=score, scores=scores))
 
     def cost(self, part: Part, offer: Offer) -> int:
-        """Return the cost of an offer in this zone; scores stay within 0..1."""
         worst = part.answer.worst_cost
         cost = min(max(offer.candidate.cost, 0), worst)
         if worst != self.worst_cost and worst:
@@ -78,8 +69,7 @@ class OfferOrder:
         weighted = round(part.weighting.cost(cost, self.worst_cost))
         return min(max(weighted, 0), self.worst_cost)
 
-    def key(self, part: Part, offer: Offer) -> RankKey:
-        """Return the sort key of an offer; the best offer has the lowest key."""
+    def key(self, part: Part, offer: Offer) -> tuple[int, int]:
         one, request = offer.candidate, self._query.request
         if self._query.order == "cost":
             return self.cost(part, offer), pool_lot(one.podm, one.pool, request)
@@ -89,13 +79,11 @@ class OfferOrder:
 
 
 def merge_ranking(parts: Sequence[Part], order: OfferOrder) -> list[tuple[Part, Offer]]:
-    """Return the candidates of all parts, best first."""
     found = ((part, offer) for part in parts for offer in part.answer.ranking)
     return sorted(found, key=lambda one: order.key(*one))
 
 
 def merge_nodes(parts: Sequence[Part], order: OfferOrder, count: int) -> list[tuple[Part, Offer]]:
-    """Return up to ``count`` nodes of all parts, in the order of a flat zone."""
     rows = ([(part, offer) for offer in part.answer.nodes] for part in parts)
     merged = heapq.merge(*rows, key=lambda one: order.key(*one))
     return list(itertools.islice(merged, count))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixes of requests: completed from the supplies of the pools of all zones together.
 
-The sum of the supplies to a mix is kept for the next decision. Zones return their present supplies
-with their offers: if the sum is unchanged, the decision needs no other query.
+The sum of supplies is kept for the next decision, which needs no other query if it is unchanged.
 """
 
 import threading
@@ -36,23 +35,21 @@ class SupplySum:
 
 
 class SupplySums:
-    """The latest sums of supplies by policy, mix and required zone capabilities.
+    """The latest sums of supplies by policy, mix and required zone capabilities; thread-safe.
 
-    A sum may be outdated, so zones must confirm it. Thread-safe.
+    A sum may be outdated, so zones must confirm it.
     """
 
     def __init__(self, most: int = MOST_SUMS) -> None:
         self._most, self._lock = most, threading.Lock()
-        self._sums: OrderedDict[SumKey, SupplySum] = OrderedDict()
+        self._sums = OrderedDict[SumKey, SupplySum]()
 
     def find(self, sealed: SealedRequest) -> SupplySum | None:
-        """Return the sum for a request, None if there is no sum."""
         with self._lock:
             found = self._sums.get(_key(sealed.request))
         return found if found is not None and found.policy == sealed.policy else None
 
     def store(self, sealed: SealedRequest, supplies: ZoneSupplies, mix: nouns.Mix) -> None:
-        """Store a sum, and drop the oldest sum above the limit."""
         key = _key(sealed.request)
         with self._lock:
             self._sums[key] = SupplySum(sealed.policy, supplies, mix)
@@ -69,7 +66,7 @@ def _key(request: nouns.Request) -> SumKey:
 class CompletedRequest:
     """A request with its mix completed, and the zones whose supplies the mix lacks.
 
-    Zones must still confirm the ``unconfirmed`` sum of supplies, if any.
+    Zones must confirm the ``unconfirmed`` sum of supplies, if any.
     """
 
     request: nouns.Request
@@ -93,8 +90,8 @@ class ZoneMixes:
     ) -> CompletedRequest:
         """Return a sealed request with its mix completed.
 
-        ``ask`` returns the supplies of all zones. ``taken`` is the number of nodes that the
-        decision has placed; ``anew`` forces a query.
+        ``ask`` returns the supplies of all zones, ``taken`` nodes are placed already, and ``anew``
+        forces a query.
         """
         key = sealed.request.policy, sealed.request.mix.digest
         known = self._known.get(key)
@@ -129,10 +126,7 @@ def as_asked_below(request: nouns.Request) -> nouns.Request:
 def zone_supplies(
     own: ZoneSupplies | None, below: Mapping[str, GroupAnswer], shares: int
 ) -> tuple[ZoneSupplies, tuple[SilentZone, ...]]:
-    """Return the supplies of a zone and the zones below it, and the zones that are not counted.
-
-    Supplies of a child with invalid amounts or another number of shares are left out.
-    """
+    """Return the supplies of a zone and the zones below it, and the zones that are not counted."""
     found, uncounted = ([own] if own else []), list[SilentZone]()
     for zone, answer in below.items():
         if answer.supplies is UNSET:
@@ -142,9 +136,9 @@ def zone_supplies(
         else:
             found.append(answer.supplies)
     supplies = _added(found)
-    return (replace(supplies, most_nodes=nouns.MAX_NODES) if uncounted else supplies), tuple(
-        uncounted
-    )
+    if uncounted:
+        supplies = replace(supplies, most_nodes=nouns.MAX_NODES)
+    return supplies, tuple(uncounted)
 
 
 def supplies_with_offers(
@@ -162,10 +156,9 @@ def _are_supplies(supplies: ZoneSupplies, shares: int) -> bool:
 def _added(found: Sequence[ZoneSupplies]) -> ZoneSupplies:
     if len(found) == 1:
         return found[0]
-    weighers = dict.fromkeys(name for one in found for name in one.by_weigher)
     by_weigher = {
         name: nouns.added_supplies(one.by_weigher[name] for one in found if name in one.by_weigher)
-        for name in weighers
+        for name in dict.fromkeys(name for one in found for name in one.by_weigher)
     }
     pools = sum(max(0, one.pools) for one in found)
     most = sum(max(0, one.most_nodes) for one in found)

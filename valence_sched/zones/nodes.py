@@ -2,7 +2,7 @@
 """Zone nodes: claims composed in all their zones in parallel, and the nodes of the zones."""
 
 import functools
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from valence_sched.zones.below import (
     parts_of,
     zone_claim_id,
 )
-from valence_sched.zones.calls import call_all
+from valence_sched.zones.calls import call_all, errors_of
 from valence_sched.zones.claims import OWN, Select, ZoneClaimOutcome, ZoneClaims, merged_claim
 from valence_sched.zones.selection import Selected
 
@@ -67,21 +67,13 @@ class ZoneClaimRecovery:
             self.rows.expire()
         for row in self.rows.due():
             zones = ", ".join(part.zone or OWN for part in row.parts)
-            if not dry_run:
-                done = self._end(row)
-            elif row.state == "COMPOSING":
-                done = self._planned(row)
-            else:
-                done = "would be ended in these zones"
+            done = self._planned(row) if dry_run else self._end(row)
             yield Action(kind="claim", id=row.id, podm=zones, done=errors.one_line(done, 200))
         if not dry_run:
             self.settle()
 
     def composing(self, own: Iterable[Claim], reaped: Container[str]) -> tuple[Claim, ...]:
-        """Return the claims that are being composed and were not ``reaped``, the oldest first.
-
-        An ``own`` claim that is part of a zone claim is left out.
-        """
+        """Return the claims that are being composed, without ``own`` parts of zone claims."""
         rows = {row.id: row for row in self.rows.list()}
         going_on = (row for row in rows.values() if row.state == "COMPOSING")
         found = [merged_claim(row, {}) for row in going_on if row.id not in reaped]
@@ -101,15 +93,16 @@ class ZoneClaimRecovery:
                 self.rows.change(row.id, ["COMPOSED"], "RELEASED", note="its nodes are gone")
 
     def _planned(self, row: ZoneClaim) -> str:
+        found = _Composed()
         try:
-            found = self._composed(row)
+            if row.state == "COMPOSING":
+                found = self._composed(row)
         except errors.SchedulerError as error:
             return f"would stay unchanged: {error}"
         if found.goes_on:
             return f"would stay unchanged: {found.goes_on}"
-        return (
-            f"would be composed: {found.text}" if found.nodes else "would be ended in these zones"
-        )
+        end = "would be ended in these zones"
+        return f"would be composed: {found.text}" if found.nodes else end
 
     def _end(self, row: ZoneClaim) -> str:
         try:
@@ -126,7 +119,6 @@ class ZoneClaimRecovery:
         return f"freed its holds: {note}"
 
     def _find_composed(self, row: ZoneClaim) -> str:
-        """End a claim with interrupted composition, as the states of its parts require."""
         found = self._composed(row)
         if found.goes_on:
             return f"unchanged: {found.goes_on}"
@@ -204,10 +196,6 @@ class _Outcome:
         self.claim_lost |= isinstance(error, errors.ClaimLost)
         self.use_unknown |= isinstance(error, errors.BaremetalUnavailable)
 
-    @property
-    def node_count(self) -> int:
-        return len(self.nodes) + sum(one.still_composing for one in self.unverified)
-
     def result(self) -> ProvisionResult:
         return ProvisionResult(
             nodes=tuple(paths.node_below(zone, node) for zone, node in self.nodes),
@@ -220,7 +208,6 @@ class _Outcome:
 
 
 def provision_below(zone: str, result: ProvisionResult) -> ProvisionResult:
-    """Return the result of a zone as the zone above names it."""
     outcome = _Outcome()
     outcome.add(zone, result)
     return outcome.result()
@@ -254,9 +241,9 @@ class ZoneNodes:
         If too few nodes are composed, they are decomposed, and the request is decided again without
         the failed zones. If the other zones have too few nodes, the failure is returned.
 
-        Raises: ClaimLost: a part was lost in every attempt; nothing is held. ClaimState: nodes of
-        the key are being composed, or a pod manager of the claim was disabled (the claim stays
-        held). NameTaken: the key belongs to another request.
+        Raises: ClaimLost: a part was lost in every attempt. ClaimState: nodes of the key are being
+        composed, or a pod manager of the claim was disabled (it stays held). NameTaken: another
+        request has the key.
         """
         avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
@@ -288,7 +275,6 @@ class ZoneNodes:
         raise AssertionError("unreachable")
 
     def _earlier(self, outcome: ZoneClaimOutcome) -> ProvisionResult | None:
-        """Return the nodes of an earlier claim of the key; None if it still must be composed."""
         claim = outcome.claim
         if outcome.selected is not None or claim is None or claim.state == "HELD":
             return None
@@ -311,9 +297,8 @@ class ZoneNodes:
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
         """Compose all nodes of a claim, or none, in all its zones in parallel.
 
-        Raises: ClaimState: the claim is not held, or one of its pod managers was disabled (the
-        claim stays held). Unverified: a zone does not answer; no node was composed, and the claim
-        stays held.
+        If the claim is not held (ClaimState), a pod manager was disabled (ClaimState) or a zone is
+        silent (Unverified), no node is composed.
         """
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)
@@ -321,14 +306,11 @@ class ZoneNodes:
             self._check_ready(row)
             return self._compose(row, sum(len(part.nodes) for part in row.parts), wait_s)[0]
         zone, part, rest = self._below.find(claim_id)
-        outcome = _Outcome()
-        outcome.add(zone, part.compose_claim(rest, wait_s=wait_s))
-        return outcome.result()
+        return provision_below(zone, part.compose_claim(rest, wait_s=wait_s))
 
     def _compose(
         self, row: ZoneClaim, required: int, wait_s: float
     ) -> tuple[ProvisionResult, set[str]]:
-        """Return the result of a held claim, and the zones that failed."""
         deadline_s = _WAITS * wait_s + _MORE_S
         if not self.claims.rows.change(row.id, ["HELD"], "COMPOSING", ttl_s=deadline_s):
             current = self.claims.rows.get(row.id) or row
@@ -352,7 +334,8 @@ class ZoneNodes:
         for zone, node in outcome.nodes:
             above = paths.node_below(zone, node)
             self.claims.effects.note("node", above.id, f"is composed on {above.podm}: {node.uri}")
-        if outcome.node_count < required:
+        going_on = sum(one.still_composing for one in outcome.unverified)
+        if len(outcome.nodes) + going_on < required:
             self._take_apart(outcome, wait_s)
         self._note_end(row, outcome)
         return outcome.result(), outcome.failed_zones
@@ -379,7 +362,6 @@ class ZoneNodes:
                 raise disabled_error(row.id, name, zone)
 
     def _note_end(self, row: ZoneClaim, outcome: _Outcome) -> None:
-        """Store the end of a claim; a claim with unverified nodes is reconciled later."""
         rows = self.claims.rows
         if outcome.unverified:
             rows.change(
@@ -403,11 +385,9 @@ class ZoneNodes:
             f"{zone}/{node.id}": functools.partial(delete, zone, node)
             for zone, node in outcome.nodes
         }
-        answers: Mapping[str, errors.SchedulerError | None] = call_all(
-            calls, _WAITS * wait_s + _MORE_S
-        )
+        failed = errors_of(call_all(calls, _WAITS * wait_s + _MORE_S))
         for zone, node in outcome.nodes:
-            above, error = paths.node_below(zone, node), answers[f"{zone}/{node.id}"]
+            above, error = paths.node_below(zone, node), failed.get(f"{zone}/{node.id}")
             if error is None:
                 self.claims.effects.forget("node", above.id)
                 gone = f"{above.podm}: {node.uri} decomposed: too few nodes were composed"
@@ -421,10 +401,6 @@ class ZoneNodes:
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> ZonedList[NodeStatus]:
-        """Return the nodes of this zone and, by their paths, the nodes of the zones below.
-
-        The list names the missing zones. Errors of the zone of ``podm`` are raised.
-        """
         if podm is not None:
             zone, part, rest = self._below.find_podm(podm)
             found = ZoneAnswers({zone: part.nodes(podm=rest, owner=owner, live=live)}, ())

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths: names of objects in lower zones, ``CHILD/NAME``; each level adds a prefix."""
+"""Paths: names of objects in lower zones, ``CHILD/NAME``; each level adds a prefix.
+
+A function ``…_below`` returns an object of a child zone as the zone above names it.
+"""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TypeVar
@@ -68,26 +71,22 @@ def name_in(
 
 
 def claim_below(zone: str, claim: Claim) -> Claim:
-    """Return the claim of a zone as the zone above names it."""
     parts = tuple(replace(part, podm=path(zone, part.podm)) for part in claim.parts)
     return replace(claim, id=path(zone, claim.id), parts=parts)
 
 
 def record_below(zone: str, record: lifecycle.ClaimRecord) -> lifecycle.ClaimRecord:
-    """Return the record of a claim of a zone as the zone above names it."""
     claim, events = claim_below(zone, record.claim), events_below(zone, record.events)
     nodes = tuple(node_below(zone, node) for node in record.nodes)
     return lifecycle.ClaimRecord(claim=claim, nodes=nodes, events=events)
 
 
 def node_below(zone: str, node: ComposedNode) -> ComposedNode:
-    """Return the node of a zone as the zone above names it; its URI is unchanged."""
     claim = node.claim if node.claim == "-" else path(zone, node.claim)
     return replace(node, id=path(zone, node.id), podm=path(zone, node.podm), claim=claim)
 
 
 def events_below(zone: str, events: Iterable[lifecycle.Event]) -> tuple[lifecycle.Event, ...]:
-    """Return the events of a zone as the zone above names their claims and pod managers."""
     return tuple(
         replace(
             one, claim=one.claim and path(zone, one.claim), podm=one.podm and path(zone, one.podm)
@@ -97,25 +96,20 @@ def events_below(zone: str, events: Iterable[lifecycle.Event]) -> tuple[lifecycl
 
 
 def unverified_below(zone: str, node: lifecycle.UnverifiedNode) -> lifecycle.UnverifiedNode:
-    """Return an unverified node of a zone as the zone above names it."""
     named = ("node", "podm", "claim") if node.still_composing else ()
     changes = {word: path(zone, getattr(node, word)) for word in named}
     return replace(node, message=line_below(zone, node.message), **changes)
 
 
 def overview_below(zone: str, overview: hardware.PodmOverview) -> hardware.PodmOverview:
-    """Return the overview of a pod manager of a zone as the zone above names it."""
-    named = replace(overview.podm, id=path(zone, overview.podm.id))
-    return replace(overview, podm=named)
+    return replace(overview, podm=replace(overview.podm, id=path(zone, overview.podm.id)))
 
 
 def podm_below(zone: str, one: OnPodm) -> OnPodm:
-    """Return an object on a pod manager as the zone above names it."""
     return replace(one, podm=path(zone, one.podm))
 
 
 def silent_below(zone: str, silent: Iterable[decision.SilentZone]) -> list[decision.SilentZone]:
-    """Return the silent zones below a zone by their paths."""
     return [replace(one, zone=path(zone, one.zone)) for one in silent]
 
 
@@ -141,7 +135,6 @@ def generations_for(zone: str, generations: Generations) -> Generations:
 
 
 def renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState:
-    """Return a group state with pod manager names changed as in a place."""
 
     def counts(of: Mapping[str, int]) -> dict[str, int]:
         return {rename(name): number for name, number in of.items()}
@@ -155,12 +148,10 @@ def renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState
 
 
 def _renamed(by_domain: Mapping[str, V], rename: Callable[[V], V]) -> dict[str, V]:
-    """Return values by domain; only values of the domain ``podm`` are renamed."""
     return {domain: rename(one) if domain == "podm" else one for domain, one in by_domain.items()}
 
 
 def line_below(zone: str, line: str) -> str:
-    """Return a line about a zone, prefixed with the zone's name."""
     return f"zone {zone}: {line}" if zone else line
 
 
@@ -173,8 +164,8 @@ def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
         {line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}
         for lines in by_zone.values()
     ]
-    first = lacks[0] if lacks else {}
-    all_lack = {text: line for text, line in first.items() if all(text in one for one in lacks)}
+    first, *others = lacks or [{}]
+    all_lack = {text: line for text, line in first.items() if all(text in one for one in others)}
     found = dict.fromkeys(all_lack.values())
     for zone, lines in by_zone.items():
         for line in lines:

@@ -6,18 +6,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from valence_sched.model import hardware, inventory, quantity, zone
-from valence_sched.model.zone_registry import ServiceRanges, ZoneAmounts, ZoneInfo, ZoneNode
+from valence_sched.model import hardware, quantity, zone
+from valence_sched.model.zone_registry import ZoneAmounts, ZoneInfo, ZoneNode
 
 
 def rolled_up(
     reports: Iterable[tuple[str, Mapping[str, float]]],
     below: Iterable[Mapping[str, tuple[float, ...]]] = (),
 ) -> dict[str, tuple[float, ...]]:
-    """Return the smallest and the largest number that the hosts of each service report.
+    """Return the smallest and the largest number by ``<service>_<capability>``, also ``below``.
 
-    ``reports`` has the service and the numbers of each host. The keys of the result, and of each
-    zone ``below``, are ``<service>_<capability>``. Unknown numbers (NaN) do not count.
+    ``reports`` has the service and the numbers of each host; unknown numbers (NaN) do not count.
     """
     found: dict[str, tuple[float, ...]] = {}
     for ranges in below:
@@ -39,7 +38,7 @@ def why_ruled_out(
 ) -> str | None:
     """Return the reason why no pod manager of a zone has the required capabilities, else None.
 
-    One of the required values of a key suffices. A key that the zone lacks is not checked.
+    One of the values of a key suffices. A key that the zone lacks is not checked.
     """
     for key, wanted in sorted(required.items()):
         have = capabilities.get(key)
@@ -70,8 +69,8 @@ def zone_info(
 ) -> ZoneInfo:
     """Return the report of a zone to the zone above.
 
-    The ranges cover the free amounts of live ``podms`` and the ranges of the zones ``below``. They
-    also cover the numbers by service in ``reports`` of the last three intervals.
+    The ranges cover the free amounts of live ``podms``, their ``reports`` of the last three
+    intervals, and the zones ``below``.
     """
     fresh_s = INTERVALS * settings.poll_interval_s
     found = list(podms)
@@ -80,10 +79,13 @@ def zone_info(
     fresh = [reports[podm] for podm in heard if ages_s.get(podm, math.inf) <= fresh_s]
     free = (numbers for one in found if one.podm.id in alive for numbers in _free(one.amounts))
     reported = (numbers for stats in fresh for numbers in _reported(stats))
-    capabilities: inventory.Capabilities = dict(sorted(settings.capability_map.items()))
     ranges = rolled_up([*free, *reported], [info.services for info in below])
-    services: ServiceRanges = dict(sorted(ranges.items()))
-    return ZoneInfo(id=id_, name=settings.name, capabilities=capabilities, services=services)
+    return ZoneInfo(
+        id=id_,
+        name=settings.name,
+        capabilities=dict(sorted(settings.capability_map.items())),
+        services=dict(sorted(ranges.items())),
+    )
 
 
 def _free(amounts: hardware.PodmSummary) -> Iterator[tuple[str, dict[str, float]]]:
@@ -99,23 +101,18 @@ def _reported(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]
     facts = stats.get("facts")
     for service, values in {**(facts if isinstance(facts, Mapping) else {}), **stats}.items():
         if isinstance(values, Mapping) and service not in ("facts", "amounts", "capabilities"):
-            yield (
-                service,
-                {
-                    name: float(value)
-                    for name, value in values.items()
-                    if isinstance(value, int | float) and not isinstance(value, bool)
-                },
-            )
+            numbers = {
+                name: float(value)
+                for name, value in values.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+            yield service, numbers
 
 
 def zone_node(
     name: str, podms: Sequence[hardware.PodmOverview], now: datetime, children: Sequence[ZoneNode]
 ) -> ZoneNode:
-    """Return a zone of a tree, with the sums over its own pod managers and their oldest reading.
-
-    A sum with an unknown amount is None.
-    """
+    """Return a zone of a tree, with the sums over its own pod managers (None if unknown)."""
     times = (one.podm.read_at for one in podms)
     ages_s = {at: age for at in times if (age := quantity.age_s(at, now)) is not None}
     oldest = max(ages_s, key=ages_s.__getitem__, default=None)

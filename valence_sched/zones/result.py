@@ -29,7 +29,6 @@ MIX_NOTE = (
 def added_fit_counts(
     counts: Mapping[str, nouns.FitCounts], silent: Sequence[nouns.SilentZone] = ()
 ) -> nouns.FitCounts:
-    """Return the number of nodes that fit on all zones together, without ``silent`` zones."""
     each = ((zone, *pair) for zone, one in counts.items() for pair in one.podms)
     podms = tuple((paths.path(zone, podm), number) for zone, podm, number in each)
     return nouns.FitCounts(podms=podms, **_remarks(counts, silent))
@@ -44,8 +43,7 @@ def added_capacities(
 ) -> Capacity:
     """Return the number of nodes of one flavor or ``mix`` that fit on all zones together.
 
-    The nodes of one flavor and their proven bounds are added up. The sums of free amounts over the
-    site are known only if there is one zone.
+    The sums of free amounts over the site are known only if there is one zone.
     """
     every = list(counts.values())
     if len(counts) == 1 and not silent and "" in counts:
@@ -100,7 +98,6 @@ def with_reasons_below(
 ) -> nouns.Report | None:
     """Merge the reports of this zone and of the zones directly below it on a decision.
 
-    The name of a child is prefixed to its pod managers; inventories and funnel steps are added up.
     The ``chosen`` candidates, by path, replace the choice that each zone reports. A child without a
     report causes a warning. Without any report, the result is None.
     """
@@ -108,12 +105,10 @@ def with_reasons_below(
     first = own or next(iter(reports.values()), None)
     if first is None:
         return None
-    podms: list[nouns.PodmVerdict] = list(own.podms) if own else []
+    podms, funnel = list(own.podms if own else ()), own.funnel if own else ()
     counted = {"": own, **reports} if own else reports
     warnings = paths.lines_below({zone: one.warnings for zone, one in counted.items()})
-    funnel: dict[str, nouns.FunnelStep] = {
-        step.filter: step for step in (own.funnel if own else ())
-    }
+    steps = {step.filter: step for step in funnel}
     for zone, answer in below.items():
         if isinstance(answer, UnknownName | NoPodm):  # the pod managers are in other zones
             continue
@@ -122,16 +117,16 @@ def with_reasons_below(
             continue
         podms += [replace(one, podm=paths.path(zone, one.podm)) for one in answer.podms]
         for step in answer.funnel:
-            known, counts = funnel.get(step.filter), ("came_in", "went_on", "undecided")
+            known, counts = steps.get(step.filter), ("came_in", "went_on", "undecided")
             sums = {name: getattr(known, name, 0) + getattr(step, name) for name in counts}
-            funnel[step.filter] = replace(step, **sums)
+            steps[step.filter] = replace(step, **sums)
     explained = {zone: one.explanation for zone, one in counted.items() if one.explanation}
     return replace(
         first,
         podms=tuple(_verdicts(podms, chosen)),
         warnings=tuple(warnings),
         inventory=_inventory(counted),
-        funnel=tuple(funnel.values()),
+        funnel=tuple(steps.values()),
         explanation=_explanation(explained, chosen) if explained else None,
     )
 
@@ -139,7 +134,6 @@ def with_reasons_below(
 def _verdicts(
     verdicts: Sequence[nouns.PodmVerdict], chosen: Sequence[nouns.Candidate]
 ) -> Iterator[nouns.PodmVerdict]:
-    """Yield the verdicts of zones as verdicts of one decision; ``chosen`` are its candidates."""
     best = chosen[0].score if chosen else None
     taken = {one.podm for one in chosen}
     for one in verdicts:
@@ -155,7 +149,6 @@ def _verdicts(
 def _explanation(
     below: Mapping[str, nouns.Explanation], chosen: Sequence[nouns.Candidate]
 ) -> nouns.Explanation:
-    """Return the explanations of zones as one explanation without sensitivity."""
     first = chosen[0] if chosen else None
     candidates = [
         replace(one, podm=paths.path(zone, one.podm), outcome="fits")
@@ -204,7 +197,6 @@ def _runner_up(candidates: Sequence[nouns.Contender]) -> nouns.RunnerUp | None:
 
 
 def _inventory(reports: Mapping[str, nouns.Report]) -> nouns.InventorySummary:
-    """Return the sum of the inventories of zones, with a digest of their digests."""
     found = {zone: report.inventory for zone, report in reports.items()}
     if len(found) == 1 and "" in found:
         return found[""]
@@ -233,12 +225,10 @@ def zoned_result(
 ) -> nouns.DecisionResult:
     """Return the result of a selection over zones; ``reasons`` is a report with the reasons.
 
-    InventoryIncomplete: no node is placed, and the only zone that answered is this one, which has
-    no pod managers.
+    InventoryIncomplete: no zone below answered, and this zone has no pod managers.
     """
     request, nodes = selected.request or sealed.request, selected.nodes
-    fitting = len(nodes)
-    placed = nodes if fitting >= request.required_count else []
+    placed = nodes if len(nodes) >= request.required_count else []
     if not nodes and selected.silent and selected.answered == 1 and not sealed.inventory.podms:
         text = "; ".join(f"{one.zone}: {one.reason}" for one in _sorted(selected.silent))
         raise InventoryIncomplete(f"no zone answered: {text}")
@@ -264,7 +254,7 @@ def zoned_result(
         outcome=_outcome(len(placed), request.count, undecided=bool(selected.undecided)),
         requested=request.count,
         placed=len(placed),
-        fitting=fitting,
+        fitting=len(nodes),
         seed=request.seed,
         request=request,
         policy=sealed.policy,
@@ -337,7 +327,6 @@ def zoned_report(zone: str, report: nouns.Report, selected: Selected) -> nouns.R
 
 
 def taken_by(request: Request, selected: Selected) -> Iterator[OtherOffer]:
-    """Yield the nodes of a request in the form that later requests need."""
     group = request.group.name if request.group else None
     for one in selected.nodes:
         node = OtherNode(token=one.chosen.token, group=group, owner=request.owner)
@@ -349,13 +338,9 @@ def drop_conflicting_alternates(selections: Sequence[Selected]) -> None:
     taken = [{podm_of(node.chosen) for node in one.nodes} for one in selections]
     for number, one in enumerate(selections):
         others = set().union(*taken[:number], *taken[number + 1 :])
-        one.nodes = [
-            dataclasses.replace(
-                node,
-                alternates=tuple(each for each in node.alternates if podm_of(each) not in others),
-            )
-            for node in one.nodes
-        ]
+        for at, node in enumerate(one.nodes):
+            free = tuple(each for each in node.alternates if podm_of(each) not in others)
+            one.nodes[at] = dataclasses.replace(node, alternates=free)
 
 
 def _outcome(placed: int, requested: int, *, undecided: bool) -> nouns.Outcome:

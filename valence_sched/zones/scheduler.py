@@ -104,7 +104,7 @@ class ZoneScheduler(Scheduler):
 
     def podm(self, name: str) -> hardware.PodmOverview:
         zone, verbs, name_there = self._below.find_podm(name)
-        if not zone and not self._below.has_own(name):
+        if not zone and not self._below.has("", name):
             raise UnknownName("pod manager", name, ())
         return paths.overview_below(zone, verbs.podm(name_there))
 
@@ -129,8 +129,7 @@ class ZoneScheduler(Scheduler):
         if wanted.podm is None:
             return self._below.merged(lambda zone: listed(zone.blocks(wanted)), paths.podm_below)
         zone, verbs, name = self._below.find_podm(wanted.podm)
-        found = verbs.blocks(replace(wanted, podm=name))
-        return [paths.podm_below(zone, one) for one in found]
+        return [paths.podm_below(zone, one) for one in verbs.blocks(replace(wanted, podm=name))]
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
         """Return a block; ServiceError if only a silent zone may have it."""
@@ -142,8 +141,7 @@ class ZoneScheduler(Scheduler):
         found = [paths.podm_below(zone, one) for zone, one in blocks.items()]
         if len(found) > 1:
             podms = ", ".join(one.podm for one in found)
-            text = f"block {name!r} is on pod managers {podms}: choose one with --podm"
-            raise UsageError(text)
+            raise UsageError(f"block {name!r} is on pod managers {podms}: choose one with --podm")
         if not found:
             first = answers.silent[0]
             text = f"zone {first.zone} may have block {name!r}, but does not answer: {first.reason}"
@@ -195,7 +193,6 @@ class ZoneScheduler(Scheduler):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        """Return the sum of the nodes of the mix in each zone, without a proven bound."""
 
         def ask(zone: Scheduler, *mix: Request) -> Capacity:
             return zone.mix_capacity(mix, shares, most, explain=explain, proven=proven)
@@ -259,11 +256,7 @@ class ZoneScheduler(Scheduler):
             raise RequestError(text)
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
-        """Return the plan and its zone: this zone or a zone directly below.
-
-        If the plan does not name a zone, the zone is found by its pod managers: RequestError if
-        they are missing or in several zones.
-        """
+        """Return the plan and its zone: this zone or one directly below, which pod managers tell."""
         zone, _, rest = plan.zone.partition("/")
         while zone and zone not in self._below.children:  # names of zones above this one
             zone, _, rest = rest.partition("/")

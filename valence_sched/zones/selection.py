@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ZoneSelection: the nodes of a request over a tree of zones, chosen as in a flat zone.
 
-If nodes of one zone do not change costs in another zone, each zone is queried once for all nodes.
-If they do (a group that spreads over zones), or if nodes are drawn at random, each node needs a
-round of queries.
+Each zone is queried once for all nodes, unless nodes of one zone change costs in another zone or
+are drawn at random.
 """
 
 import functools
@@ -37,10 +36,7 @@ Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 @dataclass(frozen=True)
 class PlacedOffer:
-    """One node: the chosen offer and its alternates.
-
-    ``choice`` is the number, from 1, of the request's alternative for the node.
-    """
+    """One node by the request's alternative ``choice``, from 1: its offer and alternates."""
 
     choice: int
     chosen: nouns.Offer
@@ -60,8 +56,8 @@ class Selected:
     """The nodes that zones offer, and the facts about the answer.
 
     ``queries`` counts the queries to the zones directly below, ``rounds`` those for offers.
-    ``answered`` is the largest number of zones in one answer. ``request`` is the request with its
-    mix completed; ``uncounted`` are the zones with unknown supplies to the mix.
+    ``answered`` is the largest number of zones in one answer. ``request`` has its mix completed;
+    the supplies of ``uncounted`` zones to it are unknown.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -90,12 +86,11 @@ class _OtherSupplies(Exception):
 class ZoneSelection:
     """Selects the nodes of one sealed request from a zone and the zones below it.
 
-    ``deadline_s`` limits all queries together. A zone that does not answer is not queried again. If
-    a node was chosen there, the decision is repeated without the zone. Candidates cost at most
-    ``most_cost``. ``others`` are offers that earlier requests took. Zones to ``avoid`` are not
-    queried and count as silent. ``complete`` returns the request with its mix completed. If it used
-    the supplies of an earlier decision, the first offers must confirm them; otherwise the decision
-    is repeated with the present supplies.
+    ``deadline_s`` limits all queries together. A zone that does not answer is not queried again; if
+    a node was chosen there, the decision is repeated without it. ``others`` are offers that earlier
+    requests took. Zones to ``avoid`` count as silent. ``complete`` returns the request with its mix
+    completed; if it used supplies of an earlier decision, the first offers must confirm them, or
+    the decision is repeated with the present supplies.
     """
 
     def __init__(
@@ -131,26 +126,20 @@ class ZoneSelection:
         self._zones = {one.node.token: one.zone for one in others}
 
     def ranking(self, limit: int) -> tuple[Sequence[nouns.Offer], Selected]:
-        """Return the best candidates for the first node, and the facts about the answer."""
+        def ranking() -> Sequence[nouns.Offer]:
+            query = replace(self._query, order="cost", limit=limit)
+            return self._first_node(query, self._request.alternatives[0]).ranking[:limit]
+
         self._complete_mix()
         try:
-            offers = self._ranking(limit)
+            return ranking(), self._noted
         except _OtherSupplies as other:
             self._begin_anew(other.supplies)
-            offers = self._ranking(limit)
-        return offers, self._noted
-
-    def _ranking(self, limit: int) -> Sequence[nouns.Offer]:
-        query = replace(self._query, order="cost", limit=limit)
-        return self._first_node(query, self._request.alternatives[0]).ranking[:limit]
+            return ranking(), self._noted
 
     def first_node(
         self, alternative: Alternative, limit: int, rival: nouns.Rival | None = None
     ) -> nouns.ZoneAnswer:
-        """Return the answer for one node by an alternative, with at most ``limit`` candidates.
-
-        With a ``rival``, also the offers that overtake it. Same errors as ``nodes``.
-        """
         per_podm = self._policy.pick.best_of == 1
         query = replace(self._query, limit=limit, per_podm=per_podm, rival=rival)
         return self._first_node(query, alternative)
@@ -160,7 +149,6 @@ class ZoneSelection:
         return self._ask(self._with_group_state(query))
 
     def drawn(self, offers: Sequence[nouns.Offer], turn: int = 1) -> nouns.Offer | None:
-        """Return the offer with the lowest lot of the request."""
 
         def lot(offer: nouns.Offer) -> int:
             return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
@@ -169,7 +157,6 @@ class ZoneSelection:
 
     @property
     def silent(self) -> frozenset[str]:
-        """Return the zones without an answer."""
         return frozenset(self._noted.silent)
 
     def most_nodes(self) -> int:
@@ -196,7 +183,6 @@ class ZoneSelection:
                 return self._noted
 
     def _begin_anew(self, supplies: nouns.ZoneSupplies | UnsetType = UNSET) -> None:
-        """Drop the nodes, and complete the mix from the present supplies of zones."""
         self._noted.undecided.clear()
         vars(self).pop("needs_anchor", None)
         self._complete_mix(anew=True, supplies=supplies)
@@ -204,7 +190,6 @@ class ZoneSelection:
     def _complete_mix(
         self, *, anew: bool = False, supplies: nouns.ZoneSupplies | UnsetType = UNSET
     ) -> None:
-        """Complete the mix of the request from known ``supplies``, or query zones for them."""
         if self._complete is None:
             return
 
@@ -274,7 +259,6 @@ class ZoneSelection:
         return [PlacedOffer(choice, offer) for offer in offers]
 
     def _in_rounds(self, query: nouns.OfferQuery) -> list[nouns.Offer]:
-        """Choose the nodes one by one; each query has the nodes chosen before."""
         count, best_of = query.request.count, self._policy.pick.best_of
         limit = best_of if best_of > 1 else 0
         taken, found = list(query.taken), list[nouns.Offer]()
@@ -372,7 +356,6 @@ class ZoneSelection:
             raise _LostZone
 
     def _bounded(self, query: nouns.OfferQuery) -> nouns.OfferQuery:
-        """Return a query with the remaining time, and without silent zones."""
         left_s = max(self._until - self._clock(), LEAST_DEADLINE_S)
         silent = tuple(self._noted.silent)[: nouns.MOST_LEFT_OUT]
         return replace(query, deadline_s=left_s, left_out=silent)
@@ -383,12 +366,9 @@ class ZoneSelection:
 
 
 def _by_alternative(request: Request, alternative: Alternative, count: int) -> Request:
-    fields = {
-        "needs": alternative.needs,
-        "topology": alternative.topology,
-        "other_alternatives": (),
-    }
-    return replace(request, **fields, count=count, min_count=None)
+    needs, topology = alternative.needs, alternative.topology
+    request = replace(request, needs=needs, topology=topology, other_alternatives=())
+    return replace(request, count=count, min_count=None)
 
 
 def podm_of(offer: nouns.Offer) -> tuple[str, str]:

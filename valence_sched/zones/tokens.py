@@ -21,10 +21,9 @@ TOKEN_AGE_S = 900  # lifetime of an offer
 
 
 class ChildToken(msgspec.Struct, frozen=True, array_like=True, tag="child"):
-    """The token of a child zone, with the name of the child and the ``place`` of the offer.
+    """The token of a child zone: ``child`` names it, ``place`` is of the offer.
 
-    If the group has hard rules, ``generation`` is the group's generation in this zone at the time
-    of the offer.
+    ``generation`` is of the group in this zone when it was offered, if the group has hard rules.
     """
 
     child: str
@@ -89,7 +88,6 @@ class PlanSignatures:
         }
 
     def sign(self, plan: Plan) -> Plan:
-        """Return a plan signed with the newest key."""
         key_id, signer = list(self._signers.items())[-1]
         signature = signer.get_signature(signed_content(plan)).decode()
         return replace(plan, signature=f"{key_id}.{signature}")

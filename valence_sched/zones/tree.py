@@ -77,10 +77,9 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
 class ChildZone:
     """A zone directly below, with the ``name`` that its parent gave it.
 
-    It is not queried if its ``capabilities`` rule out a request, or if it is not ``enabled``.
-    ``inactive`` is the reason why it cannot be queried; it may then have no ``zone``. Queries run
-    on its own ``threads``, so that a hanging child does not delay others; without ``threads`` they
-    run on the caller's thread.
+    It is queried if its ``capabilities`` do not rule out the request, and it is ``enabled`` and not
+    ``inactive`` (the reason). Queries run on its own ``threads``, so that a hanging child does not
+    delay others; without ``threads`` they run on the caller's thread.
     """
 
     name: str
@@ -94,7 +93,6 @@ class ChildZone:
     def begin(
         self, ask: Callable[[nouns.OfferingZone, nouns.OfferQuery], A], query: nouns.OfferQuery
     ) -> Future[A]:
-        """Start to query the zone; the future has the answer, or the error."""
         assert self.zone is not None, "it is queried only while it is active"
         if self.threads is not None:
             return self.threads.submit(ask, self.zone, query)
@@ -134,18 +132,14 @@ class ZoneTree:
     def offers(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
         """Return the merged offers of this zone and the zones below it.
 
-        Raises:
-            SchedulerError: the zones form a cycle.
-            StaleOffer: a token is of another zone.
+        SchedulerError: the zones form a cycle. StaleOffer: a token is of another zone.
         """
-        taken, below = self._taken(query)
+        children, own_query, taken, others = self._split(query)
         generation = query.generations.get("")
         if query.group_state is None:
             generation = self._generation(query.request)
-        children = self._asking(query, below)
         children.begin(lambda zone, asked: zone.offers(asked))
-        others = self._others(query)
-        own = self._own.offers(self._own_query(query), taken, others) if self._own else None
+        own = self._own.offers(own_query, taken, others) if self._own else None
         answers = children.answers()
         parts = [
             Part(_bounded(answers[child.name], query), child.name, child.weighting)
@@ -184,12 +178,11 @@ class ZoneTree:
 
     def group_state(self, query: nouns.OfferQuery) -> nouns.GroupAnswer:
         """Return the group state and the supplies to the mix; same errors as ``offers``."""
-        taken, below = self._taken(query)
+        children, own_query, taken, others = self._split(query)
         generation = self._generation(query.request)  # before members are counted
-        children = self._asking(query, below)
         for_group = query.request.group is not None
         children.begin(lambda zone, asked: zone.group_state(asked), for_group=for_group)
-        own, own_query, others = self._own, self._own_query(query), self._others(query)
+        own = self._own
         states = [own.group_state(own_query, taken, others)] if own is not None else []
         own_supplies = own.mix_supplies(own_query, others) if own is not None else None
         answers = children.answers()
@@ -216,9 +209,6 @@ class ZoneTree:
             uncounted=tuple(uncounted),
         )
 
-    def _own_query(self, query: nouns.OfferQuery) -> nouns.OfferQuery:
-        return replace(query, request=paths.request_for("", query.request, self._names))
-
     def _unknown_to_all(self, parts: Sequence[Part], query: nouns.OfferQuery) -> tuple[str, ...]:
         def is_known(name: str, part: Part) -> bool:
             found = paths.name_in(part.child, name, self._names)
@@ -233,34 +223,36 @@ class ZoneTree:
             return None
         return self._members.generation(group.name)
 
-    def _asking(self, query: nouns.OfferQuery, taken: TokensByChild) -> "_Children":
-        others: dict[str, list[nouns.OtherNode]] = {child.name: [] for child in self._children}
-        for other in query.others:
-            content = self._read(other.token)
-            if isinstance(content, ChildToken):
-                others[content.child].append(replace(other, token=content.token))
-        query = replace(query, request=with_inherited(query.request, self._stated))
-        return _Children(self._id, self._children, query, taken, others, self._clock)
+    def _split(
+        self, query: nouns.OfferQuery
+    ) -> tuple["_Children", nouns.OfferQuery, list[Candidate], list[nouns.OtherCandidate]]:
+        """Return the children to query, and the query, taken and other nodes of this zone itself.
 
-    def _taken(self, query: nouns.OfferQuery) -> tuple[list[Candidate], TokensByChild]:
-        own: list[Candidate] = []
-        below: TokensByChild = {child.name: () for child in self._children}
+        StaleOffer: the zone of a token is no longer a child.
+        """
+        own_taken, own_others = list[Candidate](), list[nouns.OtherCandidate]()
+        taken: TokensByChild = {child.name: () for child in self._children}
+        others: dict[str, list[nouns.OtherNode]] = {child.name: [] for child in self._children}
         for content in map(self._read, query.taken):
             if isinstance(content, OwnToken):
-                own.append(content.candidate)
+                own_taken.append(content.candidate)
             else:
-                below[content.child] += (content.token,)
-        return own, below
-
-    def _others(self, query: nouns.OfferQuery) -> list[nouns.OtherCandidate]:
-        return [
-            nouns.OtherCandidate(candidate=content.candidate, group=other.group, owner=other.owner)
-            for other in query.others
-            if isinstance(content := self._read(other.token), OwnToken)
-        ]
+                taken[content.child] += (content.token,)
+        for other in query.others:
+            content = self._read(other.token)
+            if isinstance(content, OwnToken):
+                one, group = content.candidate, other.group
+                own_others.append(
+                    nouns.OtherCandidate(candidate=one, group=group, owner=other.owner)
+                )
+            else:
+                others[content.child].append(replace(other, token=content.token))
+        lower = replace(query, request=with_inherited(query.request, self._stated))
+        children = _Children(self._id, self._children, lower, taken, others, self._clock)
+        own_query = replace(query, request=paths.request_for("", query.request, self._names))
+        return children, own_query, own_taken, own_others
 
     def _read(self, token: nouns.Token) -> ChildToken | OwnToken:
-        """Return the content of a token; StaleOffer also if its zone is no longer a child."""
         content = self._tokens.read(token)
         if isinstance(content, ChildToken) and content.child not in self._names:
             raise StaleOffer(f"zone {content.child!r} is no longer a child zone: try again")
@@ -271,8 +263,7 @@ class _Children:
     """The children of a zone, queried once in parallel.
 
     ``silent`` children do not answer; ``excluded`` children are disabled, or ruled out by
-    capabilities. ``for_group`` also queries children that capabilities rule out, since they may
-    have group members.
+    capabilities. ``for_group`` also queries the latter, since they may have group members.
     """
 
     def __init__(
@@ -335,7 +326,6 @@ class _Children:
         )
 
     def answers(self) -> dict[str, Any]:
-        """Return the answers by child after all have arrived or the time is over."""
         wait(self._asked.values(), timeout=max(0.0, self._until - self._clock()))
         found: dict[str, Any] = {}
         for name, future in self._asked.items():
@@ -350,7 +340,6 @@ class _Children:
 
 
 def merged_group_state(states: Iterable[GroupState]) -> GroupState:
-    """Return the group state of several zones with disjoint pod managers."""
     members: dict[str, Counter[str]] = {}
     owned: Counter[str] = Counter()
     open_values: dict[str, set[str]] = {}
@@ -396,7 +385,6 @@ def _bounded(answer: nouns.ZoneAnswer, query: nouns.OfferQuery) -> nouns.ZoneAns
 
 
 def _named(parts: Sequence[Part], field_: str) -> tuple[SilentZone, ...]:
-    """Return the zones that a field of the answers names, by their paths."""
     return tuple(_below(part.child, one) for part in parts for one in getattr(part.answer, field_))
 
 
@@ -405,4 +393,4 @@ def _below(child: str, one: SilentZone) -> SilentZone:
 
 
 def _path(child: str, zone: str) -> str:
-    return one_line("/".join(filter(None, (child, zone))), MOST_PATH)
+    return one_line(paths.way(child, zone), MOST_PATH)
