@@ -55,11 +55,8 @@ _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     """Return the body as a noun; an empty body is an empty object.
 
-    Raises:
-        InputError: not JSON, not the noun, nested too deeply, a duplicate key in an object, or a
-            text with a character U+0000.
-        falcon.HTTPError: another media type, too large, an unknown transfer coding, or an unknown
-            length.
+    InputError: not JSON, not the noun, nested too deeply, a duplicate key or a character U+0000.
+    falcon.HTTPError: another media type, too large, an unknown transfer coding or length.
     """
     data = _bounded(req, most)
     # required also for an empty body, because pages of other sites cannot send this type
@@ -77,31 +74,27 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
         try:
             return valence.nodes_body()
         except ValueError as error:
-            raise errors.InputError(
-                NAME, "$", expected=str(error).removeprefix("Expected ")
-            ) from None
+            text = str(error).removeprefix("Expected ")
+            raise errors.InputError(NAME, "$", expected=text) from None
     return codec.decode(data, kind, NAME)
 
 
 def limit_ttl(body: Any, most_s: float) -> Any:
-    """Return a body that holds a claim for at most ``most_s``; RequestError for a longer time."""
+    """Return a body that holds a claim for at most ``most_s``; RequestError if it asks for more."""
     asked_s = getattr(body, "ttl_s", None)
     if asked_s is None or asked_s <= most_s:
         return body
     if asked_s == claim.TTL_S:
         return replace(body, ttl_s=most_s)
-    raise errors.RequestError(
-        f"ttl_s {asked_s:g}: this service holds a claim for at most {most_s:g} s"
-    )
+    text = f"this service holds a claim for at most {most_s:g} s"
+    raise errors.RequestError(f"ttl_s {asked_s:g}: {text}")
 
 
 def _bounded(req: falcon.Request, most: int) -> bytes:
     coding = req.env.get("HTTP_TRANSFER_ENCODING", "")
     if coding.strip().lower() not in _CODINGS:
-        text = errors.one_line(
-            f"transfer coding {coding!r}: send the body as it is, or chunked", 200
-        )
-        raise falcon.HTTPNotImplemented(description=text)
+        text = f"transfer coding {coding!r}: send the body as it is, or chunked"
+        raise falcon.HTTPNotImplemented(description=errors.one_line(text, 200))
     length = req.content_length
     if length is not None and length > most:
         raise _too_large(most)
@@ -136,18 +129,10 @@ def _is_of_valence(data: bytes) -> bool:
     return not _VALENCE_FIELDS.isdisjoint(fields)
 
 
-def check_key(key: str | None) -> str | None:
-    """Return an idempotency key; InputError for an invalid header."""
-    if key is not None and not _KEY.fullmatch(key):
-        raise errors.InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")
-    return key
-
-
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
     """Return the answer of the handler or the recorded answer, and whether it was recorded.
 
-    Only a success is recorded; concurrent requests get the answer that is recorded first. NameTaken
-    if another request has the key.
+    Only a success is recorded; concurrent requests get the answer that is recorded first.
     """
     if call.key is None or route.body in KEYED_BODIES:
         return _answer(route, call), False
@@ -166,7 +151,6 @@ def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
 
 
 def encoded(body: Any) -> bytes:
-    """Return a body as JSON; its maps keep their order."""
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
@@ -190,7 +174,7 @@ def create_application(
     parts: ServiceParts, metrics: Metrics, access: Access
 ) -> falcon.App[Any, Any]:
     """Return the WSGI application; ``access`` authenticates and authorizes users."""
-    app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts)])
+    app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts.rates)])
     app.req_options.strip_url_path_trailing_slash = False  # an empty name must not match the list
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
@@ -219,11 +203,10 @@ class LogFields(dict[str, Any]):
 class Envelope:
     """The middleware of every answer: request id, API version, metrics and a log line."""
 
-    def __init__(self, metrics: Metrics, parts: ServiceParts) -> None:
-        self._metrics, self._parts, self._rates = metrics, parts, parts.rates
+    def __init__(self, metrics: Metrics, rates: fairness.RateLimiter) -> None:
+        self._metrics, self._rates = metrics, rates
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Give the request an id and a version before it is routed."""
         given = req.get_header(REQUEST_ID) or ""
         known = given if _REQUEST_ID.fullmatch(given) else f"req-{uuid.uuid4()}"
         req.context.update({"request_id": known, "begun": time.perf_counter(), "code": ""})
@@ -246,26 +229,25 @@ class Envelope:
         self, req: falcon.Request, resp: falcon.Response, _resource: object, _succeeded: bool
     ) -> None:
         """Count and log an answer; the log has only the path of the request."""
-        seconds = time.perf_counter() - _noted(req, "begun", 0.0)
+        seconds = time.perf_counter() - req.context.begun
         route = req.uri_template or "unknown"
         status = falcon.http_status_to_code(resp.status)
         method = req.method if req.method in falcon.HTTP_METHODS else "unknown"
         if status in MALFORMED and "user" not in req.context:
             count_failure(self._rates, _client(req, self._rates))
         self._metrics.count(method, route, status, seconds)
-        if (change := _noted(req, "change", None)) and _noted(
-            req, "code", ""
-        ) != errors.RateLimited.code:
-            _record_change(self._parts, change, req, resp, status)
+        code = req.context.get("code", "")
+        if "change" in req.context and code != errors.RateLimited.code:
+            _record_change(req, resp, status)
         line = LogFields(
             request_id=_request_id(req),
             method=method,
             path=_loggable(req.path),
             status=status,
             seconds=round(seconds, 6),
-            user=_noted(req, "user", "-"),
-            tenant=_noted(req, "tenant", "-"),
-            code=_noted(req, "code", ""),
+            user=req.context.get("user", "-"),
+            tenant=req.context.get("tenant", "-"),
+            code=code,
         )
         if LOG.isEnabledFor(logging.INFO):  # LOG.info would search the stack for its caller
             record = LOG.makeRecord(LOG.name, logging.INFO, "", 0, "%s", (line,), None)
@@ -307,7 +289,9 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
     ) -> None:
         body = read_body(req, route.body, most) if route.body else None
         body = limit_ttl(body, parts.limits.ttl_s)
-        key = check_key(req.get_header(KEY_HEADER)) if route.method == "POST" else None
+        key = req.get_header(KEY_HEADER) if route.method == "POST" else None
+        if key is not None and not _KEY.fullmatch(key):
+            raise errors.InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")
         query = {name: _single(value) for name, value in req.params.items()}
         _check_words("the path", path)
         _check_words("the query", query)
@@ -339,7 +323,6 @@ def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, 
 
 
 def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
-    """Return the pod manager of a token as a tenant without a user; NothingMatches if unknown."""
     address = _client(req, parts.rates)
     parts.rates.check_address(address)
     name = parts.events.podm_of(token) if parts.events is not None else None
@@ -361,14 +344,8 @@ def count_failure(rates: fairness.RateLimiter, address: str) -> None:
         LOG.warning("a malformed request is not counted: %s", error)
 
 
-def _record_change(
-    parts: ServiceParts,
-    change: tuple[verbs.Route, Call],
-    req: falcon.Request,
-    resp: falcon.Response,
-    status: int,
-) -> None:
-    route, call = change
+def _record_change(req: falcon.Request, resp: falcon.Response, status: int) -> None:
+    route, call = req.context.change
     name = route.path.removeprefix("/v1/")
     if "name" in call.path:
         name = name.replace("{name}", call.name())
@@ -377,7 +354,7 @@ def _record_change(
     elif made := getattr(getattr(call.body, "registration", call.body), "name", None):
         name += f"/{made}"
     done = "done" if status in (route.status, 204) else f"http_{status}"
-    outcome = _noted(req, "code", "") or ("accepted" if status == 202 else done)
+    outcome = req.context.get("code", "") or ("accepted" if status == 202 else done)
     call.record_change(errors.one_line(name), outcome)
 
 
@@ -386,7 +363,6 @@ def _single(value: Any) -> Any:
 
 
 def _check_words(where: str, words: Mapping[str, Any]) -> None:
-    """Raise InputError for a NUL character, which some databases refuse."""
     for word in (*words, *words.values()):
         if isinstance(word, str) and "\0" in word:
             raise errors.InputError(where, "", NUL_FOUND, NUL_EXPECTED)
@@ -398,19 +374,15 @@ def _loggable(path: str) -> str:
     return redact.redact_text(errors.one_line(path, 200))
 
 
-def _noted(req: falcon.Request, name: str, default: Any) -> Any:
-    return req.context.get(name, default)
-
-
 def _request_id(req: falcon.Request) -> str:
-    return str(_noted(req, "request_id", "-"))
+    return str(req.context.get("request_id", "-"))
 
 
 def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) -> None:
     req.context["code"] = problem.code
-    problem = visibility.visible_problem(problem, is_tenant=_noted(req, "is_tenant", True))
+    problem = visibility.visible_problem(problem, is_tenant=getattr(req.context, "is_tenant", True))
     resp.status = problem.status
-    if _noted(req, "media", "") == HTML:
+    if req.context.get("media", "") == HTML:
         resp.set_headers(HTML_HEADERS)
         resp.data = problem_html(problem, req.path.count("/") - 1)
         return
@@ -422,7 +394,7 @@ def _scheduler_error_handler(access: Access) -> Callable[..., None]:
     def handle(
         req: falcon.Request, resp: falcon.Response, error: errors.SchedulerError, _path: object
     ) -> None:
-        page = _noted(req, "media", "") == HTML
+        page = req.context.get("media", "") == HTML
         challenge = access.page_challenge if page else access.challenge
         if isinstance(error, errors.Unauthenticated) and challenge is not None:
             resp.set_header("WWW-Authenticate", challenge)

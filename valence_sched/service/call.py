@@ -74,8 +74,7 @@ class EventSink(Protocol):
 class ServiceParts:
     """The parts that handlers use; ``compile_spec`` compiles a request with its flavor.
 
-    ``events`` takes events of pod managers, if they send any; ``zone`` answers the zone above,
-    None without routing.
+    ``events`` takes events of pod managers, if they send any; ``zone`` is None without routing.
     """
 
     schedulers: Schedulers
@@ -153,7 +152,6 @@ class Call:
         return self.text("name") or "" if name == NAME_IN_QUERY else name
 
     def text(self, word: str) -> str | None:
-        """Return a parameter of the query, None if it is missing."""
         value = self.query.get(word)
         return value if value is None or isinstance(value, str) else str(value)
 
@@ -165,7 +163,6 @@ class Call:
         return text == "true"
 
     def query_noun(self, kind: type[T]) -> T:
-        """Return the query as a noun; InputError for an invalid query."""
         words = {name: self.text(name) for name in self.query}
         try:
             return msgspec.convert(words, kind, strict=False)
@@ -175,9 +172,8 @@ class Call:
     def compiled(self, scheduler: Scheduler, body: Any) -> Request:
         """Return the compiled request of a body, after checks of its limits and its owner.
 
-        Raises:
-            UnknownName, NewerSchema: no such flavor; a newer major version.
-            RequestError, AccessDenied: too large; the request is of another owner.
+        UnknownName: no such flavor. NewerSchema: a newer major version. RequestError: too large.
+        AccessDenied: the request is of another owner.
         """
         if body.request is not None:
             return self.compiled_spec(scheduler, body.request)
@@ -186,30 +182,26 @@ class Call:
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
         """Return the request to decide on from a body; same errors as ``compiled``.
 
-        A request without ID and seed gets a random ID, so that equal requests are spread over
-        equally good pools.
+        Without ID and seed it gets a random ID, which spreads equal requests over equally good
+        pools.
         """
         request = self.compiled(scheduler, body)
         return _own(request, body.request or body.compiled, self.key)
 
     def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return all requests to decide on from a body; same errors as ``compiled``."""
         asked = (*body.requests, *body.compiled)
         requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
         keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))
         return [_own(*one, key) for one, key in zip(requests, keys, strict=True)]
 
     def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
-        """Return a spec that a person wrote as a compiled request; same errors as ``compiled``."""
         return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return all requests of a body, compiled; same errors as ``compiled``."""
         most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
         if count > most:
-            raise errors.RequestError(
-                f"{count:,} requests exceed the limit of {most:,}: send fewer"
-            )
+            text = f"{count:,} requests exceed the limit of {most:,}: send fewer"
+            raise errors.RequestError(text)
         specs = (self._compiled_spec(scheduler, spec) for spec in body.requests)
         return [self.checked(request) for request in (*specs, *body.compiled)]
 
@@ -238,11 +230,9 @@ class Call:
                 raise errors.RequestError(text)
 
     def reading(self) -> AbstractContextManager[Scheduler]:
-        """Yield the shared scheduler at the turn of the user's tenant."""
         return self.parts.schedulers.reading(self.user.tenant)
 
     def visible(self, answer: Any) -> Any:
-        """Return an answer without names of other owners."""
         owner = self.user.owner
         return answer if owner is None else visible(answer, owner, lambda: self._own_nodes)
 

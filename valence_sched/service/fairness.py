@@ -46,7 +46,6 @@ class FairLock:
             return False
 
     def release(self) -> None:
-        """Hand the lock to the next tenant that waits."""
         with self._lock:
             if not self._waiting:
                 self._held = False
@@ -125,7 +124,7 @@ class RateLimiter:
         self._window = limits.strategies.MovingWindowRateLimiter(storage)
 
     def count(self, tenant: str, *, change: bool) -> None:
-        """Count a request of a tenant; RateLimited for too many, ServiceBusy if Redis fails."""
+        """Count a request; RateLimited for too many, ServiceBusy if Redis fails."""
         self._hit("requests", tenant)
         if change:
             self._hit("changes", tenant)
@@ -143,14 +142,12 @@ class RateLimiter:
         return peer
 
     def check_address(self, address: str) -> None:
-        """Raise RateLimited for an address with too many failed logins."""
         whose = _site_of(address)
         for rate in self._rates.get("failures", ()):
             if not self._asked(self._window.test, rate, "failures", whose):
                 raise self._limited("failures", rate, whose)
 
     def count_failure(self, address: str) -> None:
-        """Count a failed login or a malformed request."""
         for rate in self._rates.get("failures", ()):
             self._asked(self._window.hit, rate, "failures", _site_of(address))
 
@@ -176,11 +173,11 @@ class RateLimiter:
 
 
 def _site_of(address: str) -> str:
-    """Return the key of an address for counting; for IPv6 its /64, which is one client."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
     if isinstance(found, ipaddress.IPv4Address):
         return address
+    # a /64 of IPv6 is one client
     return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))

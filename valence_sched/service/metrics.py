@@ -34,10 +34,7 @@ class StateFacts(NamedTuple):
 
 
 class StateMetrics(Collector):
-    """The metrics of other collectors, and the metrics of the state, which any process can read.
-
-    Each process has its own position in the change log; the lowest position counts.
-    """
+    """The metrics of other collectors, and the metrics of the state, which any process can read."""
 
     def __init__(
         self, collect: Callable[[], Iterable[Metric]], facts: Callable[[], StateFacts | None]
@@ -117,11 +114,9 @@ class Metrics:
         )
 
     def note_changes(self, changes: int) -> None:
-        """Note the number of changes of the state that this process has loaded."""
         self._position.set(changes)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
         requests, times = self._children(method, route, status)
         requests.inc()
         times.observe(seconds)
@@ -133,7 +128,6 @@ class Metrics:
         return counter, self._seconds.labels(method, route)
 
     def text(self) -> tuple[str, bytes]:
-        """Return the media type and the text of all metrics, of every process."""
         source = self._registry
         if MULTIPROCESS_FOLDER in os.environ:
             source = prometheus_client.CollectorRegistry()

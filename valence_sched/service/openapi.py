@@ -41,7 +41,6 @@ LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {
 
 @functools.cache
 def document() -> bytes:
-    """Return the description as JSON."""
     nouns = (noun for route in ROUTES for noun in (route.body, route.answer))
     kinds = [kind for noun in nouns for kind in _members(noun)]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REFERENCE)

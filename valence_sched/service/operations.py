@@ -28,7 +28,6 @@ PREFIX = "operation-"
 
 
 def digest(content: bytes) -> str:
-    """Return the digest of content, for the id of a record."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
@@ -58,8 +57,7 @@ class RecordStore(Protocol):
     ) -> tuple[Sequence[claim.Claim], int]:
         """Return the newest claims without the first ``skip``, and their total number.
 
-        ``owner`` and ``podm`` restrict the claims unless they are None; ``ended`` includes claims
-        that have ended.
+        ``owner`` and ``podm`` restrict them unless None; ``ended`` includes claims that have ended.
         """
 
     def newest_nodes(
@@ -88,9 +86,8 @@ class Operations:
         """Start an operation unless its ID is running; return the running operation.
 
         With ``repeat`` a finished operation starts again, since its work finds the earlier result
-        by its key. A failed operation, or an operation whose process is gone, always starts again.
-        NameTaken if another request has the key, ServiceBusy if the process already runs ``most``
-        operations.
+        by its key. A failed operation, or one whose process is gone, always does. NameTaken:
+        another request has the key. ServiceBusy: ``most`` operations are running.
         """
         record = PREFIX + operation.id
         with self._lock:
@@ -121,7 +118,6 @@ class Operations:
         raise UnknownName("operation", operation_id, ())
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until no operation runs in this process; return whether all have ended."""
         with self._idle:
             return self._idle.wait_for(lambda: not self._running, timeout_s)
 
@@ -173,8 +169,7 @@ def new_operation(
 ) -> Operation:
     """Return an operation to start; equal keys of a tenant give the same operation.
 
-    ``content`` is the request of the key. Only the ``owner`` may see the operation; with None, only
-    an admin.
+    ``content`` is the request of the key. Without an ``owner`` only an admin may see the operation.
     """
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else digest(words.encode())

@@ -12,7 +12,6 @@ from valence_sched.model.verbs import VERBS, ApiVersions, EventBody, Health, Ope
 from valence_sched.service.call import Call, CallResult, listed_result
 from valence_sched.service.handlers import ui, verbs
 from valence_sched.service.handlers.ui import HTML
-from valence_sched.service.visibility import listed_owner
 
 Handler = Callable[[Call], Any]
 
@@ -40,9 +39,9 @@ def verb_handler(route: Route) -> Callable[[Call], CallResult]:
             found = getattr(scheduler, route.verb)(*words, **arguments)
             for error in found if several else ():
                 raise error
-            if several:
-                found = None
-            return listed_result(found) if route.lists else CallResult(found, route.status)
+            if route.lists:
+                return listed_result(found)
+            return CallResult(None if several else found, route.status)
 
     return handle
 
@@ -57,7 +56,7 @@ def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
     if isinstance(route.query, type):
         return call.query_noun(route.query)
     if name == "owner":
-        return listed_owner(call.user.owner, call.text(name))
+        return call.user.owner or call.text(name)  # a user with an owner selects no other
     if name in route.query:
         return call.flag(name) if name in FLAGS else call.text(name)
     return getattr(call.body, name) if name in route.body.__struct_fields__ else call.body

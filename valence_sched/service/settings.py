@@ -165,7 +165,6 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
-        """Return the networks of ``proxies``; ValueError for an invalid network."""
         return tuple(ipaddress.ip_network(one) for one in self.proxies)
 
     @property
@@ -183,7 +182,6 @@ DEFAULT_SETTINGS = ServiceSettings()
 
 
 def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
-    """Return the settings of a YAML file; ``check`` verifies them. InputError, UsageError."""
     data = files.read(path)
     settings = codec.convert(codec.load_yaml(data, path) or {}, ServiceSettings, path)
     if check:
@@ -192,7 +190,6 @@ def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
 
 
 def check_settings(settings: ServiceSettings, path: str) -> None:
-    """Raise UsageError or InputError for contradictory or unprotected settings."""
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
     try:
@@ -265,7 +262,6 @@ def _access_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
 
 
 def is_source(reference: registration.PasswordReference) -> bool:
-    """Return whether a reference names exactly one source: a variable or a file."""
     return not reference.stored and (reference.env is None) != (reference.file is None)
 
 

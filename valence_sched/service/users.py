@@ -30,9 +30,8 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
 class User(NamedTuple):
     """A user, in a ``project`` if the service has projects.
 
-    Claims and nodes of other owners are visible only to an admin and to a user with ``all_owners``,
-    which the operator's access rules can grant. ``role`` is None if rules decide by the
-    ``credentials``.
+    ``all_owners`` shows claims and nodes of other owners, as to an admin. ``role`` is None if rules
+    decide by the ``credentials``.
     """
 
     name: str
@@ -43,7 +42,6 @@ class User(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """Return the project or the user, to which limits and idempotency keys belong."""
         return self.project or self.name
 
     @property
@@ -57,7 +55,6 @@ class User(NamedTuple):
         return self.project or self.owner
 
     def check(self, rule: str, role: Role) -> None:
-        """Raise AccessDenied unless the user has at least the role of a rule."""
         if self.role is None or ROLES.index(self.role) < ROLES.index(role):
             text = f"user {self.name!r} has the role {self.role}, but {role} is required"
             raise AccessDenied(f"{rule}: {text}: ask the operator of the service")
@@ -80,28 +77,22 @@ class Access(Protocol):
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
         """Return the user of a WSGI environment; a ``page`` also accepts the login of a browser.
 
-        Raises:
-            Unauthenticated: it has no or wrong credentials. AccessDenied, IdentityUnavailable: no
-            project is chosen; the identity service does not
-                answer.
+        Unauthenticated: no or wrong credentials. AccessDenied: no project is chosen.
+        IdentityUnavailable: the identity service does not answer.
         """
 
     def check(self, user: User, rule: str, role: Role) -> None:
         """Raise AccessDenied unless a rule, or by default a role, permits a user."""
+        user.check(rule, role)
 
 
-class OpenAccess:
+class OpenAccess(Access):
     """Allows every request: for a service that only this machine reaches."""
 
     challenge = page_challenge = None
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the anonymous user."""
         return ANONYMOUS
-
-    def check(self, user: User, rule: str, role: Role) -> None:
-        """Raise AccessDenied unless the user has at least the role of a rule."""
-        user.check(rule, role)
 
 
 class UserEntry(NamedTuple):
@@ -112,11 +103,10 @@ class UserEntry(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """Return the cost of the hash: its time doubles with each step."""
         return int(self.password_hash[4:6])
 
 
-class BasicAccess:
+class BasicAccess(Access):
     """Authenticates users by HTTP basic and a file with lines ``name:hash:role``.
 
     The file is read again when it changes. The hash is a bcrypt hash, as ``htpasswd -B`` writes it;
@@ -135,7 +125,6 @@ class BasicAccess:
         self._current_entries()
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of the header ``Authorization``; Unauthenticated if it is invalid."""
         authorization = environ.get("HTTP_AUTHORIZATION")
         name, password = basic_credentials(authorization, MAX_PASSWORD_BYTES)
         entries = self._current_entries()
@@ -144,10 +133,6 @@ class BasicAccess:
             _spend(password, entry, max(one.cost for one in entries.values()))
             raise Unauthenticated("unknown user or wrong password: check both")
         return entry.user
-
-    def check(self, user: User, rule: str, role: Role) -> None:
-        """Raise AccessDenied unless the user has at least the role of a rule."""
-        user.check(rule, role)
 
     def _matches(self, password: bytes, known: bytes) -> bool:
         mark = hmac.digest(self._secret, known + b"\0" + password, hashlib.sha256)
@@ -186,7 +171,6 @@ def _spend(password: bytes, entry: UserEntry | None, most: int) -> None:
 
 
 def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
-    """Return the entries of a file of users by name; InputError names the line that is wrong."""
     entries: dict[str, UserEntry] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if not line.strip() or line.startswith("#"):

@@ -22,19 +22,8 @@ OWNED = ("claim", "node", "decision", "operation")
 WALKED = (msgspec.Struct, str, tuple)
 
 
-def listed_owner(owner: str | None, named: str | None) -> str | None:
-    """Return the owner of the claims or nodes to list: the user's owner or the named owner.
-
-    None means all owners. A user with an owner cannot select another owner.
-    """
-    return owner or named
-
-
 def visible_claim(scheduler: Scheduler, claim_id: str, owner: str | None) -> ClaimRecord:
-    """Return a claim that an owner may see; UnknownName without a hint for other claims.
-
-    Without an owner, every claim is visible.
-    """
+    """Return a claim that an owner (None: any) may see; UnknownName without a hint for others."""
     if owner is None:
         return scheduler.claim_record(claim_id)
     try:
@@ -76,7 +65,6 @@ def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> 
 
 
 def visible_problem(problem: Problem, *, is_tenant: bool) -> Problem:
-    """Return the document of an error as its reader may see it."""
     if not is_tenant:
         return problem
     texts = {name: one for name, one in problem.members.items() if isinstance(one, str)}
@@ -85,7 +73,6 @@ def visible_problem(problem: Problem, *, is_tenant: bool) -> Problem:
 
 
 def visible_error(error: SchedulerError, owner: str | None) -> SchedulerError:
-    """Return an error as an owner may see it, without names of other owners."""
     if owner is None or not isinstance(error, UnknownName | Undecodable) or error.kind not in OWNED:
         return error
     if isinstance(error, Undecodable):

@@ -256,7 +256,7 @@ class ZoneScheduler(Scheduler):
             raise RequestError(text)
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
-        """Return the plan and its zone: this zone or one directly below, which pod managers tell."""
+        """Return the plan and its zone: this one or one directly below, which pod managers tell."""
         zone, _, rest = plan.zone.partition("/")
         while zone and zone not in self._below.children:  # names of zones above this one
             zone, _, rest = rest.partition("/")

@@ -91,7 +91,6 @@ class FitQuery(Noun, frozen=True, kw_only=True):
 
     @property
     def asks(self) -> bool:
-        """Return whether anything is requested."""
         return bool(self.flavor or self._properties())
 
     def spec(self) -> RequestSpec:
@@ -135,6 +134,10 @@ class RecordsQuery(Noun, frozen=True, kw_only=True):
     ended: bool = False
     page: Number = 1
 
+    @property
+    def skip(self) -> int:
+        return (self.page - 1) * MOST_ROWS
+
 
 def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
@@ -145,8 +148,9 @@ def site(call: Call) -> CallResult:
         return _shown(call, Page(title="Site", lead=EMPTY_SITE, sections=()), "Site", PageLinks(0))
     named = ((one, (one.podm.id, one.podm.name, one.podm.zone)) for one in podms)
     found = [one for one, names in named if any(name and word in name.casefold() for name in names)]
-    part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
-    links = PageLinks(0)
+    skip, links = (wanted.page - 1) * MOST_PODMS, PageLinks(0)
+    part, rest = found[skip : skip + MOST_PODMS], found[skip + MOST_PODMS :]
+    around = _around(wanted.page, skip, part, bool(rest), {"search": wanted.search}, len(found))
     page = pages.site_page(found, _hardware(call, part, links))
     page = _with_silent(page, podms, "pod managers")
     fields = (SearchField(name="search", label="Name or zone", value=wanted.search),)
@@ -188,8 +192,7 @@ def decision(call: Call) -> CallResult:
     report = call.visible(verbs.decision(call))
     named = _named_podms(report)
     podms = verbs.listed_podms(call) if named else ()
-    every = [one for one in podms if one.podm.id in named]
-    drawn, _ = _part(every, 1, MOST_PODMS, {})
+    drawn = [one for one in podms if one.podm.id in named][:MOST_PODMS]
     links = PageLinks(2)
     return _shown(call, decision_page(report, _hardware(call, drawn, links)), "", links)
 
@@ -208,8 +211,7 @@ def fit(call: Call) -> CallResult:
     named = _named_podms(report)
     every = [one for one in call.visible(verbs.listed_podms(call)) if one.podm.id in named]
     page = decision_page(report, _hardware(call, every[:MOST_PODMS], links))
-    page = replace(page, title=FIT)
-    return _shown(call, page, FIT, links, fields=fields, button="Decide")
+    return _shown(call, replace(page, title=FIT), FIT, links, fields=fields, button="Decide")
 
 
 def _fit_fields(wanted: FitQuery, flavors: Sequence[str]) -> list[SearchField]:
@@ -224,23 +226,16 @@ def _fit_fields(wanted: FitQuery, flavors: Sequence[str]) -> list[SearchField]:
 def claims(call: Call) -> CallResult:
     """Show the claims that the user may see as a page, the newest first."""
     wanted = call.query_noun(RecordsQuery)
-    skip = (wanted.page - 1) * MOST_ROWS
-    owner, named, ended = call.user.owner or wanted.owner or None, wanted.podm or None, wanted.ended
-    found = _over_zones(
-        call, lambda scheduler: scheduler.claims(podm=named, owner=owner, ended=ended)
-    )
+    owner, podm, ended = call.user.owner or wanted.owner or None, wanted.podm or None, wanted.ended
+    found = _over_zones(call, lambda zone: zone.claims(podm=podm, owner=owner, ended=ended))
     if found is None:
         newest = call.parts.records.newest_claims
-        part, every = newest(MOST_ROWS, skip, owner, named, ended=ended)
+        part, every = newest(MOST_ROWS, wanted.skip, owner, podm, ended=ended)
     else:
         ordered = sorted(found, key=lambda one: -one.created_at)
-        part, every = ordered[skip : skip + MOST_ROWS], len(found)
-    links, around = PageLinks(1), _around_records(wanted, part, every)
-    page = _with_silent(pages.claims_page(part, links, every=every), found, "claims")
-    fields = _record_fields(call, wanted)
-    if ended:
-        fields.append(SearchField(name="ended", label="", value="true"))
-    return _shown(call, page, "Claims", links, around, fields)
+        part, every = ordered[wanted.skip :][:MOST_ROWS], len(found)
+    page = pages.claims_page(part, PageLinks(1), every=every)
+    return _records(call, wanted, _with_silent(page, found, "claims"), "Claims", part, every)
 
 
 def claim(call: Call) -> CallResult:
@@ -253,18 +248,30 @@ def claim(call: Call) -> CallResult:
 def nodes(call: Call) -> CallResult:
     """Show the nodes that the user may see as a page, the newest first."""
     wanted = call.query_noun(RecordsQuery)
-    skip = (wanted.page - 1) * MOST_ROWS
-    owner, named = call.user.owner or wanted.owner or None, wanted.podm or None
-    found = _over_zones(call, lambda scheduler: scheduler.nodes(podm=named, owner=owner))
+    owner, podm = call.user.owner or wanted.owner or None, wanted.podm or None
+    found = _over_zones(call, lambda scheduler: scheduler.nodes(podm=podm, owner=owner))
     if found is None:
-        stored, every = call.parts.records.newest_nodes(MOST_ROWS, skip, owner, named)
+        stored, every = call.parts.records.newest_nodes(MOST_ROWS, wanted.skip, owner, podm)
         part = [NodeStatus(node=node, state="COMPOSED") for node in stored]
     else:
         ordered = sorted(found, key=lambda one: -one.node.created_at)
-        part, every = ordered[skip : skip + MOST_ROWS], len(found)
-    links, around = PageLinks(1), _around_records(wanted, part, every)
-    page = _with_silent(pages.nodes_page(part, links, every=every), found, "nodes")
-    return _shown(call, page, "Nodes", links, around, _record_fields(call, wanted))
+        part, every = ordered[wanted.skip :][:MOST_ROWS], len(found)
+    page = pages.nodes_page(part, PageLinks(1), every=every)
+    return _records(call, wanted, _with_silent(page, found, "nodes"), "Nodes", part, every)
+
+
+def _records(
+    call: Call, wanted: RecordsQuery, page: Page, title: str, part: Sequence[object], every: int
+) -> CallResult:
+    query = {"owner": wanted.owner, "podm": wanted.podm, "ended": "true" if wanted.ended else ""}
+    more = wanted.skip + MOST_ROWS < every
+    around = _around(wanted.page, wanted.skip, part, more, query, every)
+    fields = [SearchField(name="podm", label="Podm", value=wanted.podm)]
+    if call.user.owner is None:
+        fields.append(SearchField(name="owner", label="Owner", value=wanted.owner))
+    if wanted.ended and title == "Claims":
+        fields.append(SearchField(name="ended", label="", value="true"))
+    return _shown(call, page, title, PageLinks(1), around, fields)
 
 
 def node(call: Call) -> CallResult:
@@ -285,7 +292,6 @@ def node(call: Call) -> CallResult:
 
 
 def _podm(call: Call, name: str) -> PodmOverview:
-    """Return a pod manager as the user may see it; UnknownName for an unknown pod manager."""
     with call.reading() as scheduler:
         found: PodmOverview = call.visible(scheduler.podm(name))
     return found
@@ -316,14 +322,6 @@ class _Around(NamedTuple):
 
 
 _WHOLE = _Around()
-
-
-def _part(
-    found: Sequence[T], page: int, most: int, query: Mapping[str, object]
-) -> tuple[Sequence[T], _Around]:
-    skip = (page - 1) * most
-    part = found[skip : skip + most]
-    return part, _around(page, skip, part, skip + most < len(found), query, len(found))
 
 
 def _around(
@@ -371,19 +369,6 @@ def _named_podms(report: Report | Reports) -> set[str]:
         for placement in decided.placements
         for one in (placement.chosen, *placement.alternates)
     }
-
-
-def _around_records(wanted: RecordsQuery, part: Sequence[object], every: int) -> _Around:
-    skip = (wanted.page - 1) * MOST_ROWS
-    query = {"owner": wanted.owner, "podm": wanted.podm, "ended": "true" if wanted.ended else ""}
-    return _around(wanted.page, skip, part, skip + MOST_ROWS < every, query, every)
-
-
-def _record_fields(call: Call, wanted: RecordsQuery) -> list[SearchField]:
-    fields = [SearchField(name="podm", label="Podm", value=wanted.podm)]
-    if call.user.owner is None:
-        fields.append(SearchField(name="owner", label="Owner", value=wanted.owner))
-    return fields
 
 
 def _shown(

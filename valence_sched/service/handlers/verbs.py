@@ -52,10 +52,7 @@ def claim_record(call: Call) -> ClaimRecord:
 
 
 def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
-    """Raise UnknownName for a claim of another user.
-
-    A claim of the user that cannot be decoded can still be released.
-    """
+    """Raise UnknownName for a claim of another user; an undecodable own claim can be released."""
     if call.user.owner is None:
         return
     try:
@@ -66,7 +63,6 @@ def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
 
 
 def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
-    """Raise AccessDenied for a plan of another user, or without a valid signature."""
     request = call.checked(plan.decision.request)
     if call.user.owner is not None and request.owner != plan.decision.request.owner:
         raise errors.AccessDenied("the plan has no owner: plan again as the user that claims it")
@@ -119,7 +115,6 @@ def operation(call: Call) -> nouns.Operation:
 
 
 def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
-    """Start an operation; the answer has the URL to poll."""
     user = call.user
     changed_name = f"nodes/{call.name()}" if "name" in call.path else None
     begun = new_operation(kind, user.owner, call.key, to_json(call.body), user.consumer)
@@ -225,7 +220,6 @@ def preview(call: Call) -> Sequence[Preview]:
 
 
 def listed_podms(call: Call) -> Sequence[PodmOverview]:
-    """Return the pod managers that decisions use, and the zones missing from the list."""
     with call.reading() as scheduler:
         return scheduler.podms()
 
@@ -293,7 +287,6 @@ def group_state(call: Call) -> GroupAnswer:
 
 
 def served_zone(call: Call) -> ServedZone:
-    """Return the zone of the service; AccessDenied if routing is not enabled."""
     zone = call.parts.zone
     if zone is None:
         hint = "set enable_zone_routing: true in the section zones of its settings"
@@ -368,13 +361,11 @@ def change_default(call: Call) -> Quota:
 
 
 def check_quota(call: Call, _scheduler: Scheduler, owner: str) -> None:
-    """Raise UnknownName for an owner that is not the user."""
     if call.user.owner not in (None, owner):
         raise errors.UnknownName("owner", owner, ())
 
 
 def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
-    """Raise UnknownName for an unknown kind of plug-ins."""
     if kind not in get_args(PluginKind):
         raise errors.UnknownName("kind of plug-ins", kind, get_args(PluginKind))
 
