@@ -45,10 +45,7 @@ Query = Mapping[str, Any]
 
 
 def new_session(url: str, verify: bool | str = True) -> requests.Session:
-    """Return a session to a URL; from the environment it uses the proxy, but no login.
-
-    ``verify`` as for :class:`ServiceConnection`.
-    """
+    """Return a session to a URL; from the environment it uses the proxy, but no login."""
     session = requests.Session()
     session.proxies, session.trust_env = get_environ_proxies(url), False
     session.verify = (verify is True and tls.default_authorities(os.environ)) or verify
@@ -60,13 +57,12 @@ class ServiceConnection:
 
     ``token`` returns a Keystone token for each request after the first HTTP 401. With ``renew``,
     every request has a token; after a refused token ``renew`` is called, and the request is sent
-    again once. ``verify`` is False for any certificate, a file of trusted authorities, or True for
-    the default authorities. ``certificate`` is presented to the service. The service may be silent
-    for ``timeout_s``. ``route`` returns the ids of the zones above. If the URL comes from an
-    environment ``variable``, errors name it. Thread-safe.
+    again once. ``verify`` is False for any certificate, or a file of trusted authorities.
+    ``certificate`` is presented to the service. The service may be silent for ``timeout_s``.
+    ``route`` returns the ids of the zones above. If the URL comes from an environment ``variable``,
+    errors name it. Thread-safe.
 
-    Raises:
-        UsageError: the URL is invalid, or holds a password.
+    Raises: UsageError: the URL is invalid, or holds a password.
     """
 
     def __init__(
@@ -107,12 +103,8 @@ class ServiceConnection:
     ) -> tuple[bytes, Mapping[str, str]]:
         """Return the body and the headers of an answer; ``path`` is below ``/v1``.
 
-        The whole answer must arrive within ``deadline_s``, if given, and have at most
-        ``most_bytes``.
-
-        Raises:
-            ServiceError: the service does not answer, or its answer is invalid.
-            SchedulerError: an error of the service.
+        The whole answer must arrive within ``deadline_s``, if given. ServiceError: the service does
+        not answer, or its answer is invalid or too large. SchedulerError: an error of the service.
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         words = {
@@ -173,7 +165,6 @@ class ServiceConnection:
                 raise ServiceError(f"{self.url}: {_reason(error)}") from None
 
     def decode(self, content: bytes, kind: type[T]) -> T:
-        """Return a decoded answer; ServiceError if it is invalid."""
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -181,7 +172,6 @@ class ServiceConnection:
             raise ServiceError(text) from None
 
     def _session(self) -> requests.Session:
-        """Return the session of this thread, which keeps its connection."""
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
             session = new_session(self.url, self._verify)
@@ -213,18 +203,11 @@ class _Bounds:
         self._until = time.monotonic() + timeout_s if is_total else None
 
     def left_s(self) -> float:
-        """Return the time that the service may still be silent."""
         if self._until is None:
             return self._timeout_s
         return max(self._until - time.monotonic(), LEAST_TIMEOUT_S)
 
     def read(self, answer: requests.Response, where: str) -> bytes:
-        """Return the body of an answer.
-
-        Raises:
-            ServiceError: it is too large.
-            requests.Timeout: it is too late.
-        """
         pieces, size = [], 0
         while piece := answer.raw.read1(PIECE_BYTES, decode_content=True):
             size += len(piece)
@@ -280,15 +263,11 @@ def connection(
     verify: bool | str = True,
     certificate: tls.ClientCertificate | None = None,
 ) -> ServiceConnection | None:
-    """Return the connection to a service at ``url``, else at the URL of the environment.
+    """Return the connection to a service at ``url``, else at the URL of the environment, if any.
 
-    None without a URL. ``token``, ``verify`` and ``certificate`` are as for
-    :class:`ServiceConnection`. Files from the environment override ``verify`` and ``certificate``,
-    and a user from the environment replaces the token.
-
-    Raises:
-        UsageError: the URL is invalid, user or password is missing, or a file of the authorities,
-            the certificate or the key cannot be read.
+    Files from the environment override ``verify`` and ``certificate``, and a user from the
+    environment replaces the token. UsageError: the URL is invalid, user or password is missing, or
+    a file cannot be read.
     """
     address = url or environ.get(URL)
     if not address:

@@ -56,9 +56,8 @@ class RemoteScheduler(Scheduler):
         if named:
             name = arguments.pop(next(iter(arguments)))
             if not isinstance(name, str):
-                return errors.each_error(
-                    lambda one: self._send(route, {"name": one, **arguments}), name
-                )
+                send = functools.partial(self._send, route)
+                return errors.each_error(lambda one: send({"name": one, **arguments}), name)
             path, query = path_of(collection, name, part.removeprefix("/"))
         body = None
         if route.body is not None:
@@ -78,21 +77,14 @@ class RemoteScheduler(Scheduler):
         return self._listed(answer, headers) if route.lists else answer
 
     def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> zone.ZonedList[R]:
-        """Return a list; ServiceError if the header with its missing zones is invalid."""
         try:
             silent = zone.parse_silent_header(headers.get(zone.SILENT_HEADER, ""))
         except ValueError as error:
-            raise errors.ServiceError(
-                f"{self._connection.url}: {error}: the service may be newer"
-            ) from None
+            text = f"{self._connection.url}: {error}: the service may be newer"
+            raise errors.ServiceError(text) from None
         return zone.ZonedList(answer, silent)
 
     def _operate(self, operation: Operation, kind: type[R]) -> R:
-        """Wait for the end of an operation, and return its result.
-
-        Raises:
-            Unverified: the service no longer works on the operation.
-        """
         for pause_s in itertools.chain(POLL_S, itertools.repeat(POLL_S[-1])):
             if operation.state != "running":
                 break
@@ -102,9 +94,8 @@ class RemoteScheduler(Scheduler):
         if operation.problem is not None:
             raise http.error_of(operation.problem)
         if operation.state != "done":
-            hint = "check and reconcile the claims and nodes"
             text = f"operation {operation.id} was interrupted with its process"
-            raise errors.Unverified(f"{text}: {hint}")
+            raise errors.Unverified(f"{text}: check and reconcile the claims and nodes")
         return self._connection.decode(bytes(operation.result), kind)
 
     def decision(self, decision_id: str) -> Report | Reports:
@@ -152,9 +143,8 @@ class RemoteScheduler(Scheduler):
         return self.zone_tree(hops=hops, deadline_s=deadline_s, route=route).children
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
-        result: lifecycle.ProvisionResult = self._send(
-            VERBS["compose"], {"claim": claim_id, "wait_s": wait_s}
-        )
+        arguments = {"claim": claim_id, "wait_s": wait_s}
+        result: lifecycle.ProvisionResult = self._send(VERBS["compose"], arguments)
         return result
 
     def compose_plan(
@@ -202,8 +192,7 @@ def _identified(argument: Any) -> Any:
 def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.Struct:
     """Return the body with these arguments as fields, or the argument that already is a body.
 
-    Raises:
-        RequestError: the body would be invalid, for example a mix without requests.
+    RequestError: the body would be invalid, for example a mix without requests.
     """
     (first, *_) = arguments.values()
     if isinstance(first, kind):

@@ -71,12 +71,10 @@ class AccessRules:
             raise InputError(policy_file or "the rules", "", found)
 
     def allow(self, rule: str, credentials: Mapping[str, Any]) -> bool:
-        """Return whether credentials meet a rule; the target is the caller's own project."""
         target = {"project_id": credentials["project_id"], "user_id": credentials["user_id"]}
         return bool(self._enforcer.authorize(rule, target, dict(credentials)))
 
     def check(self, user: User, rule: str) -> None:
-        """Raise AccessDenied unless a user meets a rule."""
         if not self.allow(rule, user.credentials):
             roles = ", ".join(sorted(user.credentials["roles"])) or "-"
             text = f"{rule}: user {user.name!r} is not permitted (roles: {roles})"

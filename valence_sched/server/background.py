@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Background threads of a worker: leased jobs, such as reading pod managers, and hints.
 
-Each process has a thread for each job. Only the process with the job's lease works, so that any
-process may die. The threads start in the serving process, after the fork, so that it inherits no
-lock or connection. A worker that receives a hint loads changes before the next request.
+Only the process with the job's lease works, so that any process may die. The threads start after
+the fork, so that the serving process inherits no lock or connection.
 """
 
 import logging
@@ -54,7 +53,6 @@ class ReaderThread:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Release the lease and end; return whether the job ended within ``timeout_s``."""
         self._ended.set()
         if self._thread is None or self._pid != os.getpid():
             return True
@@ -66,7 +64,9 @@ class ReaderThread:
             try:
                 self._make_reader(self._log, self._ended.wait).run(self._ended.is_set)
             except SchedulerError as error:
-                self._note_problem(str(error))
+                if str(error) != self._problem:
+                    LOG.warning("%s waits: %s", self._name, redact_text(str(error)))
+                self._problem = str(error)
                 self._ended.wait(RETRY_S)
             except Exception:
                 LOG.exception("internal error in the %s: restarting it", self._name)
@@ -76,16 +76,10 @@ class ReaderThread:
         self._problem = ""
         LOG.info("%s", redact_text(line))
 
-    def _note_problem(self, text: str) -> None:
-        if text != self._problem:
-            LOG.warning("%s waits: %s", self._name, redact_text(text))
-        self._problem = text
-
 
 #: Methods and paths of requests that change the state.
 METHODS = ("POST", "PUT", "PATCH", "DELETE")
 PATHS = ("/v1/claims", "/v1/nodes", "/v1/podms")
-_PODMS = "/v1/podms/"
 
 Heard = Callable[[tuple[str, ...]], object]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -107,9 +101,9 @@ class Fanout(Protocol):
 class ServiceHints:
     """The hints of one worker: sent after requests that change the state, and received.
 
-    ``connect`` makes the fan-out at the first request, because a server may make the application
-    before it forks. ``heard`` takes the names in each hint; ``refresh`` loads changes, at most once
-    per ``pause_s``.
+    ``connect`` makes the fan-out at the first request, because a server may fork after it made the
+    application. ``heard`` takes the names in each hint; ``refresh`` loads changes, at most once per
+    ``pause_s``.
     """
 
     def __init__(
@@ -141,13 +135,14 @@ class ServiceHints:
             path = environ.get("PATH_INFO", "")
             changes = environ["REQUEST_METHOD"] in METHODS and path.startswith(PATHS)
             if changes and statuses and statuses[-1].startswith("2"):
-                fanout.send(_names(path))
+                start, _, rest = path.partition("/v1/podms/")
+                name = "" if start else rest.partition("/")[0]
+                fanout.send((unquote(name),) if name not in ("", "-") else ())
             return content
 
         return answer
 
     def start(self) -> Fanout:
-        """Connect, unless already connected."""
         if self._fanout is None:
             with self._lock:
                 if self._fanout is None:
@@ -158,14 +153,12 @@ class ServiceHints:
         return self._fanout
 
     def close(self) -> None:
-        """Stop, and close the connection."""
         self._ended.set()
         self._heard.set()
         if self._fanout is not None:
             self._fanout.close()
 
     def refresh(self) -> None:
-        """Load changes soon."""
         self._heard.set()
 
     def _take(self, names: tuple[str, ...]) -> None:
@@ -186,8 +179,3 @@ class ServiceHints:
             except Exception:
                 LOG.exception("changes not loaded after a hint")
             self._ended.wait(self._pause_s)
-
-
-def _names(path: str) -> tuple[str, ...]:
-    name = path.removeprefix(_PODMS).partition("/")[0] if path.startswith(_PODMS) else ""
-    return (unquote(name),) if name and name != "-" else ()

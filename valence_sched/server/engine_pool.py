@@ -49,12 +49,10 @@ def selection_of(settings: ServiceSettings) -> Selection:
 class EnginePool:
     """The engines of one process: one is shared, by one thread at a time; others make changes.
 
-    The shared engine decides and claims. For registered pod managers it follows the change log of
-    the state, and reads nothing else. A change of its files or an internal error causes a new
-    shared engine; an invalid request or an unavailable state does not. With recorded inventories it
-    reads everything again after a change of a file or of ``state_mark``.
-
-    ``note_changes`` takes the number of changes that the engine has loaded, after each use.
+    The shared engine follows the change log of the state, and reads nothing else. A change of its
+    files or an internal error causes a new shared engine. With recorded inventories it reads
+    everything again after a change of a file or of ``state_mark``. ``note_changes`` takes the
+    number of loaded changes after each use.
     """
 
     def __init__(
@@ -115,10 +113,7 @@ class EnginePool:
         return True
 
     def _current(self, arrived_at: float) -> "Engine":
-        """Return the shared engine, refreshed after the request arrived.
-
-        If several requests wait, the first checks files and state for all of them.
-        """
+        """Return the shared engine; the first of several waiting requests refreshes it."""
         if self._engine is not None and self._looked_at > arrived_at:
             return self._engine
         looked_at = self._clock()
@@ -155,10 +150,7 @@ def _files(app: App, selection: Selection) -> list[str]:
 
 
 def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
-    """Return the time and size of each file that exists, by its path.
-
-    Most files never exist: a file without an ``earlier`` mark is first tested for existence.
-    """
+    """Return the time and size of each file that exists; most never do, which is tested first."""
     marks = {}
     for name in files:
         if name not in earlier and not os.access(name, os.F_OK):
@@ -177,9 +169,8 @@ MOST_REQUESTS, MOST_BYTES = 256, 4096  # cached requests, and bytes of each
 class RequestCompiler:
     """Compiles requests as an app does; ``near_maps`` locate external resources.
 
-    Callers send few different requests, each many times. A request without external resources
-    depends only on its text and its flavor. So it is compiled once, and decision caches that use it
-    stay valid.
+    A request without external resources depends only on its text and its flavor. So it is compiled
+    once, and decision caches that use it stay valid.
     """
 
     def __init__(self, app: App, near_maps: Sequence[str]) -> None:
@@ -188,7 +179,6 @@ class RequestCompiler:
         self.count = 0
 
     def compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
-        """Return a request compiled; same errors as a request of a scheduler."""
         if self._near_maps or spec.near or spec.prefer_near or self._config.default_owner:
             return self._compile(spec, flavor)
         key = msgspec.json.encode(spec)

@@ -27,7 +27,6 @@ class JsonLogger(Logger):  # type: ignore[misc]
     """Sends gunicorn's log to the log of the service."""
 
     def setup(self, cfg: Any) -> None:
-        """Send both logs to standard error."""
         super().setup(cfg)
         configure_logs()
 
@@ -42,7 +41,6 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
 
     @property
     def limits(self) -> Limits:
-        """Return the limits on a request that is being received."""
         return self._settings.limits
 
     def load_config(self) -> None:
@@ -67,13 +65,12 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             "when_ready": lambda arbiter: self._check_listeners(arbiter.LISTENERS),
             "pre_exec": lambda arbiter: without_own_folder(arbiter.cfg.env_orig),
             "worker_exit": lambda _server, _worker: self._finish(),
-            "child_exit": lambda _server, worker: _forget_process(worker.pid),
+            "child_exit": lambda _server, worker: multiprocess.mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
         }.items():
             if name in self.cfg.settings:  # older versions of gunicorn have no control socket
                 self.cfg.set(name, value)
 
     def reload(self) -> None:
-        """Load the present settings, unless they are invalid."""
         try:
             self._settings = self._read()
         except SchedulerError as error:
@@ -87,7 +84,6 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         return self._process.application
 
     def count_failure(self, host: str) -> None:
-        """Count a malformed request of a client."""
         if self._process is not None:
             count_failure(self._process.parts.rates, host)
 
@@ -98,15 +94,10 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         addresses = [listener.sock.getsockname() for listener in listeners]
         for host, port, *_ in (one for one in addresses if isinstance(one, tuple)):
             if not is_loopback(host):
-                raise UsageError(
-                    f"the socket {host}:{port} is reachable from other machines without "
-                    "authentication: set auth to basic, or make the socket listen on 127.0.0.1"
-                )
+                text = f"the socket {host}:{port} is reachable from other machines without"
+                hint = "set auth to basic, or make the socket listen on 127.0.0.1"
+                raise UsageError(f"{text} authentication: {hint}")
 
     def _finish(self) -> None:
         if self._process is not None:
             self._process.stop(self._settings.stop_s)
-
-
-def _forget_process(pid: int) -> None:
-    multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]

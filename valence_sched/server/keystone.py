@@ -44,13 +44,11 @@ class TokenCache:
         self._cached: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
 
     def get(self, key: str) -> bytes | None:
-        """Return the answer about a token, None if it is missing or expired."""
         with self._lock:
             document, until = self._cached.get(key, (None, 0.0))
             return document if self._clock() < until else None
 
     def set(self, key: str, document: bytes, time: float = 0.0) -> None:
-        """Store the answer about a token for ``time`` seconds."""
         if time <= 0:
             return
         with self._lock:
@@ -128,11 +126,9 @@ class KeystoneAccess:
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
         """Return the user of the header ``X-Auth-Token``; a page also accepts HTTP basic.
 
-        Raises:
-            Unauthenticated: a missing, invalid, expired or revoked token; an unknown user of a
-                browser.
-            AccessDenied: the token has no scope.
-            IdentityUnavailable: Keystone does not answer, or rejects the login of the service.
+        Unauthenticated: a missing, invalid, expired or revoked token, or an unknown user of a
+        browser. AccessDenied: the token has no scope. IdentityUnavailable: Keystone is silent, or
+        rejects the service.
         """
         if page and not environ.get("HTTP_X_AUTH_TOKEN"):
             return self._browser_user(environ)
@@ -158,9 +154,8 @@ class KeystoneAccess:
             close()
         status = statuses[0].partition(" ")[0]
         if status == "401":
-            raise Unauthenticated(
-                "Keystone rejected the token as invalid, expired or revoked: get a new one"
-            )
+            text = "Keystone rejected the token as invalid, expired or revoked: get a new one"
+            raise Unauthenticated(text)
         if status != "204":
             raise _unavailable(f"status {status}")
         return self._user(confirmed)
@@ -174,7 +169,6 @@ class KeystoneAccess:
         raise Unauthenticated("Keystone rejected its own token: try again")
 
     def check(self, user: User, rule: str, role: verbs.Role) -> None:
-        """Raise AccessDenied unless a user meets a rule."""
         self._rules.check(user, rule)
 
     def _user(self, environ: Mapping[str, Any]) -> User:
@@ -199,7 +193,6 @@ class KeystoneAccess:
 
 
 def _confirm(_environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-    """Answer as the application behind the middleware, which passes valid tokens only."""
     start_response("204 No Content", [])
     return []
 

@@ -37,7 +37,6 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_store_commands(parser: argparse.ArgumentParser) -> None:
-    """Add the commands to the parser of ``store``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="<action>")
     for name, text in (
         ("check", "Check the version, the rows and the file of the state"),
@@ -152,7 +151,6 @@ COMMANDS: Mapping[str, Callable[[Maintenance, argparse.Namespace, TextIO], int |
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit code."""
     try:
         with printing(sys.stdout):
             arguments = parser().parse_args(argv)
@@ -175,7 +173,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     top = Parser(
         prog="valence-scheduler", description="Serve the scheduler of pod managers over HTTP."
     )
@@ -201,7 +198,6 @@ def parser() -> argparse.ArgumentParser:
 def run(
     arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
 ) -> int:
-    """Run a command of the program; return its exit code."""
     try:
         _check_names(arguments)
         return _run(arguments, environ, stdout, stderr)
@@ -253,7 +249,7 @@ def _run(
 def report_problems(
     settings: nouns.ServiceSettings, environ: Mapping[str, str], stderr: TextIO, *, waits: bool
 ) -> int:
-    """Write a line for each problem of settings; return the number of problems.
+    """Write a line for each problem of settings; return their number.
 
     An unavailable database is not a problem if the service ``waits`` for it.
     """

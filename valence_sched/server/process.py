@@ -59,8 +59,7 @@ PREFIX = "valence-scheduler-"  # the name prefix of the metrics folder
 def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
     """Make a folder for metrics, unless the environment names one.
 
-    Worker processes also leave this block when they end, so only the first process removes the
-    folder.
+    Workers also leave this block when they end: only the first process removes the folder.
     """
     if VARIABLE in environ:
         yield
@@ -75,6 +74,5 @@ def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def without_own_folder(environ: MutableMapping[str, str]) -> None:
-    """Let a successor program make its own folder of metrics."""
     if os.path.basename(environ.get(VARIABLE, "")).startswith(PREFIX):
         del environ[VARIABLE]

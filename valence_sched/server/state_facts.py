@@ -22,10 +22,7 @@ LATE_S = 60.0  # age from which an unposted decision is reported
 
 
 class StateReader:
-    """Checks the state and the settings for one process; ``store`` returns the open state.
-
-    ``make_app`` makes an application for each check; one thread at a time can use it.
-    """
+    """Checks the state and the settings for one process; ``store`` returns the open state."""
 
     def __init__(
         self, make_app: Callable[[], App], selection: Selection, store: Callable[[], Store]
@@ -37,8 +34,7 @@ class StateReader:
     def health(self) -> Health:
         """Return whether the service can decide, in words for an anonymous client.
 
-        The service counts as started after a reading of each registered pod manager succeeded or
-        failed. Later registrations do not change this.
+        It has started once a reading of each registered pod manager has succeeded or failed.
         """
         problems: list[str] = []
         try:
@@ -72,7 +68,6 @@ class StateReader:
         return Health(status="degraded" if lines else "ok", problems=tuple(lines))
 
     def facts(self) -> StateFacts | None:
-        """Return the present facts of the state, None if the state is unavailable."""
         try:
             store, names = self._store(), self._names()
             times, failing = store.read_times(names), store.failures().keys() & names

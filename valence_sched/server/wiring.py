@@ -75,7 +75,6 @@ class SharedState:
         self._store: Store | None = None
 
     def store(self) -> "Store":
-        """Return the open store; StoreError if it cannot be opened."""
         with self._lock:
             if self._store is None:
                 self._store = self._registry.store()
@@ -86,7 +85,6 @@ class SharedState:
         return self.store().log_totals()
 
     def close(self) -> None:
-        """Close the state; the next use opens it again."""
         with self._lock:
             store, self._store = self._store, None
         if store is not None:
@@ -223,12 +221,10 @@ class ServiceProcess:
             self.hints.refresh()
 
     def _refresh(self) -> None:
-        """Load changes, as the first verb of the next request would."""
         with self.engines.reading() as scheduler:
             next(iter(scheduler.blocks(hardware.BlockFilter())), None)
 
     def start(self) -> None:
-        """Start the threads that read, poll zones and post decisions, unless they are started."""
         for one in (self.reader, self.poller, self.sender):
             if one is not None:
                 one.start()
@@ -291,7 +287,6 @@ class ServiceProcess:
 def app_maker(
     settings: ServiceSettings, environ: Mapping[str, str], quarantine: Quarantine | None = None
 ) -> Callable[[], App]:
-    """Return a function that makes applications with the Ironic of the settings."""
     ironic, keystone = settings.ironic_settings, settings.keystone
 
     @functools.cache
@@ -322,7 +317,6 @@ def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
 
 
 def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> fairness.RateLimiter:
-    """Return the limiter of requests; an error if rates or the password reference are invalid."""
     reference = settings.rate_limits.redis_password
     what = "rate_limits: redis_password"
     password = App(environ=environ).secret(reference, what) if reference is not None else None
@@ -333,7 +327,6 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> fairn
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:
-    """Return the address for events, None without a receiver; an error if it is invalid."""
     reader = settings.reader_settings
     if reader is None or reader.receiver is None:
         return None
@@ -343,7 +336,6 @@ def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> Even
 
 
 def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> users.Access:
-    """Return the access of the service; an error if its files or references are invalid."""
     if settings.auth == "basic":
         assert settings.users_file is not None, "the settings were checked"
         return users.BasicAccess(settings.users_file)
@@ -360,7 +352,6 @@ def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> users.Ac
 def configuration_problems(
     settings: ServiceSettings, environ: Mapping[str, str]
 ) -> Iterator[Exception]:
-    """Yield each error that the service would have with these settings."""
     app = App(environ=environ)
     config, ironic, zones = app.config, settings.ironic_settings, settings.zones
 

@@ -122,7 +122,6 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._take(bytes(self._early))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes, which all connections share."""
         return self._worker.arrivals
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -142,11 +141,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._body, self._request, self._parser = bytearray(), None, parser.PythonProtocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection; an answer that is still computed is dropped."""
         self._worker.forget(self)
 
     def abort(self) -> None:
-        """Close the connection without an answer."""
         self._worker.forget(self)
         self._transports[0].abort()
 
@@ -300,7 +297,6 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         self._ending = asyncio.Event()
 
     def run(self) -> None:
-        """Serve until a signal, or until the first process ends."""
         self.tls = sock.ssl_context(self.cfg) if self.cfg.is_ssl else None
         self._most_connections = min(MOST_CONNECTIONS, _raise_descriptors() // 2)
         sys.setswitchinterval(SWITCH_S)
@@ -338,7 +334,6 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         task.add_done_callback(self._tasks.discard)
 
     def admit(self, connection: ClientConnection) -> None:
-        """Add a connection; if there are too many, close other waiting connections."""
         self.open[connection] = None
         self._of_host[connection.host] += 1
         self._limit_connections()

@@ -87,19 +87,14 @@ class ProcessZone:
         return self._settings.most_hops
 
     def tree(self, tenant: str) -> ZoneTree:
-        """Return the present zone and the zones below it, for a tenant."""
         return self._tree(EngineForEach(self._engines, tenant), self._child_zones())
 
     def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> claim.Claim:
-        """Hold all offers of this zone and the zones below it, or nothing, for a tenant."""
         self._child_zones()
         return self._nodes(tenant).claims.hold_offers(body, key=key)
 
     def scheduler(self, tenant: str) -> ZoneScheduler | None:
-        """Return the scheduler over all zones, None without children.
-
-        SchedulerError: the zones form a cycle.
-        """
+        """Return the scheduler over all zones, None without children."""
         children = self._child_zones()
         if not children:
             return None
@@ -147,7 +142,6 @@ class ProcessZone:
         log: Callable[[str], object],
         sleep: Callable[[float], object],
     ) -> ZonePoller:
-        """Return the poller of the children; same arguments as ``ZonePoller``."""
 
         def ask(child: zone_registry.ZoneRegistration) -> zone_registry.ZoneInfo:
             password = self._app.config.zone_password(child)
@@ -167,7 +161,6 @@ class ProcessZone:
         )
 
     def close(self) -> None:
-        """Let the threads end after their present queries."""
         with self._lock:
             links, self._links = self._links, {}
         for link in links.values():
@@ -225,7 +218,6 @@ class _Link:
                 self.zone = one_line(str(error))
 
     def offering(self, zone: zone_registry.ZoneOverview) -> ChildZone:
-        """Return the present child."""
         child, report = zone.registration, zone.report
         inactive = None if report.is_active else report.reason
         offering = None if isinstance(self.zone, str) else self.zone.zone
@@ -250,12 +242,10 @@ class ZonedSchedulers:
         self._engines, self._zone = engines, zone
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Yield the scheduler that decides and claims."""
         zoned = self._zone.scheduler(tenant)
         return self._engines.reading(tenant) if zoned is None else contextlib.nullcontext(zoned)
 
     def changing(self) -> AbstractContextManager[Scheduler]:
-        """Yield the scheduler that makes all other changes, such as composing."""
         zoned = self._zone.scheduler("")
         return self._engines.changing() if zoned is None else contextlib.nullcontext(zoned)
 
