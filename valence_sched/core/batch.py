@@ -5,8 +5,6 @@ The alternatives of the request are tried in order. If a group must stay togethe
 fixes one domain value for all nodes: the anchor. Other anchors are tried if nodes do not fit.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -75,8 +73,7 @@ class Batch:
 def schedule(context: EvaluationContext) -> Batch:
     """Place the nodes of a request by the scheduler that its policy names."""
     kind: Any = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)
-    batch: Batch = kind().schedule(context)
-    return batch
+    return kind().schedule(context)  # type: ignore[no-any-return]
 
 
 def goes_by_cost(policy: Policy) -> bool:
@@ -114,15 +111,15 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
             fit = choose_fit(batch.view, rows, fits, request, best_of, turn, unfit, undecided)
         if fit is None:
             break
+        cost, scores_of = batch.evaluation.cost, batch.evaluation.scores_of
         others: list[Fit] = []
         if request.alternates:
-            rows = order(batch.view, batch.evaluation.cost, request, turn)
             rest, group = request.count - 1 + context.other_nodes, request.group
             if rest and group is not None and group.hard:
                 rest = SPARE_ALTERNATES
             most = request.alternates + min(rest, SPARE_ALTERNATES)
+            rows = order(batch.view, cost, request, turn)
             others = alternate_fits(batch.view, rows, fits, fit, most)
-        cost, scores_of = batch.evaluation.cost, batch.evaluation.scores_of
         alternates = tuple([(one, int(cost[one.row]), scores_of(one.row)) for one in others])
         batch.nodes.append(PlacedNode(fit, int(cost[fit.row]), scores_of(fit.row), alternates))
         if len(batch.nodes) < request.count:
@@ -170,23 +167,11 @@ def score_of(bound: BoundPolicy, cost: int) -> float:
     return round(1.0 - cost / worst, 6) if worst else 1.0
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(Struct, frozen=True):
     """One alternative that was tried: its context, and the nodes placed."""
 
     context: EvaluationContext
     batch: Batch
-
-
-def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
-    """Place the nodes of a request; a group that stays together where most nodes fit."""
-    if not needs_anchor(context.request):
-        return Attempt(context, schedule(context))
-
-    def attempt(open_rows: Mask | None = None) -> list[Attempt]:
-        narrowed = context if open_rows is None else with_anchor_rows(context, open_rows)
-        return [Attempt(narrowed, schedule(narrowed))]
-
-    return _best_by_anchor(context, attempt)[0]
 
 
 def _best_by_anchor(
@@ -207,8 +192,8 @@ def _best_by_anchor(
         attempts = attempt(open_rows)
         better = _count_nodes(attempts) > _count_nodes(best)
         best, other = (attempts, best) if better else (best, attempts)
-        for attempt_ in other:  # an anchor with an undecided pool might have been better
-            best[0].batch.undecided_rows.update(attempt_.batch.undecided_rows)
+        # an anchor with an undecided pool might have been better
+        best[0].batch.undecided_rows.update(*(one.batch.undecided_rows for one in other))
     return best
 
 
@@ -233,9 +218,10 @@ def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Att
 
     For a group that must stay together, every anchor is tried with all alternatives.
     """
-    if not context.request.other_alternatives or not needs_anchor(context.request):
-        return _try_in_order(context, schedule)
-    return _best_by_anchor(context, functools.partial(_try_in_order, context, schedule))
+    attempt = functools.partial(_try_in_order, context, schedule)
+    if context.request.other_alternatives and needs_anchor(context.request):
+        return _best_by_anchor(context, attempt)
+    return attempt()
 
 
 def _try_in_order(
@@ -249,28 +235,32 @@ def _try_in_order(
             break
         current = context
         if alternative is not None:  # after the last alternative, with its group state
-            last, needs, constraints = attempts[-1], alternative.needs, alternative.topology
-            before = last.context
+            last, needs, constraints = attempts[-1].batch, alternative.needs, alternative.topology
+            before = attempts[-1].context
             request = msgspec.structs.replace(
-                last.batch.request, needs=needs, topology=constraints, count=missing, min_count=None
+                last.request, needs=needs, topology=constraints, count=missing, min_count=None
             )
+            strict, others, spending = before.strict, before.other_nodes, before.spending
             current = context_of(
-                last.batch.view,
-                request,
-                before.bound,
-                strict=before.strict,
-                other_nodes=before.other_nodes,
-                spending=before.spending,
-            )
+                last.view, request, before.bound, strict=strict, other_nodes=others,
+                spending=spending
+            )  # fmt: skip
             if before.planned is not None:
                 current = replace(current, planned=before.planned[1:])
-        if open_rows is None:
-            attempts.append(try_anchors(current, schedule))
-            continue
-        if not _count_nodes(attempts):
-            current = with_anchor_rows(current, open_rows)
-        attempts.append(Attempt(current, schedule(current)))
+        if open_rows is None and needs_anchor(current.request):
+            one_attempt = functools.partial(_attempt, current, schedule)
+            attempts += _best_by_anchor(current, one_attempt)
+        else:
+            first_rows = None if _count_nodes(attempts) else open_rows
+            attempts += _attempt(current, schedule, first_rows)
     return attempts
+
+
+def _attempt(
+    context: EvaluationContext, schedule: Schedule, open_rows: Mask | None = None
+) -> list[Attempt]:
+    context = context if open_rows is None else with_anchor_rows(context, open_rows)
+    return [Attempt(context, schedule(context))]
 
 
 def _count_nodes(attempts: list[Attempt]) -> int:
@@ -278,7 +268,7 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 
 class _NextNode(Struct, frozen=True, gc=False):
-    """The next node of a podm, taken ahead of its turn: its fit, undo and evaluated ``rows``."""
+    """The next node of a podm, taken ahead of its turn; its ``rows`` of the evaluation."""
 
     fit: Fit
     undo: Change

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decision: the result for one request, with the evaluation behind its explanation."""
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Sequence
@@ -54,8 +52,8 @@ class Decision:
         return self.main_attempt.batch
 
     @functools.cached_property
-    def row_fits(self) -> RowFits:
-        """Return the lookup of rows that fit one more node after this decision."""
+    def row_fits(self) -> "RowFits":
+        """The lookup of rows that fit one more node after this decision."""
         return RowFits(self.context, self.batch)
 
     @property
@@ -68,7 +66,7 @@ class Decision:
 
     @property
     def fitting_nodes(self) -> list[PlacedNode]:
-        """Return the nodes that fit, even if they are too few to be placed."""
+        """The nodes that fit, even if they are too few to be placed."""
         return [node for attempt in self.attempts for node in attempt.batch.nodes]
 
     @functools.cached_property
@@ -100,7 +98,6 @@ class Decision:
 
     @functools.cached_property
     def _with_all_members(self) -> Request:
-        """Return the request with the group state that counts all the nodes that fit."""
         rows = [node.chosen.row for node in self.fitting_nodes]
         return with_members(self.view, self.request, rows)
 
@@ -126,10 +123,7 @@ class Decision:
 
     @property
     def undecided(self) -> tuple[PoolRef, ...]:
-        """Return the undecided pools by name."""
-        view = self.view
-        rows = self.undecided_rows
-        return tuple(PoolRef(podm=view.podm(row).id, pool=view.pools[row].id) for row in rows)
+        return tuple(map(self.view.pool_ref, self.undecided_rows))
 
     @property
     def outcome(self) -> Outcome:
@@ -181,7 +175,6 @@ class Decision:
         return int(self.view.podm_of[fit.row])
 
     def score(self, cost: int) -> float:
-        """Return the score 0..1 of a cost."""
         return score_of(self.context.bound, cost)
 
 
@@ -205,7 +198,7 @@ class RowFits:
 
     @functools.cached_property
     def _known(self) -> dict[int, RowFit]:
-        """The known answers by row; the shared search gives the first answers."""
+        # the shared search gives the first answers
         passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
             return {}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluation: the verdicts, scores and costs of all pools for a request under a policy."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Sequence
@@ -28,10 +26,9 @@ from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 def _tracked(name: str) -> Any:
-    """Return a property that records reads of data that changes when nodes are placed."""
     field_of = getattr(View, name)
 
-    def read(view: TrackedView) -> Any:
+    def read(view: "TrackedView") -> Any:
         view.was_read = True
         return field_of.__get__(view)
 
@@ -39,10 +36,9 @@ def _tracked(name: str) -> Any:
 
 
 def _tracked_call(name: str) -> Any:
-    """Return a method that records each read, memoised or not, of data that nodes change."""
     method = getattr(View, name)
 
-    def call(view: TrackedView, *arguments: Any, **options: Any) -> Any:
+    def call(view: "TrackedView", *arguments: Any, **options: Any) -> Any:
         view.was_read = True
         return method(view, *arguments, **options)
 
@@ -86,7 +82,6 @@ class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):
 
     @property
     def was_read(self) -> bool:
-        """Return whether the group state was read since the last :meth:`reset`."""
         return bool(self.__dict__.get("was_read"))
 
     def reset(self) -> None:
@@ -100,8 +95,7 @@ def track_request(request: Request) -> TrackedRequest:
 
 
 @functools.cache
-def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
-    """Return the tracking class for a class of requests, which may be a subclass of Request."""
+def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:  # kind: also a subclass
     if kind is Request:
         return TrackedRequest
     struct: Any = type(Request)
@@ -133,7 +127,7 @@ class Evaluation(msgspec.Struct):
 
     @property
     def verdicts(self) -> Mask:
-        """The verdicts as one writable table of shape ``(filters, pools)``."""
+        """One writable table of shape ``(filters, pools)``."""
         if not isinstance(self.filter_verdicts, np.ndarray):
             size = (len(self.filter_verdicts), len(self.cost))
             self.filter_verdicts = np.array(self.filter_verdicts, dtype=bool).reshape(size)
@@ -141,7 +135,7 @@ class Evaluation(msgspec.Struct):
 
     @property
     def scores(self) -> Floats:
-        """The scores as one writable table of shape ``(weighers, pools)``."""
+        """One writable table of shape ``(weighers, pools)``."""
         if not isinstance(self.weigher_scores, np.ndarray):
             size = (len(self.weigher_scores), len(self.cost))
             self.weigher_scores = np.array(self.weigher_scores, dtype=np.float64).reshape(size)
@@ -150,27 +144,26 @@ class Evaluation(msgspec.Struct):
     def scores_of(self, row: int) -> tuple[float, ...]:
         return tuple([float(scores[row]) for scores in self.weigher_scores])
 
-    def copy(self) -> Evaluation:
-        """Return an evaluation whose arrays can be changed without changing this one."""
+    def copy(self) -> "Evaluation":
         copied = self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy())
         return copied.detached()
 
-    def select(self, rows: Ints | slice) -> Evaluation:
+    def select(self, rows: Ints | slice) -> "Evaluation":
         """Return the evaluation of some rows: a copy, or views for a slice."""
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
-    def write(self, rows: Ints | slice, part: Evaluation) -> None:
+    def write(self, rows: Ints | slice, part: "Evaluation") -> None:
         self.verdicts[:, rows] = part.verdicts
         self.scores[:, rows] = part.scores
         self.cost[rows] = part.cost
 
-    def with_rows(self, verdicts: Mask, scores: Floats, cost: Ints) -> Evaluation:
+    def with_rows(self, verdicts: Mask, scores: Floats, cost: Ints) -> "Evaluation":
         """Return an evaluation of other rows; notes and failed plug-ins are shared."""
         readers = self.availability_readers, self.failed_plugins, self.group_state_readers
         return Evaluation(verdicts, scores, cost, self.notes, *readers)
 
-    def detached(self) -> Evaluation:
-        """Return this evaluation with notes and failed plug-ins of its own."""
+    def detached(self) -> "Evaluation":
+        """Give this evaluation notes and failed plug-ins of its own, and return it."""
         self.notes, self.failed_plugins = list(self.notes), set(self.failed_plugins)
         return self
 
@@ -201,14 +194,13 @@ class EvaluationContext:
     turn: int = 0
 
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
-        """Return the fit of the request in one row of a view of these podms."""
         return self.fitter.fit(view, row, self.spending)
 
-    def with_others(self, nodes: int, spending: Spending | None) -> EvaluationContext:
+    def with_others(self, nodes: int, spending: Spending | None) -> "EvaluationContext":
         """Return the context in a decision that also has ``nodes`` nodes of other requests."""
         return replace(self, other_nodes=nodes, spending=spending or self.spending)
 
-    def window(self, first: int, last: int, count: int) -> EvaluationContext:
+    def window(self, first: int, last: int, count: int) -> "EvaluationContext":
         """Return the context of ``count`` nodes on rows ``[first, last)`` of whole podms."""
         return replace(
             self,
@@ -260,10 +252,8 @@ def context_of(
     """Return the context of a decision on a request, with all pools evaluated."""
     evaluation = evaluate(view, request, bound, strict=strict)
     fitter = Fitter(request.needs, view.kinds, request.topology, bound.policy.budget)
-    spending = spending or Spending(bound.policy.budget)
-    return EvaluationContext(
-        view, request, bound, evaluation, fitter, strict, other_nodes, spending
-    )
+    of_decision = strict, other_nodes, spending or Spending(bound.policy.budget)
+    return EvaluationContext(view, request, bound, evaluation, fitter, *of_decision)
 
 
 class _ReadTracker:
@@ -391,7 +381,10 @@ def _answer(
         is_whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
         if is_whole and answer.dtype.kind in dtypes:
             return answer.astype(dtype, copy=False)
-        text = f"returned {_shape(answer)}, not {format_count(len(view), noun)}"
+        found = f"a {type(answer).__name__}"
+        if type(answer) is np.ndarray:
+            found = f"an array of {answer.dtype} of shape {answer.shape}"
+        text = f"returned {found}, not {format_count(len(view), noun)}"
     except (Exception, SystemExit) as error:
         text, cause = f"failed: {describe_error(error)}", error
     _note(one_line(f"{kind} {use.name!r} {text}"), evaluation, strict, cause)
@@ -404,16 +397,12 @@ def _clamped_score(
 ) -> Floats:
     if _all_within(score):
         return score
-    _note(
-        f"weigher {weigher.name!r} returned scores outside 0..1: clamped, NaN counted as 0",
-        evaluation,
-        strict,
-    )
+    text = "returned scores outside 0..1: clamped, NaN counted as 0"
+    _note(f"weigher {weigher.name!r} {text}", evaluation, strict)
     return np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
 
 
 def _all_within(scores: Floats) -> bool:
-    """Return whether all scores are within 0..1; NaN is not."""
     if not scores.size:
         return True
     if scores.strides == (0,):
@@ -431,12 +420,6 @@ def _note(
         raise PluginError(text) from cause
     if text not in evaluation.notes:
         evaluation.notes.append(text)
-
-
-def _shape(answer: Any) -> str:
-    if type(answer) is np.ndarray:
-        return f"an array of {answer.dtype} of shape {answer.shape}"
-    return f"a {type(answer).__name__}"
 
 
 def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int, int]]:

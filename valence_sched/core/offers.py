@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offers: the nodes of a request that fit on the podms of one zone; verifies earlier offers."""
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -20,7 +18,8 @@ from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import FitFinder, random_order, rank_rows
 from valence_sched.errors import StaleOffer
-from valence_sched.model.decision import Candidate, PoolRef
+from valence_sched.model.decision import Candidate
+from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.zone import Offer, OfferQuery, Overtaking, ZoneAnswer
 from valence_sched.view.overlay import Overlay
@@ -41,23 +40,11 @@ def offers(
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
     context = replace(context, earlier=fits, turn=query.turn)
     if query.closed:  # exclude the rows of podms at closed places
-        is_open = []
-        for podm in view.podms:
-            places = (one.items() for one in query.closed)
-            is_open.append(
-                not any(
-                    all(
-                        sorted(domain_values(podm, domain)) == list(values)
-                        for domain, values in place
-                    )
-                    for place in places
-                )
-            )
+        is_open = [not any(_is_at(podm, place) for place in query.closed) for podm in view.podms]
         context = with_anchor_rows(context, np.array(is_open, dtype=bool)[view.podm_of])
     ranked, open_rows = _ranking(context, query)
     batch = schedule(context)
     readers = context.evaluation.group_state_readers
-    rows = sorted(open_rows | batch.undecided_rows)
     named = (*asked.podms, *asked.exclude_podms)
     known = {name for podm in view.podms for name in (podm.id, podm.name)} if named else set()
     most_free: Sequence[float] = ()
@@ -71,13 +58,17 @@ def offers(
     return ZoneAnswer(
         nodes=tuple(_offers(context, batch.nodes)),
         ranking=tuple(_offers(context, ranked)),
-        undecided=tuple(PoolRef(podm=view.podm(row).id, pool=view.pools[row].id) for row in rows),
+        undecided=tuple(map(view.pool_ref, sorted(open_rows | batch.undecided_rows))),
         worst_cost=context.bound.worst_cost * COST_SCALE,
         coupled=not affects_own_podm_only(context.request, context.bound, readers),
         unknown_podms=tuple(name for name in named if name not in known),
         overtakings=found,
         most_free=tuple(most_free),
     )
+
+
+def _is_at(podm: LeanPodm, place: Mapping[str, Sequence[str]]) -> bool:
+    return all(sorted(domain_values(podm, name)) == list(place[name]) for name in place)
 
 
 def with_candidates(
@@ -88,7 +79,6 @@ def with_candidates(
 
 
 def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[PlacedNode], set[int]]:
-    """Return the first node of the best pools, best first, and the undecided rows."""
     view, evaluation = context.view, context.evaluation
     find_fit: FitFinder = functools.partial(context.fit, view)
     if context.earlier and query.limit:
@@ -137,17 +127,18 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
         raise _stale(podm, f"no pool {pool!r}")
     table, position = view.block_tables[view.podm_of[first]], int(view.position_of[rows[0]])
     stocks = {stock.uri: number for number, stock in enumerate(table.stocks)}
-    for uri in (block.uri for block in candidate.blocks):
-        number = table.numbers.get(uri)
+    blocks, grants = list[int](), list[tuple[int, float]]()
+    for block in candidate.blocks:
+        number = table.numbers.get(block.uri)
         if number is None or position not in table.pools[number] or not table.slots[number]:
-            raise _stale(podm, f"block {uri} is not free in pool {pool!r}")
-    for uri in (grant.uri for grant in candidate.grants):
-        number = stocks.get(uri)
+            raise _stale(podm, f"block {block.uri} is not free in pool {pool!r}")
+        blocks.append(number)
+    for grant in candidate.grants:
+        number = stocks.get(grant.uri)
         if number is None or position not in table.stock_pools[number]:
-            raise _stale(podm, f"no stock {uri} in pool {pool!r}")
-    blocks = tuple(table.numbers[block.uri] for block in candidate.blocks)
-    grants = tuple((stocks[grant.uri], grant.amount) for grant in candidate.grants)
-    return Fit(row=rows[0], blocks=blocks, grants=grants, waste=candidate.waste)
+            raise _stale(podm, f"no stock {grant.uri} in pool {pool!r}")
+        grants.append((number, grant.amount))
+    return Fit(rows[0], tuple(blocks), tuple(grants), candidate.waste)
 
 
 class CandidateFitter:
@@ -179,10 +170,9 @@ class CandidateFitter:
                 if not isinstance(found, Fit) or len(found.blocks) != len(wanted.blocks):
                     continue
                 missing: defaultdict[int, float] = defaultdict(float)  # by stock
-                for stock, amount in wanted.grants:
-                    missing[stock] += amount
-                for stock, amount in found.grants:
-                    missing[stock] -= amount
+                for grants, sign in ((wanted.grants, 1), (found.grants, -1)):
+                    for stock, amount in grants:
+                        missing[stock] += sign * amount
                 if all(abs(amount) < SLACK for amount in missing.values()):
                     return msgspec.structs.replace(found, row=wanted.row), number
         finally:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plug-ins: loads filters, weighers, schedulers and the other entry points by name."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

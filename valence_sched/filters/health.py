@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Health filter: keeps pod managers by their reported health."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from valence_sched.model.inventory import Health

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Location filter: keeps pod managers at or below the requested locations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from valence_sched.model.base import as_text

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fragmentation of a site: the share of its free accelerators that is useless for a mix."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Hashable, Sequence
 

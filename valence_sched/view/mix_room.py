@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The room for a mix of flavors: the number of nodes of each flavor that every row can make."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ A filter returns a bool per pool. Written as a generator of :class:`Term` under 
 explains itself: the comparison that rejects a pool is shown.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from msgspec import Struct, structs
 
 from valence_sched.model.base import as_text
+from valence_sched.model.decision import PoolRef
 from valence_sched.model.inventory import LeanPodm, Pool, to_json
 from valence_sched.model.need import Need
 from valence_sched.model.request import FACT_PREFIX, check_domain
@@ -174,6 +175,9 @@ class View:
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""
         return self.podms[self.podm_of[row]]  # type: ignore[no-any-return]
+
+    def pool_ref(self, row: int) -> PoolRef:
+        return PoolRef(podm=self.podm(row).id, pool=self.pools[row].id)
 
     def free(self, need: Need, by: By = "pool") -> Floats:
         """Return per row the amount of ``need`` that free blocks or stocks supply, in its unit."""

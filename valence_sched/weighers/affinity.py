@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Affinity weigher: scores pod managers by the soft rules of a group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

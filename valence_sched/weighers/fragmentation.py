@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fragmentation weigher: keeps room for nodes of every flavor, whichever resource is short."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -4,8 +4,6 @@
 The explanation of a decision has its candidates, runner-up, near misses and sensitivity.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

@@ -9,8 +9,6 @@ groups, and the pool's minimum numbers of blocks. The cheapest cover has the lea
 is undecided (``Spending``).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -30,7 +28,7 @@ from valence_sched.core.fit.spending import (
 from valence_sched.model.inventory import BlockType, Limit, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
-from valence_sched.view.block_kinds import BlockKinds, Counts, device_amount
+from valence_sched.view.block_kinds import BlockKinds, Counts
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
@@ -69,7 +67,7 @@ class Fitter:
     _coverage: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[Limits, Counts] = field(default_factory=dict)
     _answers: dict[tuple[Hashable, int], SearchOutcome] = field(default_factory=dict)
-    _topology: TopologyFitter | None = field(init=False)
+    _topology: "TopologyFitter | None" = field(init=False)
 
     def __post_init__(self) -> None:
         self.demands = list(set_cover.demands(self.needs))
@@ -103,8 +101,9 @@ class Fitter:
                 return self._undecided(answer)
             grants = answer.found
         if (topology := self._topology) is not None:
-            offer = topology.block_offer(view, row)
-            key, search = topology.question(offer, view.pools[row])
+            pool, offer = view.pools[row], topology.block_offer(view, row)
+            key = (offer.groups, tuple(pool.limits.items()))
+            search = functools.partial(topology.search, offer.groups, pool)
             answer = self._answer(key, search, spending, FREE_TOPOLOGY_STATES)
         else:
             answer = self._answer(*self._cover_question(view, row), spending)
@@ -177,22 +176,20 @@ class Fitter:
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
         """Return the reason why no node fits: a label, the needed and the possible number."""
-        shortfall = stocks.stock_shortfall(view, row, self._amounts, self.budget.pool_states)
-        if shortfall:
+        states, pool = self.budget.pool_states, view.pools[row]
+        if shortfall := stocks.stock_shortfall(view, row, self._amounts, states):
             return shortfall
-        pool = view.pools[row]
         offer = self._offer(view.block_counts.kinds(row), pool)
         items, caps, demands = self._cover_problem(pool, offer)
         for index, needed in enumerate(demands):
             most = set_cover.upper_bound(items, index, caps)
             if most < needed:
-                least = [f"{name} blocks" for name in set_cover.least_blocks(pool.limits)]
-                labels = [demand.label for demand in self.demands] + least
+                labels = [demand.label for demand in self.demands]
+                labels += [f"{name} blocks" for name in set_cover.least_blocks(pool.limits)]
                 return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
             groups = self._topology.block_offer(view, row).groups
-            shortfall = self._topology.shortfall(groups, pool, self.budget.pool_states)
-            if shortfall:
+            if shortfall := self._topology.shortfall(groups, pool, states):
                 return shortfall
         return "combination of free blocks for the whole node", 1, 0
 
@@ -208,10 +205,9 @@ class Fitter:
         key = (limits, kinds.tobytes(), np.minimum(free, useful[kinds]).tobytes())
 
         def solve(states: int) -> SearchOutcome:  # pools that differ only in useless blocks
-            pool = view.pools[row]
-            offer = self._offer(view.block_counts.kinds(row), pool)
-            search = functools.partial(self._search, pool, offer)
-            return self._search_once((tuple(pool.limits.items()), *offer), search, states)
+            offer = self._offer(view.block_counts.kinds(row), view.pools[row])
+            search = functools.partial(self._search, view.pools[row], offer)
+            return self._search_once((limits, *offer), search, states)
 
         return key, solve
 
@@ -227,16 +223,7 @@ class Fitter:
     def _cover_problem(
         self, pool: Pool, offer: Offer
     ) -> tuple[list[set_cover.Item], list[int], list[int]]:
-        least = set_cover.least_blocks(pool.limits)
-        capped = [name for name, limit in pool.limits.items() if limit.max is not None]
-        items = []
-        for kind, number in offer:
-            types = self.kinds.kinds[kind].types
-            coverage = self.coverage(kind) + tuple(int(name in types) for name in least)
-            uses = tuple(index for index, name in enumerate(capped) if name in types)
-            items.append(set_cover.Item(number, self.kinds.kinds[kind].price, coverage, uses))
-        caps = [pool.limits[name].max or 0 for name in capped]
-        return items, caps, [d.amount for d in self.demands] + list(least.values())
+        return set_cover.problem(self.kinds, pool.limits, offer, self.demands, self.coverage)
 
     def _offer(self, free: Offer, pool: Pool) -> Offer:
         """Return ``(kind, number)`` of the free blocks, at most as many as a node can use."""
@@ -268,12 +255,6 @@ class Fitter:
         return max(useful, default=0)
 
     def coverage(self, kind: int) -> tuple[int, ...]:
-        """Return the amount of each demand that one block of this kind covers."""
-        amounts = self._coverage.get(kind)
-        if amounts is None:
-            lines = self.kinds.devices_of(kind)
-            amounts = self._coverage[kind] = tuple(
-                sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
-                for demand in self.demands
-            )
-        return amounts
+        if kind not in self._coverage:
+            self._coverage[kind] = set_cover.coverage(self.kinds, self.demands, kind)
+        return self._coverage[kind]

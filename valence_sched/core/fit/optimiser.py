@@ -8,8 +8,6 @@ It trusts the answer *infeasible* only if the numbers of the programme are small
 tolerances of HiGHS. ``PropagationSearch`` uses only integers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,8 +54,7 @@ class Effort:
     most_columns: int = 20_000
     heuristics: bool = True
 
-    def on(self, *, exact: bool) -> Effort:
-        """Return the effort for a model that is exact or not."""
+    def on(self, *, exact: bool) -> "Effort":
         return self if exact else replace(self, nodes=min(self.nodes, self.relaxed_nodes))
 
 
@@ -77,7 +74,7 @@ class ProgrammePart:
     entries: list[tuple[int, int, float]] = field(default_factory=list)
 
     def column(self, upper: float = INFINITY) -> int:
-        """Add a column from 0 to ``upper``; return its number."""
+        """Add a column from 0; return its number."""
         self.upper.append(upper)
         return len(self.upper) - 1
 
@@ -109,7 +106,7 @@ class Solution:
 
     @property
     def whole_bound(self) -> int:
-        """Return the bound as a whole number, for an objective that counts nodes."""
+        """The bound as a whole number, for an objective that counts nodes."""
         return MAX_NODES if self.bound > MAX_NODES else math.floor(max(self.bound, 0.0) + ROUNDING)
 
 
@@ -152,7 +149,6 @@ class Programme:
         self._columns = columns
 
     def set_costs(self, costs: dict[int, float]) -> None:
-        """Replace the coefficients of the columns in the objective."""
         self._cost = dict(costs)
 
     def solve(
@@ -223,7 +219,6 @@ def least_work(entries: int) -> int:
 
 
 def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
-    """Return the solution of the solver; the values are None if they are not valid."""
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highs.HighsModelStatus.kInfeasible:
         return Solution(None, -INFINITY, -INFINITY, False)
@@ -315,10 +310,7 @@ class PropagationSearch:
         return -(-self._entries // PROPAGATED_PER_STATE)
 
     def run(self, bound: int | None, states: int) -> bool:
-        """Search within the states; return whether the search is complete.
-
-        ``bound`` is a lower bound of the price: a solution of this price ends the search.
-        """
+        """Return whether the search is complete; a solution of price ``bound`` completes it."""
         entries = states * PROPAGATED_PER_STATE
         if not self._propagate():
             return True
@@ -361,14 +353,9 @@ class PropagationSearch:
     def _tightest_row(self) -> int | None:
         """Return the unmet demand with the least slack, None if all are met."""
         self._entries += len(self._demands)
-        tightest, least = None, INFINITY
-        for row in self._demands:
-            lower = self._lower[row]
-            if self._row_least[row] < lower:
-                choice = (self._row_most[row] - lower) / lower
-                if choice < least:
-                    tightest, least = row, choice
-        return tightest
+        lower, most = self._lower, self._row_most
+        unmet = [row for row in self._demands if self._row_least[row] < lower[row]]
+        return min(unmet, key=lambda row: (most[row] - lower[row]) / lower[row], default=None)
 
     def _set(self, column: int, least: int, most: int) -> bool:
         """Change the bounds of a column; return whether any value remains between them."""

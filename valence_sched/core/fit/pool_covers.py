@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec import Struct
@@ -27,6 +28,15 @@ MIN_POOLS = 8  # the smallest number of pools with equal limits that share their
 MOST_KINDS = 64  # most block kinds of a component with a tree; more take too long
 
 Offer = tuple[int, ...]  # numbers by kind
+
+
+class CoverComponent(Struct, frozen=True):
+    """An independent set cover; item ``n`` is the block kind ``kinds[n]``."""
+
+    kinds: tuple[int, ...]
+    items: tuple[Item, ...]
+    amounts: tuple[int, ...]
+    caps: tuple[int, ...]
 
 
 class PoolCovers:
@@ -67,8 +77,7 @@ class PoolCovers:
         self._has: Mask = np.zeros(self._entries.shape, dtype=bool)
         self._entries[rows[useful], column[useful]] = useful
         self._has[rows[useful], column[useful]] = True
-        #: The last cover of each row: the number of blocks of each column, and whether it is the
-        #: best.
+        # the last cover of each row: the number of blocks of each column, and whether it is best
         self._covers = np.zeros(self._entries.shape, dtype=np.float32)
         self._is_best = np.zeros(len(view), dtype=bool)
         self.undecided_rows: set[int] = set()
@@ -135,19 +144,9 @@ class PoolCovers:
         return True
 
     def _tree(self, part: CoverComponent) -> CoverTree:
-        tree = self._trees.get(part)
-        if tree is None:
-            tree = self._trees[part] = CoverTree(part, self._fitter.budget.pool_states)
-        return tree
-
-
-class CoverComponent(Struct, frozen=True):
-    """An independent set cover; item ``n`` is the block kind ``kinds[n]``."""
-
-    kinds: tuple[int, ...]
-    items: tuple[Item, ...]
-    amounts: tuple[int, ...]
-    caps: tuple[int, ...]
+        if part not in self._trees:
+            self._trees[part] = CoverTree(part, self._fitter.budget.pool_states)
+        return self._trees[part]
 
 
 def cover_components(fitter: Fitter, pool: Pool) -> list[CoverComponent]:
@@ -171,37 +170,31 @@ def connected_components(
         capped = [~number for number in group if number < 0]
         mine = [n for n, item in enumerate(items) if any(item.coverage[number] for number in own)]
         cut = [
-            Item(
-                available=items[n].available,
-                price=items[n].price,
+            replace(
+                items[n],
                 coverage=tuple(items[n].coverage[number] for number in own),
                 caps=tuple(capped.index(cap) for cap in items[n].caps),
             )
             for n in mine
         ]
-        component = CoverComponent(
-            kinds=tuple(kinds[n] for n in mine),
-            items=tuple(cut),
-            amounts=tuple(amounts[number] for number in own),
-            caps=tuple(caps[cap] for cap in capped),
-        )
-        components += [component] if own else []
+        if own:
+            own_kinds, own_amounts = [kinds[n] for n in mine], [amounts[number] for number in own]
+            lists = tuple(own_kinds), tuple(cut), tuple(own_amounts)
+            components.append(CoverComponent(*lists, tuple(caps[cap] for cap in capped)))
     return components
 
 
+@dataclass(slots=True, eq=False)
 class CoverNode:
     """An offer and its cheapest cover as ``(kind, number)`` pairs, None without a cover.
 
     If the search was not ``complete``, the cover is unknown.
     """
 
-    __slots__ = ("children", "complete", "cover", "offer")
-
-    def __init__(
-        self, offer: Offer, cover: tuple[tuple[int, int], ...] | None, complete: bool
-    ) -> None:
-        self.offer, self.cover, self.complete = offer, cover, complete
-        self.children: dict[tuple[int, float], CoverNode] = {}
+    offer: Offer
+    cover: tuple[tuple[int, int], ...] | None
+    complete: bool
+    children: dict[tuple[int, float], CoverNode] = field(default_factory=dict)
 
 
 class CoverTree:
@@ -267,13 +260,12 @@ class CoverTree:
         node = self._nodes.get(offer)
         if node is None:
             part = self._part
-            kinds = [kind for kind, number in zip(part.kinds, offer, strict=True) if number]
-            offered = [pair for pair in zip(part.items, offer, strict=True) if pair[1]]
-            items = [replace(item, available=number) for item, number in offered]
+            offered = [one for one in zip(part.kinds, part.items, offer, strict=True) if one[2]]
+            items = [replace(item, available=number) for _, item, number in offered]
             found = cheapest_cover(items, part.amounts, part.caps, states=self._states)
             cover = None
             if found.complete and found.found is not None:
-                pairs = zip(kinds, found.found, strict=True)
-                cover = tuple((kind, number) for kind, number in pairs if number)
+                pairs = zip(offered, found.found, strict=True)
+                cover = tuple((kind, number) for (kind, *_), number in pairs if number)
             node = self._nodes[offer] = CoverNode(offer, cover, found.complete)
         return node

@@ -12,14 +12,11 @@ Work is counted in states, not in time, so equal problems get equal answers. A p
 its states is undecided.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -91,7 +88,9 @@ def _dive(
     return SearchOutcome(counts, dive.complete, dive.states * weight)
 
 
-def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]) -> ProgrammePart:
+def _programme(
+    items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
+) -> "ProgrammePart":
     """Return the set cover as an integer programme, with bounds and coefficients tightened."""
     from valence_sched.core.fit.optimiser import ProgrammePart
 
@@ -103,9 +102,8 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
         if amount:
             coverage = [min(item.coverage[number], amount) for item in items]
             least, units = whole_units(amount, coverage)
-            part.row(
-                [(item, covered) for item, covered in enumerate(units) if covered], lower=least
-            )
+            terms = [(item, float(covered)) for item, covered in enumerate(units) if covered]
+            part.row(terms, lower=least)
     for cap, room in enumerate(caps):
         part.row([(n, 1) for n, item in enumerate(items) if cap in item.caps], upper=room)
     return part
@@ -128,15 +126,11 @@ def _without_needless(
     taken = list(zip(items, counts, strict=True))
     surplus = [sum(item.coverage[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
     for index in sorted(range(len(items)), key=lambda index: -items[index].price):
-        coverage = items[index].coverage
-        spare = [
-            surplus[j] // covered for j, covered in enumerate(coverage) if covered and demand[j]
-        ]
+        lines = list(enumerate(items[index].coverage))
+        spare = [surplus[j] // covered for j, covered in lines if covered and demand[j]]
         needless = min([counts[index], *spare])
         counts[index] -= needless
-        surplus = [
-            left - needless * covered for left, covered in zip(surplus, coverage, strict=True)
-        ]
+        surplus = [surplus[j] - needless * covered for j, covered in lines]
     return counts
 
 
@@ -302,7 +296,7 @@ def _most_covered(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) 
 DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")
 
 
-class Demand(msgspec.Struct, frozen=True):
+class Demand(Struct, frozen=True):
     """One demand of a set cover: an amount, and the needs that it sums up."""
 
     amount: int
@@ -324,6 +318,35 @@ def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
         for size in range(1, len(groups) + 1):
             for chosen in itertools.combinations(groups, size):
                 yield Demand(sum(math.ceil(need.amount) for need in chosen), chosen)
+
+
+def coverage(kinds: BlockKinds, demands: Iterable[Demand], kind: int) -> tuple[int, ...]:
+    """Return the amount of each demand that one block of a kind covers."""
+    lines = kinds.devices_of(kind)
+    return tuple(
+        sum(max(prices.device_amount(need, *line) for need in demand.needs) for line in lines)
+        for demand in demands
+    )
+
+
+def problem(
+    kinds: BlockKinds,
+    limits: dict[BlockType, Limit],
+    offer: Iterable[tuple[int, int]],
+    demands: Iterable[Demand],
+    coverage_of: Callable[[int], tuple[int, ...]],
+) -> tuple[list[Item], list[int], list[int]]:
+    """Return the items, caps and amounts of the set cover by ``(kind, number)`` blocks."""
+    least = least_blocks(limits)
+    capped = [name for name, limit in limits.items() if limit.max is not None]
+    items = []
+    for number, available in offer:
+        kind = kinds.kinds[number]
+        covered = coverage_of(number) + tuple(int(name in kind.types) for name in least)
+        caps = tuple(index for index, name in enumerate(capped) if name in kind.types)
+        items.append(Item(available, kind.price, covered, caps))
+    amounts = [demand.amount for demand in demands] + list(least.values())
+    return items, [limits[name].max or 0 for name in capped], amounts
 
 
 def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:

@@ -37,8 +37,6 @@ class SearchOutcome(Struct, frozen=True, gc=False):
 class Spending:
     """The states that one decision has left, and its answers to hard questions."""
 
-    __slots__ = ("_answers", "left")
-
     def __init__(self, budget: Budget = DEFAULT_BUDGET) -> None:
         self.left = budget.decision_states
         self._answers: dict[Hashable, SearchOutcome] = {}

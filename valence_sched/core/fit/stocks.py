@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock allocation: assigns each requested amount to one stock with the least surplus (exact)."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import msgspec
@@ -51,17 +52,14 @@ class _Level(msgspec.Struct):
 
 
 class _AllocationSearch:
-    """One search over the amounts, largest first."""
-
     def __init__(self, stocks: list[Stock], amounts: list[float], most: int) -> None:
         self.amounts, self.most, self.complete = amounts, most, True
         self.least = sum(amounts)
         self.best: list[StockAmount] | None = None
         self.best_total = float("inf")
         self.states = self._levels = 0
-        self._limits = [
-            (stock.min, -1.0 if stock.max is None else stock.max, stock.step) for stock in stocks
-        ]
+        maxima = [-1.0 if stock.max is None else stock.max for stock in stocks]
+        self._limits = [(one.min, top, one.step) for one, top in zip(stocks, maxima, strict=True)]
         self.dead_ends: set[Hashable] = set()
 
     def run(self, stocks: list[Stock]) -> None:
@@ -111,14 +109,12 @@ class _AllocationSearch:
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
-    """Return whether the amounts certainly exceed the stocks, by their sum or by their sizes."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True
-    sizes = sorted(amounts, reverse=True)
-    for number, size in enumerate(sizes, 1):
-        if number < len(sizes) and sizes[number] == size:
-            continue
+    number = 0  # amounts of at least this size
+    for size, count in sorted(Counter(amounts).items(), reverse=True):
+        number += count
         grants = [(grant_size(stock, size), left) for stock, left in zip(stocks, free, strict=True)]
         if number > sum(left * ROUNDING // grant for grant, left in grants if grant):
             return True
@@ -177,12 +173,10 @@ def allocate_in_pool(
             continue
         assigned = allocate([stocks[number] for number in numbers], amounts, states)
         visited += assigned.states
-        if assigned.found is None and assigned.complete:
-            return SearchOutcome(None, True, visited)
-        complete = complete and assigned.complete
-        grants += [(numbers[index], amount) for index, amount in assigned.found or ()]
         if assigned.found is None:
-            return SearchOutcome(None, False, visited)
+            return SearchOutcome(None, assigned.complete, visited)
+        complete = complete and assigned.complete
+        grants += [(numbers[index], amount) for index, amount in assigned.found]
     return SearchOutcome(grants, complete, visited)
 
 

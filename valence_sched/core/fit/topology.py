@@ -8,8 +8,6 @@ proves that no solution exists. HiGHS solves the other problems. Domain values a
 order of their blocks, so pools that differ only in the names of the values share a search.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -65,25 +63,15 @@ class TopologyFitter:
 
     def __post_init__(self) -> None:
         """Merge needs that differ only in their amount; drop constraints on ``zone``: the pool."""
-        self.constraints = tuple(
-            constraint for constraint in self.constraints if constraint.place != "zone"
-        )
+        self.constraints = tuple(one for one in self.constraints if one.place != "zone")
         amounts: Counter[Need] = Counter()
         for need in (one for one in self.needs if one.kind != "stock"):
             subject, amount = replace(need, amount=0), math.ceil(need.amount)
-            is_total = need.measure != "devices"  # the larger of two totals includes the other
-            amounts[subject] = (
-                max(amounts[subject], amount) if is_total else amounts[subject] + amount
-            )
+            before, is_total = amounts[subject], need.measure != "devices"
+            # the larger of two totals includes the other
+            amounts[subject] = max(before, amount) if is_total else before + amount
         self.needs = tuple(replace(need, amount=amount) for need, amount in amounts.items())
         self.domains = tuple(sorted({constraint.place for constraint in self.constraints}))
-
-    def question(
-        self, offer: BlockOffer, pool: Pool
-    ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
-        """Return a cache key, equal for pools with equal groups, and the search of the pool."""
-        key = (offer.groups, tuple(pool.limits.items()))
-        return key, functools.partial(self.search, offer.groups, pool)
 
     def search(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
         """Return the number of blocks by group in the cheapest node found within ``states``."""
@@ -131,24 +119,10 @@ class TopologyFitter:
             numbers[group.kind] += group.number
         sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has them all
         demands = [one for one in self.demands if len(one.needs) in (1, sizes[one.needs[0].kind])]
-        least = set_cover.least_blocks(pool.limits)
-        capped = [name for name, limit in pool.limits.items() if limit.max is not None]
-        items = []
-        for kind, number in numbers.items():
-            lines, types = self.kinds.devices_of(kind), self.kinds.kinds[kind].types
-            coverage = [
-                sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
-                for demand in demands
-            ]
-            caps = tuple(n for n, name in enumerate(capped) if name in types)
-            common = [int(name in types) for name in least]
-            items.append(
-                set_cover.Item(number, self.kinds.kinds[kind].price, (*coverage, *common), caps)
-            )
-        amounts = [demand.amount for demand in demands] + list(least.values())
-        cover = set_cover.cheapest_cover(
-            items, amounts, [pool.limits[name].max or 0 for name in capped]
-        )
+        coverage = functools.partial(set_cover.coverage, self.kinds, demands)
+        problem = set_cover.problem(self.kinds, pool.limits, numbers.items(), demands, coverage)
+        items, caps, amounts = problem
+        cover = set_cover.cheapest_cover(items, amounts, caps)
         if cover.found is None:
             return (None if cover.complete else {}), None, cover.states
         price = sum(item.price * n for item, n in zip(items, cover.found, strict=True))
@@ -159,12 +133,10 @@ class TopologyFitter:
         self, groups: tuple[BlockGroup, ...], pool: Pool, states: int
     ) -> tuple[str, float, float] | None:
         """Return the constraint that a pool cannot satisfy: label, needed and possible number."""
-        for constraint in self.constraints:
-            for need in self.needs:
-                if constraint.applies_to(need):
-                    shortfall = self._constraint_shortfall(groups, constraint, need)
-                    if shortfall:
-                        return shortfall
+        for constraint, need in itertools.product(self.constraints, self.needs):
+            applies = constraint.applies_to(need)
+            if applies and (found := self._constraint_shortfall(groups, constraint, need)):
+                return found
         for constraint in self.constraints:
             alone = TopologyFitter(self.needs, (constraint,), self.demands, self.kinds)
             domain = self.domains.index(constraint.place)
@@ -183,10 +155,8 @@ class TopologyFitter:
         covered_by_value: Counter[int] = Counter()
         unreported = blocks = 0
         for group in groups:
-            coverage = (
-                sum(line.get(need, 0) for line in self.device_coverage(group.kind)) * group.number
-            )
-            value = group.values[domain]
+            of_block = sum(line.get(need, 0) for line in self.device_coverage(group.kind))
+            coverage, value = of_block * group.number, group.values[domain]
             if coverage and value is not None:
                 covered_by_value[value] += coverage
             elif coverage and need.unknown == "allow":
@@ -217,18 +187,15 @@ class TopologyFitter:
         A need for devices takes at most one block per device. A need for a total takes enough
         blocks to reach the total.
         """
-        total = 0
-        lines = self.device_coverage(kind)
+        total, lines = 0, self.device_coverage(kind)
         for need in self.needs:
-            coverage = sum(line.get(need, 0) for line in lines)
-            if coverage:
+            if coverage := sum(line.get(need, 0) for line in lines):
                 each = 1 if need.measure == "devices" else coverage
                 total += math.ceil(need.amount / each)
         types = self.kinds.kinds[kind].types
         return total + sum(n for name, n in least.items() if name in types)
 
     def device_coverage(self, kind: int) -> list[dict[Need, int]]:
-        """Return the coverage of each need by each device line of a kind."""
         coverage = self._device_coverage.get(kind)
         if coverage is None:
             lines = self.kinds.devices_of(kind)
@@ -267,15 +234,13 @@ class TopologyProgramme:
         pool: Pool,
         preferred: Mapping[int, int],
     ) -> None:
-        self.part = ProgrammePart()
-        self.demands: list[int] = []
-        self.prices: dict[int, int] = {}
+        self.part, self.demands, self.prices = ProgrammePart(), list[int](), dict[int, int]()
         self._fitter, self._pool, self._groups = fitter, pool, groups
         self._relations: dict[Need, dict[int, set[str]]] = {need: {} for need in fitter.needs}
         self._owners: dict[tuple[int, str], str] = {}
         self._relate()
-        self._apart: Uses = {}
-        self._together: Uses = {}  # by the name that represents names with the same value
+        # together: by the name that represents names with the same value
+        self._apart, self._together = Uses(), Uses()
         self._sources: dict[Need, Terms] = {need: [] for need in fitter.needs}
         self._sources_at: defaultdict[tuple[int, Hashable, Need], Terms] = defaultdict(list)
         self._unreported: defaultdict[tuple[int, Need], Terms] = defaultdict(list)
@@ -293,9 +258,8 @@ class TopologyProgramme:
                 break
         else:
             for (domain, value, need), terms in self._sources_at.items():
-                if (
-                    need.measure == "devices" and len(terms) > 1
-                ):  # one row for all of them gives a tighter bound
+                # one row for all of them gives a tighter bound
+                if need.measure == "devices" and len(terms) > 1:
                     self._place(domain, value, need, terms)
             for need, terms in self._sources.items():
                 coverage = [int(covered) for _, covered in terms]
@@ -308,7 +272,6 @@ class TopologyProgramme:
         return len(self.part.entries)
 
     def blocks_by_group(self, values: list[int]) -> dict[int, int]:
-        """Return the number of blocks of each group in a solution."""
         counts: Counter[int] = Counter()
         for item, column in zip(self._items, self._blocks, strict=True):
             left = values[column]
@@ -331,17 +294,16 @@ class TopologyProgramme:
             pairs = list(zip(self._fitter.domains, group.values, strict=True))
             alone.intersection_update(place for place, value in pairs if value is None)
             for part in range(group.number) if alone else (None,):
-                values: list[Hashable] = []
-                for place, value in pairs:
-                    values.append((index, part) if place in alone else value)
-                    values[-1] = values[-1] if place in relevant or place in alone else None
+                values: list[Hashable] = [
+                    (index, part) if place in alone else value if place in relevant else None
+                    for place, value in pairs
+                ]
                 key = (group.kind, tuple(values))
                 item = items.setdefault(key, _BlockItem(*key, []))
                 item.groups.append((index, group.number if part is None else 1))
         return list(items.values())
 
     def _add_blocks(self, item: _BlockItem) -> None:
-        """Add the blocks of an item, and the assignment of their devices to needs."""
         part, lines = self.part, self._fitter.device_coverage(item.kind)
         column = part.column(item.number)
         self._blocks.append(column)
@@ -454,7 +416,7 @@ class TopologyProgramme:
     def _exclude_scarce_values(
         self, domain: int, needs: list[Need], uses: Mapping[Hashable, int]
     ) -> None:
-        """Exclude domain values with too few devices for the needs of a ``same`` constraint."""
+        """Exclude domain values with too few devices for these needs."""
         devices = [need for need in needs if need.measure == "devices"]
         supply: Counter[Hashable] = Counter()
         for item in self._items:
@@ -492,12 +454,10 @@ def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
                 apart[fitter.domains.index(constraint.place)][one].add(other)
     cliques: defaultdict[int, list[list[str]]] = defaultdict(list)
     for constraint in fitter.constraints:
-        domain = fitter.domains.index(constraint.place)
-        clique = sorted(set(constraint.of))
+        domain, clique = fitter.domains.index(constraint.place), sorted(set(constraint.of))
         if constraint.relation == "apart" and len(clique) > 1:
-            others = apart[domain]
-            for name in sorted(others):
-                if others[name].issuperset(clique):
+            for name, others in sorted(apart[domain].items()):
+                if others.issuperset(clique):
                     clique.append(name)
             if sorted(clique) not in cliques[domain]:
                 cliques[domain].append(sorted(clique))
