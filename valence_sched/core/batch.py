@@ -177,7 +177,6 @@ class Attempt(Struct, frozen=True):
 def _best_by_anchor(
     context: EvaluationContext, attempt: Callable[..., list[Attempt]]
 ) -> list[Attempt]:
-    """Return the attempts at the anchor where most nodes fit; anchors are tried by cost."""
     best = attempts = attempt()
     open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):
@@ -310,7 +309,6 @@ class Lookahead:
 
     @property
     def request(self) -> Request:
-        """Return the request whose group state counts the nodes placed so far."""
         if self._new_member_rows:
             self._request = with_members(self._context.view, self._request, self._new_member_rows)
             self._new_member_rows = []
@@ -361,12 +359,11 @@ class Lookahead:
         return first, last
 
     def close(self) -> None:
-        """Undo all nodes taken ahead, so that the view shows the present state."""
         self._overlay.apply([ahead.undo for ahead in self._ahead.values()])
         self._ahead.clear()
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the present fits of the best podms, if the short search finds them."""
+        """Return the fits of the best podms that the short search finds."""
         count = min(self._count_ahead, self._left) - 1
         if count < 1:
             return []
@@ -387,7 +384,6 @@ class Lookahead:
         return list(ahead.values())
 
     def _evaluate_ahead(self, fits: list[Fit]) -> None:
-        """Take these fits on the overlay and evaluate all their podms together."""
         changes = self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
         spans = [self._overlay.rows(change[0]) for change in changes]
         rows = np.array([row for first, last in spans for row in range(first, last)])

@@ -78,19 +78,16 @@ class Decider:
         self.other_podms: Sequence[LeanPodm] = ()
 
     def snapshot(self) -> View:
-        """Return the current snapshot; it never changes; a newer snapshot replaces it."""
         return self._snapshot.view
 
     def note_skipped(self, lines: Sequence[str]) -> None:
-        """Report these lines about unread documents in later decisions."""
         self.skipped = lines
 
     def count_other_podms(self, podms: Sequence[LeanPodm]) -> None:
-        """Count the nodes of these pod managers, which the View lacks, in later decisions."""
+        """Count the nodes of these podms, which the View lacks, in later decisions."""
         self.other_podms = podms
 
     def policies(self) -> Sequence[Policy]:
-        """Return the policies a request may name."""
         return self.bound_policies.policies()
 
     def policy(self, sealed: Request) -> tuple[Policy, int]:
@@ -114,7 +111,6 @@ class Decider:
         return decision
 
     def rank(self, request: Request, limit: int) -> Ranking:
-        """Return at most ``limit`` candidates, best first; same errors as a decision."""
         context = self.context(request)
         attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
         decision = Decision([attempt], self.skipped)
@@ -178,7 +174,6 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state of a request after the candidates; same errors as ``offers``."""
         if others:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
@@ -230,7 +225,6 @@ class Decider:
         return ZoneSupplies(pools=len(self._snapshot.view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
-        """Return a sealed request with its mix completed by the supplies of all pools."""
         mix = self.bound_policies.policy(sealed.policy).completed_mix(sealed.mix, supplies)
         return msgspec.structs.replace(sealed, mix=mix)
 
@@ -242,12 +236,10 @@ class Decider:
         self._snapshot.replace(*splice(self._snapshot.view, number, builder.view()))
 
     def check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
-        """Raise DecisionUndecided if a strict decider leaves pools undecided."""
         if pools and self.strict:
             raise DecisionUndecided(undecided_text(pools, policy))
 
     def context(self, request: Request) -> EvaluationContext:
-        """Return the context of a decision on a request; same errors as a decision."""
         alone, bound = self.bound_policies.prepare(request, self._snapshot.view)
         # identity and open values do not depend on the group state
         return self._evaluate(self._with_group_state(alone, bound), bound)
@@ -263,7 +255,6 @@ class Decider:
         return self._cache.context(request, active, strict=self.strict)
 
     def eligible(self, request: Request, bound: BoundPolicy) -> Mask:
-        """Return the rows that pass all filters that read neither free capacity nor the group."""
         return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
 
 
@@ -286,7 +277,6 @@ class BoundPolicies:
         self._mix = functools.cache(mix)
 
     def policies(self) -> Sequence[Policy]:
-        """Return the policies a request may name."""
         return list(self._policies.values())
 
     def policy(self, name: str) -> BoundPolicy:
@@ -328,7 +318,6 @@ class BoundPolicies:
         return request, bound
 
     def active(self, request: Request, bound: BoundPolicy) -> BoundPolicy:
-        """Return the policy without the plug-ins that are inactive for a request."""
         readers = idle_readers(request, bound)
         key = (bound.policy.name, readers)
         if key not in self._without_idle_readers:

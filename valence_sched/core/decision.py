@@ -40,7 +40,7 @@ class Decision:
 
     @property
     def main_attempt(self) -> Attempt:
-        """Return the first attempt that placed a node, else the first attempt."""
+        """The first attempt that placed a node, else the first attempt."""
         return next((one for one in self.attempts if one.batch.nodes), self.attempts[0])
 
     @property
@@ -106,7 +106,6 @@ class Decision:
         return self.attempts[0].context.view
 
     def exclude_alternates_on(self, podms: frozenset[int]) -> None:
-        """Drop the alternates on podms that take nodes of other requests."""
         self.podms_of_others = podms
         vars(self).pop("placed_nodes", None)  # it was computed without them
 
@@ -144,7 +143,6 @@ class Decision:
         )
 
     def candidate(self, row: int) -> Candidate | None:
-        """Return the first node as a candidate in pool ``row``, None if it does not fit."""
         cost = int(self.context.evaluation.cost[row])
         fit = self.context.fit(self.view, row) if cost != INFINITE_COST else None
         if not isinstance(fit, Fit):
@@ -188,7 +186,6 @@ class RowFits:
         self._context, self._batch = context, batch
 
     def of(self, row: int) -> RowFit:
-        """Return whether the node fits in a row, regardless of the filters."""
         known = self._known.get(row)
         if known is None:
             fit = self._context.fit(self._batch.view, row)

@@ -197,7 +197,6 @@ class EvaluationContext:
         return self.fitter.fit(view, row, self.spending)
 
     def with_others(self, nodes: int, spending: Spending | None) -> "EvaluationContext":
-        """Return the context in a decision that also has ``nodes`` nodes of other requests."""
         return replace(self, other_nodes=nodes, spending=spending or self.spending)
 
     def window(self, first: int, last: int, count: int) -> "EvaluationContext":
@@ -257,8 +256,6 @@ def context_of(
 
 
 class _ReadTracker:
-    """Notes the plug-ins that read free capacity or group state, which placing a node changes."""
-
     def __init__(self, view: View, request: Request) -> None:
         self.view = track_view(view)
         related = request.group is not None or request.owner is not None
@@ -303,7 +300,6 @@ def _call_again(
     strict: bool,
     changed: Mask | None = None,
 ) -> None:
-    """Write the new answers of some plug-ins, and mark in ``changed`` the rows that differ."""
     names = readers - evaluation.failed_plugins
     for verdicts, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
         if filter_.name in names:

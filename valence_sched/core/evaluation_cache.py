@@ -51,7 +51,7 @@ class CompletedMix:
         self._requests: BoundedMemo[int, tuple[Request, Request]] = BoundedMemo(MOST_REQUESTS)
 
     def request(self, request: Request) -> Request:
-        """Return a request with this mix, the same object for the same request."""
+        """Return a request with this mix: the same object for the same request."""
         if not self._mix.scarcity:
             return request
         known = self._requests.get(id(request))
@@ -87,7 +87,6 @@ class EvaluationCache:
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
-        """Return the present context of a decision; PluginError as for :func:`evaluate`."""
         mix = request.mix
         if bound.mix_completions and mix.shares and not mix.scarcity:
             request = self._completed_mix(request.mix, bound).request(request)
@@ -115,7 +114,6 @@ class EvaluationCache:
         )
 
     def mix_supplies(self, mix: Mix, bound: BoundPolicy) -> dict[str, MixSupplies]:
-        """Return the supplies of the pools to the shares of a mix, by weigher."""
         if not bound.mix_completions or not mix.shares:
             return {}
         return self._completed_mix(mix, bound).supplies
@@ -145,7 +143,6 @@ class SplicedSnapshot:
         self._splices: deque[Splice] = deque(maxlen=MOST_LAG)
 
     def replace(self, view: View, splice: Splice) -> None:
-        """Replace the View by a newer View, and note the replaced rows."""
         self.view = view
         self.version += 1
         self._splices.append(splice)
@@ -203,7 +200,6 @@ class Ledger:
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
-        """Return the context of a decision on a sealed request; same errors as the cache."""
         return self._cache.context(request, bound, strict=strict)
 
     def take(self, fit: Fit) -> None:
@@ -225,7 +221,6 @@ class Ledger:
         self._note_change(key[0])
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> None:
-        """Free the blocks, by number, of a node that the inventory lists on a podm."""
         self._overlay.remove_node(podm, blocks)
         self._note_change(podm)
 
@@ -265,7 +260,6 @@ class Ledger:
         return self._whole
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int:
-        """Evaluate the rows of the podms that changed after the cached evaluation."""
         if self._evaluated and self._whole is not None:
             self._overlay.remember_fixed(self._whole)
             self._evaluated = False

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bound policies: a policy with its plug-ins loaded, its options checked, and its readers."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib
@@ -71,7 +69,7 @@ class RequestReader(Struct, frozen=True, eq=False):
             raise PluginError(text) from error
         return False
 
-    def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:
+    def missing_fields(self, request: Request, readers: Sequence["RequestReader"]) -> Iterator[str]:
         """Yield the fields that the request sets and only this plug-in would read."""
         for field, when in self.required:
             value = getattr(request, field, None)
@@ -111,14 +109,12 @@ class BoundWeigher(Struct, frozen=True):
 
     @property
     def heaviest(self) -> int:
-        """Return the largest weight on any pod manager."""
         if not self.overrides:
             return self.weight
         use = WeigherUse(self.name, self.weight / WEIGHT_UNITS, overrides=self.overrides)
         return round(use.max_weight * WEIGHT_UNITS)
 
     def weights(self, view: View) -> Ints:
-        """Return its weight per row, by the aggregates and the zone of the pod manager."""
         by_zone = {name: round(w * WEIGHT_UNITS) for name, w in self.overrides.zone.items()}
         zones = [by_zone.get(zone, self.weight) for zone in view.zone.values]
         weights: Ints = np.array(zones, dtype=np.int64)[view.zone.codes]
@@ -147,33 +143,27 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @property
     def filter_names(self) -> list[str]:
-        """Return the names of all filters in order, including idle filters."""
         uses = filter_uses(self.policy) if self.idle_filters else self.filters
         return [use.name for use in uses]
 
     @property
     def plugins(self) -> tuple[BoundFilter | BoundWeigher, ...]:
-        """Return the filters and the weighers."""
         return (*self.filters, *self.weighers)
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return the digest of the policy for reports."""
         return hashlib.blake2b(to_json(self.policy), digest_size=16).hexdigest()
 
     @functools.cached_property
     def idle_candidates(self) -> tuple[RequestReader, ...]:
-        """Return the readers that are inactive unless a request sets their fields."""
         return tuple(reader for reader in self.readers if not reader.optional)
 
     @functools.cached_property
     def mix_completions(self) -> dict[str, MixCompletion]:
-        """Return the functions that complete the mix of a request, by the name of their weigher."""
         found = ((weigher.name, weigher.mix_completion) for weigher in self.weighers)
         return {name: completion for name, completion in found if completion is not None}
 
     def mix_supplies(self, view: View, mix: Mix) -> dict[str, MixSupplies]:
-        """Return the supplies of the pools to a mix, by the name of the weigher."""
         return {
             name: supplies
             for name, one in self.mix_completions.items()
@@ -189,17 +179,14 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def fields_read(self) -> frozenset[str]:
-        """Return the request fields that the plug-ins of the policy declare."""
         return frozenset(field for use in self.plugins for one in use.reads for field in one.fields)
 
     @functools.cached_property
     def worst_cost(self) -> int:
-        """Return the largest cost a pool can have."""
         return sum(weigher.heaviest for weigher in self.weighers)
 
     @functools.cached_property
     def weights_vary(self) -> bool:
-        """Return whether any weight depends on the aggregate or the zone."""
         return any(weigher.overrides for weigher in self.weighers)
 
 
@@ -242,7 +229,6 @@ def filter_uses(policy: Policy) -> tuple[FilterUse, ...]:
 
 
 def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:
-    """Yield the weigher that penalises unknown attributes, heavier than all others together."""
     if policy.unknown != "penalise":
         return
     loaded = plugins.load(plugins.WEIGHERS)
@@ -277,7 +263,6 @@ def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
 def _checked_plugin(
     kind: Kind, use: FilterUse | WeigherUse, where: str
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return a plug-in with its options, converted to their types."""
     group = plugins.FILTERS if kind == "filter" else plugins.WEIGHERS
     function = plugins.load(group).get(use.name, where)
     check_declarations(function, kind, use.name, where)

@@ -52,7 +52,6 @@ def _free_models(view: View, need: Need, row: int) -> Counter[str]:
 
 
 def _name(device: Any, least: Sequence[str]) -> str:
-    """Return the model of a device, and its size if the request has a least size."""
     amounts = ((name, getattr(device, name, None)) for name in least)
     sizes = [f"of {format_size(amount, name)}" for name, amount in amounts if amount]
     return " ".join(filter(None, (getattr(device, "model", None), *sizes))) or "of unknown model"

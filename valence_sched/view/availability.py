@@ -68,7 +68,6 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
-    """Return memo keys: stocks by resource, other needs without their irrelevant amounts."""
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
     return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 

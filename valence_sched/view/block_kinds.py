@@ -5,8 +5,6 @@ Blocks of one kind have equal types and devices. A site has a million blocks of 
 so each question about devices is answered once per kind.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -56,7 +54,7 @@ class BlockKind(Struct, frozen=True):
 
     @property
     def sort_key(self) -> bytes:
-        """The sort key: of kinds with equal devices, kinds without a condition come first."""
+        """Of kinds with equal devices, kinds without a condition come first."""
         return self.text if self.condition is None else self.text + self.condition.encode()
 
 
@@ -127,7 +125,6 @@ class BlockKinds:
         return self._amounts.store(need, amounts)
 
     def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
-        """Return the amounts of several needs; shape ``(needs, len(self))``."""
         return np.array([self.amounts(need) for need in needs])
 
     def cheapest_first(self, need: Need) -> list[int]:
@@ -166,7 +163,6 @@ class BlockKinds:
         return replace(need, amount=math.ceil(need.amount / unit) * unit)
 
     def distinct_devices(self, need_kind: str) -> list[Any]:
-        """Return the distinct devices of all kinds for a kind of need."""
         return [device for name, device in self._devices if name == need_kind]
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
@@ -288,23 +284,21 @@ class BlockCounts(Struct, frozen=True):
         return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
 
     def sums(self, amounts: Floats, *, free: bool) -> Floats:
-        """Return these sums for several needs; shape ``(needs, rows)``."""
         counts = self.free if free else self.total
         return np.add.reduceat(amounts[:, self.kind] * counts, self.start[:-1], axis=1)
 
-    def window(self, first: int, last: int) -> BlockCounts:
+    def window(self, first: int, last: int) -> "BlockCounts":
         """Return rows ``[first, last)`` as windows on the same memory."""
         low, high = int(self.start[first]), int(self.start[last])
         start, part = self.start[first : last + 1] - low, slice(low, high)
         return BlockCounts(start, self.kind[part], self.free[part], self.total[part])
 
-    def take(self, rows: Ints) -> BlockCounts:
-        """Return a copy with these rows in this order."""
+    def take(self, rows: Ints) -> "BlockCounts":
         start, entries = taken_entries(self.start, rows)
         parts = (start, self.kind[entries], self.free[entries], self.total[entries])
         return BlockCounts(*all_read_only(parts))
 
-    def splice(self, first: int, last: int, other: BlockCounts) -> BlockCounts:
+    def splice(self, first: int, last: int, other: "BlockCounts") -> "BlockCounts":
         """Return a copy with ``other`` at ``[first, last)``; unchanged arrays are shared."""
         low, high = self.start[[first, last]].tolist()
         mine: tuple[Any, ...] = (self.kind, self.free, self.total)
@@ -314,13 +308,11 @@ class BlockCounts(Struct, frozen=True):
         return BlockCounts(*all_read_only((start, *parts)))
 
     def entry(self, row: int, kind: int) -> int:
-        """Return the number of the entry of a row and a kind, which must exist."""
         low = int(self.start[row])
         kinds: list[int] = self.kind[low : self.start[row + 1]].tolist()
         return low + kinds.index(kind)
 
     def row(self, row: int) -> tuple[Ints, Counts]:
-        """Return the kinds of a row, and the number of free blocks of each."""
         low, high = self.start[row], self.start[row + 1]
         return self.kind[low:high], self.free[low:high]
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The block table: the blocks and stocks of one pod manager, their pools, slots and topology."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +47,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
 
     @property
     def numbers(self) -> Mapping[str, int]:
-        """Return the number of each block by its URI."""
         if not self._numbers:
             self._numbers.update({uri: number for number, uri in enumerate(self.uris)})
         return self._numbers
@@ -87,7 +84,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return tuple(topology.get(name) for name in names)
 
     def free_by_topology(self, position: int, names: Sequence[str]) -> Counter[KindAndTopology]:
-        """Count the free blocks of the pool at ``position`` by kind and topology values."""
         return Counter(
             (self.kinds[block], self.topology_values(block, names))
             for block, pools in enumerate(self.pools)
@@ -107,7 +103,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return sorted(itertools.chain.from_iterable(some))
 
     def stocks_of(self, position: int, resource: str) -> Sequence[int]:
-        """Return the numbers of the stocks of one resource in the pool at ``position``."""
         if not self._stocks_of:
             for number, pools in enumerate(self.stock_pools):
                 for pool_position in pools:
@@ -115,8 +110,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
                     self._stocks_of.setdefault(key, []).append(number)
         return self._stocks_of.get((position, resource), ())
 
-    def allocate(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> BlockTable:
-        """Return the table after one slot of each block and the granted amounts are allocated."""
+    def allocate(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> "BlockTable":
         slots, shared = self.slots.copy(), self.shared.copy()
         for block in blocks:
             slots[block] -= 1
@@ -130,8 +124,8 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return self._replace_state(slots, shared, tuple(stocks))
 
     def deallocate(
-        self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: BlockTable
-    ) -> BlockTable:
+        self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: "BlockTable"
+    ) -> "BlockTable":
         """Return the table after freeing slots and amounts that were allocated since ``base``."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
@@ -142,8 +136,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
             stocks[number] = msgspec.structs.replace(stocks[number], used=used)
         return self._replace_state(slots, shared, tuple(stocks))
 
-    def remove_node(self, blocks: Iterable[int]) -> BlockTable:
-        """Return the table after removing the node with these blocks; each block is given once."""
+    def remove_node(self, blocks: Iterable[int]) -> "BlockTable":
         slots = self.slots.copy()
         for block in blocks:
             slots[block] += self.gains[block]
@@ -151,7 +144,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
 
     def only(
         self, blocks: Iterable[int] = (), grants: Iterable[tuple[int, float]] = ()
-    ) -> BlockTable:
+    ) -> "BlockTable":
         """Return a table where only one slot of each given block and the given amounts are free."""
         slots = [0] * len(self.slots)
         for block in blocks:
@@ -167,5 +160,5 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
 
     def _replace_state(
         self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]
-    ) -> BlockTable:
+    ) -> "BlockTable":
         return msgspec.structs.replace(self, slots=slots, shared=shared, stocks=stocks)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds a View of pod managers, or of a View and a newer reading of one pod manager."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -45,8 +43,7 @@ class ViewBuilder:
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._topologies: dict[tuple[tuple[str, str], ...], Topology] = {}
 
-    def empty_copy(self) -> ViewBuilder:
-        """Return a builder without podms that shares all decoded texts with this one."""
+    def empty_copy(self) -> "ViewBuilder":
         builder = ViewBuilder(self.kinds)
         builder._uses, builder._positions = self._uses, self._positions
         builder._layouts, builder._topologies = self._layouts, self._topologies
@@ -67,7 +64,6 @@ class ViewBuilder:
         self.pools += podm.pools or (Pool(id=inventory.WHOLE_POOL),)
 
     def view(self) -> View:
-        """Return the View of all podms added so far."""
         counts = [len(podm.pools) or 1 for podm in self.podms]
         first_row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         podm_of = np.repeat(np.arange(len(counts)), counts)

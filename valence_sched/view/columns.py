@@ -5,8 +5,6 @@ A header names the arrays; they follow one after another. Texts are MessagePack,
 types of the inventory; block tables are decoded when they are first read.
 """
 
-from __future__ import annotations
-
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +20,8 @@ from valence_sched.view.block_kinds import BlockCounts, BlockKinds
 from valence_sched.view.blocks import BlockTable, Positions, Topology
 from valence_sched.view.stocks import StockColumn, StockGrants
 from valence_sched.view.view import Labels, View, inventory_digest, set_inventory_digest
+
+Arrays = dict[str, npt.NDArray[Any]]
 
 VERSION = 4
 MAGIC = b"valence-sched view\n"
@@ -158,9 +158,6 @@ def _read_arrays(data: memoryview) -> tuple[ColumnHeader, Arrays]:
     return header, arrays
 
 
-Arrays = dict[str, npt.NDArray[Any]]
-
-
 class BlockArrays(NamedTuple):
     """The blocks of all block tables in order; ``start`` has the first of each table.
 
@@ -192,7 +189,6 @@ class BlockColumns:
         self._codes: dict[Positions, int] = {}
 
     def block_arrays(self) -> BlockArrays:
-        """Return the kind, the free slots and the pools of each block."""
         tables = self._tables
         return BlockArrays(
             start=_starts(self._sizes),
@@ -285,16 +281,13 @@ class StoredBlocks:
         self._tables: dict[int, BlockTable] = {}
 
     def arrays(self) -> BlockArrays:
-        """Return the kind, the free slots and the pools of each block."""
         kind, slots, shared, _ = self._columns
         return BlockArrays(self._start, kind, slots, shared, self._pools, self._positions)
 
     def has_made(self, podm: int, table: BlockTable) -> bool:
-        """Return whether a block table is the one that was made from these arrays."""
         return self._tables.get(podm) is table
 
     def table(self, podm: int) -> BlockTable:
-        """Return the block table of a pod manager, by number."""
         known = self._tables.get(podm)
         return known or self._tables.setdefault(podm, self._decode(podm))
 
@@ -356,8 +349,7 @@ class StoredTables(list[BlockTable]):
     def __add__(self, other: list[Any]) -> list[Any]:
         return [*self, *other]
 
-    def copy(self) -> StoredTables:
-        """Return a copy that makes its block tables from the same arrays."""
+    def copy(self) -> "StoredTables":
         copy = StoredTables(0, self._blocks)
         copy.extend(list.__getitem__(self, slice(None)))
         return copy

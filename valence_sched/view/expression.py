@@ -179,8 +179,6 @@ def _holds(sign: str, left: Any, right: Any) -> bool:
 
 
 class _PathValues(Sequence[Any]):
-    """The values of rows at some paths, formatted when a row is read."""
-
     def __init__(self, view: View, paths: list[AttributePath], inherited: Inherited) -> None:
         self._view, self._paths, self._inherited = view, paths, inherited
 

@@ -131,7 +131,6 @@ class FragmentationMeasure:
         self._spend = spend
 
     def all_amounts(self) -> list[Amounts]:
-        """Return the numbers of useless and of all free accelerators of every podm."""
         return self._amounts(range(len(self._latest)))
 
     def excess(self, podm: int, wanted: float) -> float:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists the hardware of a View: the amounts of pod managers and pools, blocks, and devices."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 
@@ -15,6 +13,11 @@ from valence_sched.model.need import MEASURES, has_words
 from valence_sched.model.quantity import format_count
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import By, Floats, Mask, View
+
+Sums = dict[str, tuple[list[int | None], list[int | None]]]  # free and total by row, by measure
+StockSums = dict[str, tuple[Floats, Floats]]  # the same by resource
+
+_MOST_NAMED = 4  # blocks of the same name that an error lists
 
 
 def overviews(view: View, live: Container[str] = ()) -> list[nouns.PodmOverview]:
@@ -73,7 +76,6 @@ def _summary(
 
 
 def _sums(view: View, by: By) -> Sums:
-    """Return the free and the total amounts of each measure, per row; None if unknown."""
     return {
         name: (
             _known_amounts(view.free(need, by), view.is_unknown(need, by, free=True)),
@@ -86,12 +88,6 @@ def _sums(view: View, by: By) -> Sums:
 def _known_amounts(amounts: Floats, unknown: Mask) -> list[int | None]:
     pairs = zip(amounts.tolist(), unknown.tolist(), strict=True)
     return [None if is_unknown else int(amount) for amount, is_unknown in pairs]
-
-
-Sums = dict[str, tuple[list[int | None], list[int | None]]]  # free and total by row, by measure
-StockSums = dict[str, tuple[Floats, Floats]]  # the same by resource
-
-_MOST_NAMED = 4  # blocks of the same name that an error lists
 
 
 def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOverview]:

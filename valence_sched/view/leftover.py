@@ -31,12 +31,10 @@ class Leftover(Struct, frozen=True, dict=True):
     stocks: dict[str, StockGrants]
 
     def take(self, rows: Ints) -> Leftover:
-        """Return a copy of some rows."""
         grants = {name: stock_grants.take(rows) for name, stock_grants in self.stocks.items()}
         return Leftover(self.kinds, self.blocks.take(rows, axis=1), grants)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return int(self.blocks.shape[1])
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
@@ -62,7 +60,6 @@ class Leftover(Struct, frozen=True, dict=True):
         return taken
 
     def _add(self, need: Need, taken: NodeBlocks, feasible: Mask | None) -> None:
-        """Add the cheapest blocks of each row that supply the missing amount."""
         amounts, kinds = self.kinds.amounts(need), self.kinds.cheapest_first(need)
         for first in range(0, len(kinds), MOST_RANKED):
             some, earlier = np.array(kinds[first : first + MOST_RANKED]), list(taken.parts)

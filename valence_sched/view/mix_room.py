@@ -150,7 +150,6 @@ class MixRoom:
         feasible: Mask,
         scarcity: Sequence[float],
     ) -> Floats:
-        """Return the lost nodes by row, undefined for rows that are not ``feasible``."""
         free, have = before.free, before.have.copy()
         touched = np.zeros(len(have), dtype=bool)  # lines
         if self._blocks:
@@ -182,7 +181,6 @@ class MixRoom:
         return total
 
     def _count_stocks(self, stocks: Mapping[str, StockGrants], have: Floats) -> None:
-        """Write the numbers of grants from stocks into ``have``, shape ``(lines, rows)``."""
         for name, grants in stocks.items():
             have[self._stock_lines(name)] = grants.sums(grants.counts(self._stocks[name]))
 
@@ -191,7 +189,6 @@ class MixRoom:
         return slice(first, first + len(self._stocks[name]))
 
     def _nodes(self, have: Floats) -> Floats:
-        """Return by list of needs and row the number of nodes."""
         if have.shape[1] >= MANY_ROWS:
             return np.array([self._nodes_of(number, have) for number in range(len(self._lists))])
         least = np.full((len(self._lists), have.shape[1]), np.inf)
@@ -204,7 +201,6 @@ class MixRoom:
         return _whole(nodes, least)
 
     def _nodes_of(self, number: int, have: Floats) -> Floats:
-        """Return by row the number of nodes with one list of needs."""
         (first, *lines), (count, *counts) = self._lists[number]
         factors = self._factors[number]
         least = have[first] / count
@@ -281,7 +277,6 @@ def _factors(needs: Sequence[Need], of: str) -> tuple[float, ...]:
 
 
 def _whole(nodes: Floats, least: Floats) -> Floats:
-    """Return whole numbers of nodes; 0 where ``least`` is below 1."""
     nodes += EPSILON
     whole: Floats = np.floor(nodes, out=nodes)
     if least is not nodes:

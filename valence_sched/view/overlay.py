@@ -85,7 +85,6 @@ class Overlay:
     def deallocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> None:
-        """Free blocks and amounts that were allocated on the podm of ``row``."""
         podm = int(self.view.podm_of[row])
         blocks, grants = tuple(blocks), tuple(grants)
         after = self._block_tables[podm].deallocate(blocks, grants, self._base.block_tables[podm])

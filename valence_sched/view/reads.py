@@ -7,21 +7,16 @@ blocks and stocks, such as ``status``, ``facts.year`` for one fact, ``facts`` fo
 plug-in without a declaration is active in every decision and may read all fields.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from valence_sched.model.expression import AttributePath
 from valence_sched.model.need import Proximity
-from valence_sched.model.request import FACT_PREFIX, Request
+from valence_sched.model.request import FACT_PREFIX, Mix, MixSupplies, Request
 from valence_sched.view.terms import FactRule
-
-if TYPE_CHECKING:
-    from valence_sched.model.request import Mix, MixSupplies
 
 CountsBy = Literal["podm", "domain"]
 Plugin = TypeVar("Plugin", bound=Callable[..., Any])
@@ -88,11 +83,9 @@ class MixCompletion(NamedTuple):
     supplies: Callable[..., MixSupplies]
     complete: Callable[..., Mix]
 
-    def with_options(self, options: Mapping[str, Any]) -> MixCompletion:
-        """Return the completion with the options of a weigher filled in."""
-        return MixCompletion(
-            functools.partial(self.supplies, **options), functools.partial(self.complete, **options)
-        )
+    def with_options(self, options: Mapping[str, Any]) -> "MixCompletion":
+        supplies = functools.partial(self.supplies, **options)
+        return MixCompletion(supplies, functools.partial(self.complete, **options))
 
 
 def completes_mix(
@@ -170,9 +163,7 @@ def rule_fields(options: Options, _request: Request | None) -> Iterator[str]:
 
 def path_fields(paths: Iterable[AttributePath]) -> Iterator[str]:
     """Yield the fields at the paths of an expression; amounts are of blocks and stocks."""
-    for path in paths:
-        if path.root in ALL_FIELDS:
-            yield str(path)
+    return (str(path) for path in paths if path.root in ALL_FIELDS)
 
 
 def reads_near(*, soft: bool) -> Callable[[Plugin], Plugin]:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stock column: the amounts of one resource per row, and its stocks with limits of grants."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -45,7 +43,6 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
     unlimited: bool = False
 
     def has_limits(self) -> bool:
-        """Return whether any stock has a minimum, a maximum or a step."""
         if self.unlimited:
             return False
         return bool(self.min.any() or self.step.any() or np.isfinite(self.max).any())
@@ -71,7 +68,6 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return size, np.floor(self.free / size + EPSILON)
 
     def counts(self, amounts: Floats) -> Floats:
-        """Return per amount and stock the number of grants, as in ``sizes_and_counts``."""
         if self.has_limits():
             return self.sizes_and_counts(amounts)[1]
         return self._unlimited_counts(amounts)
@@ -89,11 +85,10 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return sums
 
     def grant_count(self, amount: float) -> Floats:
-        """Return per row the number of separate grants of ``amount`` that its stocks can make."""
         counts: Floats = self.sums(self.counts(np.array([[amount]])))[0]
         return counts
 
-    def after_grants(self, amount: float, count: int) -> StockGrants:
+    def after_grants(self, amount: float, count: int) -> "StockGrants":
         """Return the stocks after ``count`` grants, which use the tightest stocks first.
 
         Rows that cannot make that many grants make as many as possible.
@@ -112,17 +107,17 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         amounts = np.multiply(granted, size, out=np.zeros_like(granted), where=granted > 0.0)
         return replace(self, free=np.round(self.free - amounts, 9))
 
-    def window(self, first: int, last: int) -> StockGrants:
+    def window(self, first: int, last: int) -> "StockGrants":
         low, high = int(self.start[first]), int(self.start[last])
         parts = (array[low:high] for array in self.stock_arrays())
         return StockGrants(self.start[first : last + 1] - low, *parts, unlimited=self.unlimited)
 
-    def take(self, rows: Ints) -> StockGrants:
+    def take(self, rows: Ints) -> "StockGrants":
         start, entries = taken_entries(self.start, rows)
         parts = (start, *(array[entries] for array in self.stock_arrays()))
         return StockGrants(*all_read_only(parts), unlimited=self.unlimited)
 
-    def splice(self, first: int, last: int, other: StockGrants) -> StockGrants:
+    def splice(self, first: int, last: int, other: "StockGrants") -> "StockGrants":
         low, high = self.start[[first, last]].tolist()
         pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
         parts = (splice_array(mine, low, high, theirs) for mine, theirs in pairs)
@@ -130,7 +125,6 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return StockGrants(*all_read_only((start, *parts)))
 
     def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the arrays that have one element per stock, in the order of their declaration."""
         return self.free, self.min, self.max, self.step
 
     def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
@@ -165,25 +159,23 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
 
     by_stock: StockGrants
 
-    def window(self, first: int, last: int) -> StockColumn:
+    def window(self, first: int, last: int) -> "StockColumn":
         sums = (array[first:last] for array in self.row_arrays())
         return StockColumn(*sums, by_stock=self.by_stock.window(first, last))
 
-    def take(self, rows: Ints) -> StockColumn:
+    def take(self, rows: Ints) -> "StockColumn":
         parts = (read_only(array[rows]) for array in self.row_arrays())
         return StockColumn(*parts, by_stock=self.by_stock.take(rows))
 
-    def splice(self, first: int, last: int, other: StockColumn) -> StockColumn:
+    def splice(self, first: int, last: int, other: "StockColumn") -> "StockColumn":
         pairs = zip(self.row_arrays(), other.row_arrays(), strict=True)
         sums = (read_only(splice_array(mine, first, last, theirs)) for mine, theirs in pairs)
         return StockColumn(*sums, by_stock=self.by_stock.splice(first, last, other.by_stock))
 
     def row_arrays(self) -> tuple[Floats, ...]:
-        """Return the arrays of one element per row, in the order in which they are declared."""
         return tuple([getattr(self, name) for name in _ROW_ARRAYS])
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return all arrays, the arrays of ``by_stock`` last."""
         return (*self.row_arrays(), *self.by_stock.arrays())
 
 

@@ -45,7 +45,6 @@ class Term(Struct, frozen=True):
 
     @property
     def mask(self) -> Mask:
-        """Return per row whether the term holds."""
         if self.holds is not None:
             return self.holds
         assert isinstance(self.have, np.ndarray), "labels need holds"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """View: one consistent snapshot of all pools as rows of read-only arrays."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import itertools
@@ -24,6 +22,11 @@ from valence_sched.view import stocks
 from valence_sched.view.block_kinds import BlockCounts, BlockKinds, BoundedMemo, read_only
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockGrants
+
+Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+By = Literal["pool", "podm"]
 
 
 class Origin(NamedTuple):
@@ -71,7 +74,6 @@ def was_derived(view: object, name: str) -> bool:
 
 
 def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct podms in order, and for each row the number of its podm among them."""
     steps = podm_of[1:] - podm_of[:-1]
     if steps.all() and (steps > 0).all():  # one row per podm
         return podm_of, np.arange(len(podm_of))
@@ -81,11 +83,6 @@ def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
     first = np.concatenate(([True], new)) if len(podm_of) else np.empty(0, dtype=bool)
     return podm_of[first], np.cumsum(first) - 1
 
-
-Mask = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-By = Literal["pool", "podm"]
 
 MOST_MEMOISED = 256  # values that a View remembers for plug-ins
 #: The first item of the keys of remembered values that no node changes.
@@ -112,7 +109,7 @@ class Labels(Struct, frozen=True):
             return np.ones(len(self.codes), dtype=bool)
         return verdicts.take(self.codes)
 
-    def select(self, rows: slice | Ints) -> Labels:
+    def select(self, rows: slice | Ints) -> "Labels":
         return Labels(self.values, self.codes[rows])
 
     def __getitem__(self, row: int) -> Any:
@@ -169,11 +166,9 @@ class View:
         return self._memoise(("all rows",), np.ones, len(self), bool)  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
-        """Return a score for every row, the same array each time."""
         return self._memoise(("constant", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
 
     def podm(self, row: int) -> LeanPodm:
-        """Return the podm of a row, without its blocks."""
         return self.podms[self.podm_of[row]]  # type: ignore[no-any-return]
 
     def pool_ref(self, row: int) -> PoolRef:
@@ -218,7 +213,6 @@ class View:
             del self._memo[key]
 
     def forget_changes(self) -> None:
-        """Forget all values that a node may change."""
         fixed = [(key, value) for key, value in self._memo.items() if key[0] in FIXED]
         self._memo = BoundedMemo(MOST_MEMOISED, fixed)
 
@@ -232,7 +226,6 @@ class View:
         return self.memoise_selected(("total", subject, by), getitem, make)  # type: ignore[no-any-return]
 
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
-        """Return per row whether every amount of ``need`` is unknown."""
         subject = need.subject
         any_unknown = structs.replace(subject, amount=1, unknown="allow")
         known, every = (self._sum(it, by, free) for it in (subject, any_unknown))
@@ -307,15 +300,13 @@ class View:
         """Return the value of ``make``, memoised until free amounts change."""
         return self.memoise_latest(("free", name), key, make)
 
-    def without_memo(self) -> View:
-        """Return this View with an empty memo of its own."""
+    def without_memo(self) -> "View":
         return replace(self, _memo=empty_memo())
 
-    def with_own_memo(self) -> View:
-        """Return this View with a copy of its memo, which grows independently."""
+    def with_own_memo(self) -> "View":
         return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
 
-    def freeze(self) -> View:
+    def freeze(self) -> "View":
         """Make the arrays read-only; return the View. Counts and stocks are read-only already."""
         for array in (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot):
             read_only(array)
@@ -323,7 +314,7 @@ class View:
             read_only(getattr(self, name).codes)
         return self
 
-    def window(self, first: int, last: int) -> View:
+    def window(self, first: int, last: int) -> "View":
         """Return rows ``[first, last)``, whole podms, as windows on the same memory."""
         low, high = int(self.podm_of[first]), int(self.podm_of[last - 1]) + 1
         view = self._part(Origin(self, slice(first, last), slice(low, high)))
@@ -334,13 +325,12 @@ class View:
         view.block_tables = self.block_tables[low:high]
         return view
 
-    def take(self, rows: Sequence[int] | Ints) -> View:
-        """Return a copy with these rows in this order."""
+    def take(self, rows: Sequence[int] | Ints) -> "View":
         part = self.take_counts(rows)
         part.block_tables  # noqa: B018 - the present ones
         return part
 
-    def take_counts(self, rows: Sequence[int] | Ints) -> View:
+    def take_counts(self, rows: Sequence[int] | Ints) -> "View":
         """Return a copy as ``take`` does; its block tables are copied when they are first read."""
         index = np.asarray(rows, dtype=np.int64)
         podms, podm_of = _renumber(self.podm_of[index])
@@ -351,7 +341,7 @@ class View:
         view.resources = {name: column.take(index) for name, column in self.resources.items()}
         return view
 
-    def _part(self, origin: Origin) -> View:
+    def _part(self, origin: Origin) -> "View":
         view = View.__new__(View)  # fields that are not set are derived from the origin
         view.kinds, view.origin, view._memo = self.kinds, origin, empty_memo()
         return view
@@ -362,12 +352,10 @@ class View:
         return self.rows(ids[podm_id])
 
     def rows(self, podm: int) -> tuple[int, int]:
-        """Return the first row of a podm, by its number, and the row after its last."""
         return int(self.first_row[podm]), int(self.first_row[podm + 1])
 
     @property
     def podm_lots(self) -> npt.NDArray[np.uint64]:
-        """Return the lots of the podms, 64 bits each; shape ``(podms,)``."""
         lots = (lot_of(id_, "") for id_ in self.podm_ids)
         return self._memoise("podm lots", lambda: np.fromiter(lots, np.uint64))  # type: ignore[no-any-return]
 
@@ -490,7 +478,7 @@ def _digest(view: View) -> str:
 
 
 def _digits(numbers: list[int]) -> str:
-    """Return numbers as ``repr`` prints them in a list; a fast path for single digits."""
+    """Return numbers as ``repr`` prints them in a list; single digits are faster."""
     try:
         text = bytes(numbers).translate(DIGITS)
     except ValueError:  # a number is too large for a byte
@@ -499,8 +487,6 @@ def _digits(numbers: list[int]) -> str:
 
 
 class _Texts(dict[object, str]):
-    """The ``repr`` of values, computed once for equal values."""
-
     def __missing__(self, thing: object) -> str:
         text = self[thing] = repr(thing)
         return text

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tight weigher: fills the pools with the smallest remaining amounts."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections import defaultdict
@@ -69,7 +67,7 @@ def tight(
     return _score(view, terms, np.where(known, terms.inverse_scales, scales), within)
 
 
-def _score(view: View, terms: _Terms, inverse_scales: Floats, within: Within) -> Floats:
+def _score(view: View, terms: "_Terms", inverse_scales: Floats, within: Within) -> Floats:
     left = _left(view, terms, inverse_scales, "pool")
     if within == "site":
         return read_only(1.0 / (1.0 + left))
@@ -110,7 +108,6 @@ def _new_terms(
 
 
 def _is_there(view: View, resource: Need) -> bool:
-    """Return whether any row of the whole View can have an amount of a resource."""
     if resource.kind == "stock":
         return resource.resource in view.resources
     return bool(view.kinds.amounts(resource).any())
@@ -134,7 +131,6 @@ def _named(view: View, name: str) -> Need:
 
 
 def _left(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
-    """Return the leftover ``x`` by row, over all resources."""
     make = functools.partial(view.free_table, terms.needed, by)
     table = view.memoise_free(("tight", by), terms.needed, make)
     free = weighted_sum(table, inverse_scales)
@@ -142,8 +138,6 @@ def _left(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
 
 
 def _others(view: View, terms: _Terms, by: By) -> Floats:
-    """Return the part of ``x`` for the other resources, whose totals no node changes."""
-
     def make() -> Floats:
         amounts = np.zeros(len(view))
         for resource, scale in terms.others:

@@ -99,18 +99,15 @@ class NearMissSearch:
             yield NearMiss(podm=name, pool=pool, kind="word", lacks=self._lacks(row))
 
     def _chosen_podms(self) -> set[int]:
-        """Return the chosen podms if all nodes were placed: they are not near misses."""
         return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
 
     @functools.cached_property
     def _may_fit(self) -> list[bool]:
-        """Per row, whether it passes every filter and may have a fit."""
         passing = self.decision.batch.evaluation.cost != INFINITE_COST
         passing[list(self.decision.batch.rows_without_fit)] = False
         return passing.tolist()  # type: ignore[no-any-return]
 
     def _takes_node(self, podm: int) -> bool:
-        """Return whether a podm takes the next node, or may take it."""
         fit_of = self.decision.row_fits.of
         for row in range(*self.decision.batch.view.rows(podm)):
             if not self._may_fit[row]:
@@ -128,7 +125,6 @@ class NearMissSearch:
         return tuple(Shortfall(**{name: reason[name] for name in names}) for reason in reasons)
 
     def _freeing(self, podm: int, nodes: list[Node]) -> NodeRemoval | None:
-        """Return the first of some nodes of a podm whose removal makes the next node fit."""
         context, batch = self.decision.context, self.decision.batch
         first, last = batch.view.rows(podm)
         overlay = Overlay(batch.view.window(first, last))

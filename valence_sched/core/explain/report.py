@@ -112,7 +112,6 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
 
 
 def _health_notes(decision: Decision) -> Iterator[str]:
-    """Yield a note for each chosen block whose health is Warning."""
     kinds = decision.view.kinds
     for _, node in decision.placed_nodes:
         podm = decision.view.podm(node.chosen.row)

@@ -107,7 +107,6 @@ class FlatChoices:
     """The choices of a decision on one view."""
 
     def __init__(self, decision: Decision, row: int | None) -> None:
-        """``row`` is the row of the first node, if any."""
         context = decision.context
         self._context, self._row = context, row
         self.request = decision.request
@@ -250,7 +249,6 @@ def _least_step(
 
 
 def _verify(context: EvaluationContext, rival: Rival, number: int, step: int) -> Overtaking | None:
-    """Return the pool that overtakes a rival at another weight, after a new ranking."""
     weighers = list(context.bound.weighers)
     old = weighers[number]
     weighers[number] = msgspec.structs.replace(old, weight=old.weight + step)
@@ -289,7 +287,6 @@ class AmountSearch:
     _choice_by_amount: dict[tuple[int, float], Choice] = field(default_factory=dict)
 
     def changes(self) -> Iterator[Sensitivity]:
-        """Yield for each need the smallest increase and decrease that change the choice."""
         present = self.choices.request.alternatives[self.choices.attempt_index]
         for number, need in enumerate(present.needs):
             yield from self._smallest_change(number, need, -1, self._most_less(number, need))
@@ -354,7 +351,6 @@ class AmountSearch:
         return self._choice_by_amount[key].pool != self.choices.chosen
 
     def _changed_alternatives(self, number: int) -> list[int]:
-        """Return the alternatives in which a need changes: all, if all begin with equal needs."""
         alternatives = self.choices.request.alternatives
         beginnings = {alternative.needs[: number + 1] for alternative in alternatives}
         if len(beginnings) > 1:
@@ -380,6 +376,5 @@ class AmountSearch:
 
 
 def _step(need: Need) -> int:
-    """Return the step for changes of an amount: one unit, for memory one GiB."""
     in_gib = need.measure == "capacity_mib" and not need.amount % GIB_IN_MIB
     return GIB_IN_MIB if in_gib and need.amount > GIB_IN_MIB else 1

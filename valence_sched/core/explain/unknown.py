@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unknown terms: warnings about unreported names and values, and about undecided pools."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,7 +28,6 @@ SIMILARITY = 0.6  # from 0 to 1; models are short: H200 and A100 share half of t
 
 
 def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[str]:
-    """Yield a line for each value and topology name that no device or block has."""
     for need in alternative.needs:
         devices = view.kinds.distinct_devices(need.kind)
         for test in need.tests if devices else ():
@@ -50,7 +47,6 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
 
 
 def _hint(value: str, known: Collection[str]) -> str:
-    """Return a hint with the nearest reported value, else the nearest word of these values."""
     words = {word for text in known for word in text.split()}
     close = closest(value, known, SIMILARITY) or closest(value, words, SIMILARITY)
     return suggest(value, known if close is None else [close], SIMILARITY)
@@ -94,7 +90,6 @@ def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _unknown_lines(view: View, root: str, name: str) -> Iterator[str]:
-    """Yield a line about a fact or a capability that no pod manager reports."""
     if root == "facts":
         reported = view.has_fact(name)
     else:
@@ -131,7 +126,6 @@ def _unknown_values(view: View, request: Request) -> Iterator[str]:
 def _unknown_names(
     what: str, names: NameRequirements, has: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """Yield a line for each name that no pod manager has; for a forbidden name only if misspelt."""
     if not names:
         return
     known = {name for one in has for name in one}
@@ -140,7 +134,7 @@ def _unknown_names(
     yield from unknown_lines(what, wishes, known)
 
 
-def decision_warnings(decision: Decision) -> list[str]:
+def decision_warnings(decision: "Decision") -> list[str]:
     """Return lines about plug-ins that broke their contract, unknown terms, and undecided pools."""
     notes = [*decision.batch.evaluation.notes, *unknown_terms(decision.view, decision.request)]
     if decision.undecided_rows:

@@ -34,7 +34,6 @@ class Verdicts:
         self._terms: dict[str, list[tuple[Term, Mask]]] = {}
 
     def podm_verdicts(self) -> Iterator[PodmVerdict]:
-        """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
         verdicts = [self.podm_verdict(podm) for podm in range(len(self.view.podms))]
         yield from sorted(verdicts, key=lambda v: (_RANK[v.outcome], -(v.score or 0.0), v.podm))
 
@@ -49,7 +48,6 @@ class Verdicts:
         return list(self._reasons(row))
 
     def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
-        """Return every reason against each pool of a rejected podm, the nearest pool first."""
         rows = sorted(self._rows(podm), key=lambda row: -self._nearness[row])
         return tuple(
             PoolReasons(pool=self.view.pools[row].id, reasons=tuple(self._reasons(row, full=True)))
@@ -58,7 +56,6 @@ class Verdicts:
         )
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
-        """Return the verdict on a podm; on a small site with the reasons against each pool."""
         rows = self._rows(podm)
         chosen = self.decision.outcome_by_podm.get(podm)
         if chosen is not None:
@@ -83,7 +80,7 @@ class Verdicts:
         return self._verdict(podm, row, word, reason, pool_reasons=pool_reasons)
 
     def furthest_row(self, podm: int) -> int:
-        """Return the row of a podm's pool that passed the most filters before it was rejected."""
+        """Return the row of the pool that passed the most filters."""
         rows = self._rows(podm)
         return rows.start + int(self._nearness[rows.start : rows.stop].argmax())
 
@@ -97,13 +94,11 @@ class Verdicts:
 
     @functools.cached_property
     def _passed_before(self) -> list[int]:
-        """Per row, the number of earlier rows that pass every filter for the first node."""
         passed = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
         return [0, *np.cumsum(passed).tolist()]
 
     @functools.cached_property
     def _first_failures(self) -> Ints:
-        """The index of the first filter that rejects each row, else the number of filters."""
         failures = np.array(first_failures(self.batch.evaluation.verdicts), dtype=np.int64)
         return np.where(failures < 0, len(self.context.bound.filters), failures)
 
@@ -147,7 +142,6 @@ class Verdicts:
         return found or [_reason(filter_.name, "this filter", "yes", "no")]
 
     def _terms_of(self, filter_: BoundFilter) -> list[tuple[Term, Mask]]:
-        """Return the terms of a filter, each with the mask of the rows that satisfy it."""
         if filter_.terms is not None and filter_.name not in self._terms:
             self._terms[filter_.name] = []
             try:
@@ -202,7 +196,6 @@ def _reason_from_term(name: str, term: Term, row: int, *, full: bool) -> Reason:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value for JSON: whole numbers become integers, sets become sorted lists."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):

@@ -130,7 +130,6 @@ class Fitter:
         spending: Spending | None,
         free_states: int = FREE_STATES,
     ) -> SearchOutcome:
-        """Return the outcome of a search; pools with the same ``key`` share it."""
         short = self._search_once(key, search, min(free_states, self.budget.pool_states))
         if short.complete or spending is None:
             return short
@@ -158,7 +157,6 @@ class Fitter:
 
     @property
     def covers_blocks_alone(self) -> bool:
-        """Return whether a fit is only a set cover of blocks: no stocks, no topology search."""
         return bool(self.demands) and not self._amounts and self._topology is None
 
     def whole_cover(self, pool: Pool) -> tuple[Offer, list[set_cover.Item], list[int], list[int]]:

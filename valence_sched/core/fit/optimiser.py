@@ -135,13 +135,11 @@ class Programme:
         return first
 
     def column(self) -> int:
-        """Add a column from 0 without an upper bound; return its number."""
         return self.add(ProgrammePart([INFINITY]))
 
     def row(
         self, terms: list[tuple[int, float]], lower: float = -INFINITY, upper: float = INFINITY
     ) -> None:
-        """Add a row over columns of any parts."""
         part, columns = ProgrammePart(), self._columns
         part.row(terms, lower, upper)
         self._columns = 0
@@ -351,14 +349,12 @@ class PropagationSearch:
         return False
 
     def _tightest_row(self) -> int | None:
-        """Return the unmet demand with the least slack, None if all are met."""
         self._entries += len(self._demands)
         lower, most = self._lower, self._row_most
         unmet = [row for row in self._demands if self._row_least[row] < lower[row]]
         return min(unmet, key=lambda row: (most[row] - lower[row]) / lower[row], default=None)
 
     def _set(self, column: int, least: int, most: int) -> bool:
-        """Change the bounds of a column; return whether any value remains between them."""
         before = self._least[column], self._most[column]
         self._changes.append((column, *before))
         self._move(column, least - before[0], most - before[1])
@@ -374,7 +370,6 @@ class PropagationSearch:
             self._row_most[row] += coefficient * high
 
     def _undo(self, mark: int) -> None:
-        """Undo all changes after a mark, and clear the queue of the propagation."""
         self._waiting.clear()
         while len(self._changes) > mark:
             column, least, most = self._changes.pop()

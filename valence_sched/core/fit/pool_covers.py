@@ -6,8 +6,6 @@ all components together are the cheapest cover of the node. Pools with equal lim
 covers for each component (``CoverTree``).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +35,19 @@ class CoverComponent(Struct, frozen=True):
     items: tuple[Item, ...]
     amounts: tuple[int, ...]
     caps: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class CoverNode:
+    """An offer and its cheapest cover as ``(kind, number)`` pairs, None without a cover.
+
+    If the search was not ``complete``, the cover is unknown.
+    """
+
+    offer: Offer
+    cover: tuple[tuple[int, int], ...] | None
+    complete: bool
+    children: "dict[tuple[int, float], CoverNode]" = field(default_factory=dict)
 
 
 class PoolCovers:
@@ -83,12 +94,10 @@ class PoolCovers:
         self.undecided_rows: set[int] = set()
 
     def free(self, rows: Ints) -> Counts:
-        """Return the present numbers of free blocks; shape ``(rows, columns)``."""
         free: Counts = self._view.block_counts.free[self._entries[rows]] * self._has[rows]
         return free
 
     def holds(self, rows: Ints, free: Counts) -> Mask:
-        """Return a mask of the ``rows`` on which the blocks of the last cover are still free."""
         return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
 
     def of(self, rows: Ints) -> tuple[Ints, Ints]:
@@ -143,7 +152,7 @@ class PoolCovers:
         self._is_best[row] = complete
         return True
 
-    def _tree(self, part: CoverComponent) -> CoverTree:
+    def _tree(self, part: CoverComponent) -> "CoverTree":
         if part not in self._trees:
             self._trees[part] = CoverTree(part, self._fitter.budget.pool_states)
         return self._trees[part]
@@ -182,19 +191,6 @@ def connected_components(
             lists = tuple(own_kinds), tuple(cut), tuple(own_amounts)
             components.append(CoverComponent(*lists, tuple(caps[cap] for cap in capped)))
     return components
-
-
-@dataclass(slots=True, eq=False)
-class CoverNode:
-    """An offer and its cheapest cover as ``(kind, number)`` pairs, None without a cover.
-
-    If the search was not ``complete``, the cover is unknown.
-    """
-
-    offer: Offer
-    cover: tuple[tuple[int, int], ...] | None
-    complete: bool
-    children: dict[tuple[int, float], CoverNode] = field(default_factory=dict)
 
 
 class CoverTree:

@@ -91,7 +91,6 @@ def _dive(
 def _programme(
     items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
 ) -> "ProgrammePart":
-    """Return the set cover as an integer programme, with bounds and coefficients tightened."""
     from valence_sched.core.fit.optimiser import ProgrammePart
 
     part = ProgrammePart()
@@ -121,7 +120,6 @@ def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
 def _without_needless(
     items: Sequence[Item], demand: Sequence[int], found: Sequence[int]
 ) -> list[int]:
-    """Drop the items that a cover does not need, the most expensive first; return the counts."""
     counts = list(found)
     taken = list(zip(items, counts, strict=True))
     surplus = [sum(item.coverage[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
@@ -227,7 +225,6 @@ class Dive:
             numbers.pop()
 
     def counts(self) -> list[int] | None:
-        """Return the best cover in the original order of the items."""
         if self.best is None:
             return None
         counts = [0] * len(self.items)
@@ -238,7 +235,6 @@ class Dive:
     def _steps(
         self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
     ) -> Iterator[Branch]:
-        """Yield the branches for the item at ``position``, the largest number first."""
         state = (position, demand, caps)
         if self.seen.get(state, spent + 1) <= spent or not self._can_improve(*state, spent):
             return
@@ -281,7 +277,6 @@ class Dive:
 
 
 def _helpful(item: Item, demand: Sequence[int]) -> int:
-    """Return the number of an item that meets every demand that the item covers."""
     return max([-(-d // g) for d, g in zip(demand, item.coverage, strict=True) if g], default=0)
 
 

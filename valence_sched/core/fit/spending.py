@@ -43,7 +43,6 @@ class Spending:
 
     @property
     def undecided(self) -> int:
-        """Return the number of questions without an answer."""
         return sum(answer.is_open for answer in self._answers.values())
 
     def answer(

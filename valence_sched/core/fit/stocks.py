@@ -42,8 +42,6 @@ def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOu
 
 
 class _Level(msgspec.Struct):
-    """The stocks before the next amount is assigned, and the remaining choices for it."""
-
     stocks: list[Stock]
     total: float
     choices: Iterator[StockAmount]
@@ -194,7 +192,6 @@ def stock_shortfall(
 
 
 def _most_grants(stocks: list[Stock], amounts: list[float], states: int) -> int:
-    """Return how many of the smallest amounts the search can grant together."""
     least_first, low, high = sorted(amounts), 0, len(amounts) - 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -109,11 +109,7 @@ class TopologyFitter:
     def _cover(
         self, groups: tuple[BlockGroup, ...], pool: Pool
     ) -> tuple[Mapping[int, int] | None, int | None, int]:
-        """Return the cheapest blocks by kind without the constraints, their price and the states.
-
-        Only demands of one need, or of all needs of a kind, count. The blocks are None if no blocks
-        suffice. The price is None if the search is not complete.
-        """
+        """Return the cheapest blocks by kind without the constraints, their price, the states."""
         numbers: Counter[int] = Counter()
         for group in groups:
             numbers[group.kind] += group.number
@@ -174,7 +170,6 @@ class TopologyFitter:
         return None
 
     def block_offer(self, view: View, row: int) -> BlockOffer:
-        """Return the useful free blocks of a pool, by kind and topology."""
         table = view.block_tables[view.podm_of[row]]
         free = table.free_by_topology(int(view.position_of[row]), self.domains)
         least = set_cover.least_blocks(view.pools[row].limits)
@@ -182,11 +177,7 @@ class TopologyFitter:
         return block_offer(free, self.kinds, useful.__getitem__, sum(useful.values()))
 
     def _useful(self, kind: int, least: Mapping[BlockType, int]) -> int:
-        """Return the largest number of blocks of a kind in a node without needless blocks.
-
-        A need for devices takes at most one block per device. A need for a total takes enough
-        blocks to reach the total.
-        """
+        """Return the largest number of blocks of a kind in a node without needless blocks."""
         total, lines = 0, self.device_coverage(kind)
         for need in self.needs:
             if coverage := sum(line.get(need, 0) for line in lines):
@@ -416,7 +407,6 @@ class TopologyProgramme:
     def _exclude_scarce_values(
         self, domain: int, needs: list[Need], uses: Mapping[Hashable, int]
     ) -> None:
-        """Exclude domain values with too few devices for these needs."""
         devices = [need for need in needs if need.measure == "devices"]
         supply: Counter[Hashable] = Counter()
         for item in self._items:
