@@ -114,24 +114,19 @@ class Decider:
         context = self.context(request)
         attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
         decision = Decision([attempt], self.skipped)
-        candidates: list[Candidate] = []
-        open_pools: list[PoolRef] = []
-        for row in rank_rows(context.view, context.evaluation.cost, context.request, 0):
+        view, request, policy = context.view, context.request, context.bound.policy
+        candidates, open_pools = list[Candidate](), list[PoolRef]()
+        for row in rank_rows(view, context.evaluation.cost, request, 0):
             if len(candidates) >= limit:
                 break
-            if isinstance(context.fit(context.view, row), Undecided):
-                podm = context.view.podm(row).id
-                open_pools.append(PoolRef(podm=podm, pool=context.view.pools[row].id))
+            if isinstance(context.fit(view, row), Undecided):
+                open_pools.append(view.pool_ref(row))
             elif candidate := decision.candidate(row):
                 candidates.append(candidate)
-        self.check_decided(open_pools, context.bound.policy)
-        missing = (undecided_text(open_pools, context.bound.policy),) if open_pools else ()
-        return Ranking(
-            candidates=tuple(candidates),
-            missing=missing,
-            request_id=context.request.id,
-            seed=context.request.seed,
-        )
+        self.check_decided(open_pools, policy)
+        missing = (undecided_text(open_pools, policy),) if open_pools else ()
+        found = tuple(candidates)
+        return Ranking(candidates=found, missing=missing, request_id=request.id, seed=request.seed)
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
         """Return a decider without the hardware of these candidates; StaleOffer if one is taken."""
@@ -195,11 +190,10 @@ class Decider:
         if not mix.shares or mix.scarcity or not bound.mix_completions:
             return False
         key = sealed.policy, mix.digest
-        known = self._supplied_mixes.get(key)
-        if known is None:
+        if key not in self._supplied_mixes:
             needed = bool(bound.mix_supplies(self._builder.empty_copy().view(), mix))
-            known = self._supplied_mixes.store(key, needed)
-        return known
+            self._supplied_mixes.store(key, needed)
+        return self._supplied_mixes[key]
 
     def mix_supplies(
         self, query: OfferQuery, others: Sequence[OtherCandidate] = ()

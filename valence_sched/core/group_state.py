@@ -28,10 +28,7 @@ class NodeCounts(msgspec.Struct):
     by_owner: dict[str, CountByPodm] = msgspec.field(default_factory=dict)
 
     def add(self, group: str | None, owner: str | None, podm: int, number: int = 1) -> None:
-        """Add ``number`` to the counts of a node.
-
-        A new node adds 1. A removed node adds -1, even if another table counts it.
-        """
+        """Add 1 for a new node, or -1 for a removed node, even if another table counts it."""
         if group is not None:
             of_group = self.by_group.setdefault(group, {})
             _add_count(of_group, owner, podm, number)
@@ -77,15 +74,18 @@ def with_group_state(
         if not request.group_state:
             return request
         return msgspec.structs.replace(request, group_state=GroupState())
-    nodes = view.memoise(("nodes",), lambda: _count_nodes(view))
+    nodes = view.memoise(("nodes",), lambda: _count_nodes(view.podms))
     group_counts, owner_counts = Counter[int](), Counter[int]()
     for counted in (nodes, earlier):
         for counts in counted.members(group.name, request.owner) if group else ():
             group_counts.update(counts)
         owner_counts.update(counted.by_owner.get(request.owner, {}) if request.owner else {})
     counts = [(view.podms[podm], number) for podm, number in (+group_counts).items()]
-    if group is not None:
-        counts += [(podm, _count_members(podm, group.name, request.owner)) for podm in other_podms]
+    if group is not None and other_podms:
+        others = Counter[int]()
+        for members in _count_nodes(other_podms).members(group.name, request.owner):
+            others.update(members)
+        counts += [(podm, others[number]) for number, podm in enumerate(other_podms)]
     spread, eligible_podms = group.spread if group else (), list[LeanPodm]()
     if spread:
         eligible_podms = [view.podms[n] for n in sorted(set(view.podm_of[eligible()].tolist()))]
@@ -141,26 +141,19 @@ def _members(group: Group, nodes: Iterable[tuple[LeanPodm, int]]) -> dict[str, d
         check_domain(domain)
         counts: Counter[str] = Counter()
         for podm, number in nodes:
-            for value in domain_values(podm, domain):
-                counts[value] += number
+            counts.update(dict.fromkeys(domain_values(podm, domain), number))
         if +counts:
             members[domain] = dict(+counts)
     return members
-
-
-def _count_members(podm: LeanPodm, group: str, owner: str | None) -> int:
-    nodes = NodeCounts()
-    for node in podm.nodes:
-        nodes.add(node.group, node.owner, 0)
-    return sum(counts[0] for counts in nodes.members(group, owner))
 
 
 def _values(podms: Iterable[LeanPodm], domain: str) -> tuple[str, ...]:
     return tuple(sorted({value for podm in podms for value in domain_values(podm, domain)}))
 
 
-def _count_nodes(view: View) -> NodeCounts:
-    nodes = NodeCounts()
-    for podm, node in ((i, node) for i, one in enumerate(view.podms) for node in one.nodes):
-        nodes.add(node.group, node.owner, podm)
-    return nodes
+def _count_nodes(podms: Iterable[LeanPodm]) -> NodeCounts:
+    counts = NodeCounts()
+    for number, podm in enumerate(podms):
+        for node in podm.nodes:
+            counts.add(node.group, node.owner, number)
+    return counts

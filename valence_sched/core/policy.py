@@ -4,14 +4,13 @@
 import contextlib
 import functools
 import hashlib
-import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from valence_sched.core import plugins
 from valence_sched.core.plugins import Plugins
@@ -19,7 +18,6 @@ from valence_sched.errors import InputError, PluginError, describe_error, sugges
 from valence_sched.model.codec import convert
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.inventory import to_json
-from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Mix, MixSupplies, Request
 from valence_sched.view.reads import MixCompletion, Reads, declarations, podm_fields
@@ -109,10 +107,8 @@ class BoundWeigher(Struct, frozen=True):
 
     @property
     def heaviest(self) -> int:
-        if not self.overrides:
-            return self.weight
         use = WeigherUse(self.name, self.weight / WEIGHT_UNITS, overrides=self.overrides)
-        return round(use.max_weight * WEIGHT_UNITS)
+        return round(use.max_weight * WEIGHT_UNITS) if self.overrides else self.weight
 
     def weights(self, view: View) -> Ints:
         by_zone = {name: round(w * WEIGHT_UNITS) for name, w in self.overrides.zone.items()}
@@ -164,11 +160,8 @@ class BoundPolicy(Struct, frozen=True, dict=True):
         return {name: completion for name, completion in found if completion is not None}
 
     def mix_supplies(self, view: View, mix: Mix) -> dict[str, MixSupplies]:
-        return {
-            name: supplies
-            for name, one in self.mix_completions.items()
-            if (supplies := one.supplies(view, mix))
-        }
+        found = ((name, one.supplies(view, mix)) for name, one in self.mix_completions.items())
+        return {name: supplies for name, supplies in found if supplies}
 
     def completed_mix(self, mix: Mix, supplies: Mapping[str, MixSupplies]) -> Mix:
         """Return a mix with its scarcity, from the first weigher that finds a scarce resource."""
@@ -207,8 +200,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
         if twice := [name for name in names if names.count(name) > 1]:
             hint = "remove one of them"
             raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
-    weighers = (*policy.weighers, *_unknown_penalties(policy))
-    filters = filter_uses(policy)
+    weighers, filters = (*policy.weighers, *_unknown_penalties(policy)), filter_uses(policy)
     used = {("filter", use.name) for use in filters}
     used.update(("weigher", use.name) for use in weighers)
     readers = _readers(plugins.load(plugins.FILTERS), plugins.load(plugins.WEIGHERS))
@@ -265,7 +257,11 @@ def _checked_plugin(
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
     group = plugins.FILTERS if kind == "filter" else plugins.WEIGHERS
     function = plugins.load(group).get(use.name, where)
-    check_declarations(function, kind, use.name, where)
+    request_fields = _fields_of(Request)
+    for field in (field for declared in declarations(function) for field in declared.fields):
+        if field not in request_fields:
+            path, hint = f"{kind} {use.name!r} reads {field!r}", suggest(field, request_fields)
+            raise InputError(where, path, "no such field of a request", hint=hint)
     types: dict[str, Any] = {}
     if use.options:
         with contextlib.suppress(NameError):  # a name only for type checkers
@@ -296,14 +292,11 @@ def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReade
 
 def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
     """Return the policy without these readers, which are inactive for a request."""
-    filters = frozenset(reader.name for reader in readers if reader.kind == "filter")
-    weighers = {reader.name for reader in readers if reader.kind == "weigher"}
-    return msgspec.structs.replace(
-        bound,
-        filters=tuple(use for use in bound.filters if use.name not in filters),
-        weighers=tuple(use for use in bound.weighers if use.name not in weighers),
-        idle_filters=filters,
-    )
+    idle = frozenset(reader.name for reader in readers if reader.kind == "filter")
+    idle_weighers = {reader.name for reader in readers if reader.kind == "weigher"}
+    filters = tuple(use for use in bound.filters if use.name not in idle)
+    weighers = tuple(use for use in bound.weighers if use.name not in idle_weighers)
+    return replace(bound, filters=filters, weighers=weighers, idle_filters=idle)
 
 
 def resolve_needs(request: Request, policy: Policy) -> Request:
@@ -317,12 +310,11 @@ def resolve_needs(request: Request, policy: Policy) -> Request:
     if rules <= {(unknown, worst)}:
         return request
 
-    def resolved(needs: tuple[Need, ...]) -> tuple[Need, ...]:
-        replace = msgspec.structs.replace
-        return tuple(replace(need, unknown=unknown, worst=worst) for need in needs)
-
-    first, *others = (Alternative(resolved(a.needs), a.topology) for a in request.alternatives)
-    return msgspec.structs.replace(request, needs=first.needs, other_alternatives=tuple(others))
+    first, *others = (
+        replace(ask, needs=tuple(replace(one, unknown=unknown, worst=worst) for one in ask.needs))
+        for ask in request.alternatives
+    )
+    return replace(request, needs=first.needs, other_alternatives=tuple(others))
 
 
 @functools.lru_cache(maxsize=4)
@@ -345,19 +337,7 @@ def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
     return tuple(sorted(readers, key=order))
 
 
-def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where: str) -> None:
-    """Raise InputError with the nearest name if a plug-in declares an unknown field.
-
-    A subclass of :class:`Request` may have more fields.
-    """
-    known = _fields_of(Request)
-    for field in (field for declared in declarations(plugin) for field in declared.fields):
-        if field not in known:
-            path, hint = f"{kind} {name!r} reads {field!r}", suggest(field, known)
-            raise InputError(where, path, "no such field of a request", hint=hint)
-
-
-def _fields_of(kind: type[Request]) -> set[str]:
+def _fields_of(kind: type[Request]) -> set[str]:  # a subclass may have more fields
     return set(kind.__struct_fields__).union(*map(_fields_of, kind.__subclasses__()))
 
 
@@ -381,9 +361,8 @@ def fields_read(
         found.add("name")  # it names pod managers, even if no filter reads it
     for use in bound.plugins:
         bound_plugin: Any = use.evaluate  # a function and its options that are not defaults
-        parameters = inspect.signature(bound_plugin.func).parameters.values()
-        defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
-        options = defaults | bound_plugin.keywords
+        known = plugins.options(bound_plugin.func)
+        options = {name: one.default for name, one in known.items()} | bound_plugin.keywords
         found.update(podm_fields(bound_plugin.func, options, request))
     for weigher in bound.weighers:
         found.update(["zone"] if weigher.overrides.zone else [])

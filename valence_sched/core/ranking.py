@@ -55,8 +55,7 @@ def order_by_lot(view: View, rows: Ints, request: Request, turn: int = 0) -> Int
 def batch_lots(view: View, request: Request) -> Lots:
     """Return the lots of all rows; the View memoises them for the nodes of a batch."""
     key = (request.id, request.seed)
-    lots: Lots = view.memoise_latest("drawn", key, lambda: draw_lots(view.lot, request))
-    return lots
+    return view.memoise_latest("drawn", key, lambda: draw_lots(view.lot, request))  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=16)
@@ -123,8 +122,7 @@ def alternate_fits(
     view: View, rows: Iterator[int], find_fit: FitFinder, chosen: Fit, most: int
 ) -> list[Fit]:
     """Return the fits of the ``most`` next best pools, each on a different podm."""
-    fits: list[Fit] = []
-    podms = {int(view.podm_of[chosen.row])}
+    fits, podms = list[Fit](), {int(view.podm_of[chosen.row])}
     while len(fits) < most and (row := next(rows, None)) is not None:
         podm = int(view.podm_of[row])
         fit = find_fit(row) if podm not in podms else None

@@ -91,9 +91,8 @@ def uncounted(view: View, need: Need, row: int) -> Uncounted | None:
     """
     table, kinds = view.block_tables[view.podm_of[row]], view.kinds
     position = int(view.position_of[row])
-    here = Counter(
-        kind for kind, pools in zip(table.kinds, table.pools, strict=True) if position in pools
-    )
+    pairs = zip(table.kinds, table.pools, strict=True)
+    here = Counter(kind for kind, pools in pairs if position in pools)
     if kinds.impaired.isdisjoint(here):
         return None
     installed, conditions = 0, Counter[str]()
@@ -106,27 +105,20 @@ def uncounted(view: View, need: Need, row: int) -> Uncounted | None:
                 word = of_block if need.accepts(device.condition) else device.condition
                 if not need.accepts(word):
                     conditions[str(word)] += amount
-    found = {word: amount for word, amount in conditions.items() if amount}
-    return Uncounted(installed=installed, conditions=found) if found else None
+    return Uncounted(installed=installed, conditions=dict(+conditions)) if +conditions else None
 
 
 EPSILON = 1e-9  # the rounding error of a share
 
 
 class _ShareTable(Struct, frozen=True, eq=False):
-    """The free share of some needs, and ``1 / total`` of each; shape ``(needs, rows)``.
+    """The free share of some needs, and ``1 / total`` of each; shape ``(needs, rows)``."""
 
-    ``free`` is a share of the total, 0 where the total is 0, and ``mean`` its mean per row.
-    ``absent`` is the share of the needs with a total of 0, None if 0 for all rows.
-    ``exceeds_total`` is true if a row has more free than its total, since the need allows unknown
-    amounts.
-    """
-
-    free: Floats
+    free: Floats  # 0 where the total is 0
     inverse: Floats
-    mean: Floats
-    absent: Floats | None
-    exceeds_total: bool
+    mean: Floats  # of the free shares of a row
+    absent: Floats | None  # the share of the needs with a total of 0; None if 0 for all rows
+    exceeds_total: bool  # a row has more free than its total: its need allows unknown amounts
 
 
 class FreeShare(NamedTuple):

@@ -63,8 +63,7 @@ class BlockKinds:
 
     def __init__(self) -> None:
         self.kinds: list[BlockKind] = []
-        #: The number of each kind by its types, the text of its devices as it was read, and its
-        #: condition.
+        #: by types, the text of the devices as it was read, and condition
         self.numbers: dict[tuple[tuple[BlockType, ...], bytes, str | None], int] = {}
         #: Values that other modules compute from the kinds; keys begin with the name of the value.
         self.derived: BoundedMemo[tuple[object, ...], Any] = BoundedMemo(MOST_DERIVED)
@@ -120,9 +119,7 @@ class BlockKinds:
         per_line = np.array([device_amount(need, *line) for line in self._devices], dtype=float)
         weights = per_line[self._device_of] if self._device_of else None
         sums = np.bincount(self._kind_of, weights, minlength=len(self.kinds))
-        amounts: Floats = sums.astype(np.float64)
-        amounts.flags.writeable = False
-        return self._amounts.store(need, amounts)
+        return self._amounts.store(need, read_only(sums.astype(np.float64)))
 
     def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
         return np.array([self.amounts(need) for need in needs])
@@ -130,8 +127,7 @@ class BlockKinds:
     def cheapest_first(self, need: Need) -> list[int]:
         """Return the kinds that supply ``need``, sorted by the price of the blocks needed for it.
 
-        A node takes whole blocks, so of several kinds that supply more than enough the cheapest is
-        first.
+        A node takes whole blocks, so of several kinds that supply enough the cheapest is first.
         """
         remembered = self._cheapest_first.get(need)
         if remembered is None or remembered[0] != len(self.kinds):
@@ -167,10 +163,8 @@ class BlockKinds:
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
         """Return ``(need kind, device)`` of a kind; if a block has Warning, so do its devices."""
-        kind = self.kinds[number]
-        lines = [
-            (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
-        ]
+        kind, groups = self.kinds[number], _GROUPS.items()
+        lines = [(name, one) for name, group in groups for one in getattr(kind.devices, group)]
         if kind.condition != "Warning":
             return lines
         return [(name, replace(one, health=one.health or "Warning")) for name, one in lines]
@@ -182,9 +176,8 @@ def device_amount(need: Need, kind: str, device: Any) -> int:
     An unknown amount counts as 0, or as the whole need if the need allows the unknown. A device
     in a condition that the need does not accept counts as 0.
     """
-    if not is_meant(need, kind, device) or not need.accepts(device.condition):
-        return 0
-    return line_amount(need, device)
+    counts = is_meant(need, kind, device) and need.accepts(device.condition)
+    return line_amount(need, device) if counts else 0
 
 
 def is_meant(need: Need, kind: str, device: Any) -> bool:
@@ -240,10 +233,7 @@ V = TypeVar("V")
 
 
 class BoundedMemo(dict[K, V]):
-    """A memo of at most ``limit`` values by key.
-
-    A full memo drops all values, so a hit needs no bookkeeping.
-    """
+    """At most ``limit`` values by key; a full memo drops all, so a hit needs no bookkeeping."""
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
         super().__init__(entries)
@@ -331,9 +321,8 @@ def count_blocks(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: i
     order, inverse = np.unique(keys, return_inverse=True)
     weights = (np.concatenate((np.zeros(size), each)) for each in (free, np.ones(len(rows))))
     counts = (np.bincount(inverse, each, minlength=len(order)) for each in weights)
-    free_and_total = (each.astype(np.float32) for each in counts)
-    start = np.searchsorted(order, np.arange(size + 1) * kind_count)
-    parts = (start.astype(np.int64), order % kind_count, *free_and_total)
+    start = np.searchsorted(order, np.arange(size + 1) * kind_count).astype(np.int64)
+    parts = (start, order % kind_count, *(each.astype(np.float32) for each in counts))
     return BlockCounts(*all_read_only(parts))
 
 

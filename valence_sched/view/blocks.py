@@ -61,8 +61,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         for kind, number in counts.items():
             free = [block for block in self._in_order(kind, position) if self.slots[block]]
             chosen += self._shared_first(free)[:number]
-        chosen.sort()
-        return chosen
+        return sorted(chosen)
 
     def _in_order(self, kind: int, position: int) -> Sequence[int]:
         ordered = self._ordered

@@ -11,7 +11,7 @@ from valence_sched.model.request import Mix
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.leftover import Leftover, leftover
-from valence_sched.view.mix_room import traits_match
+from valence_sched.view.mix_room import accepted, distinct_needs
 from valence_sched.view.view import Floats, Labels, View
 
 ACCELERATORS = "accelerators"
@@ -31,14 +31,8 @@ class FlavorMix:
         self._shares = [share for share in mix.shares if any(map(_is_scarce, share.needs))]
         weights = np.array([share.weight for share in self._shares])
         self._weights = weights / weights.sum() if len(weights) else weights
-        numbers: dict[tuple[Need, ...], int] = {}
-        self._needs_of = [
-            numbers.setdefault(tuple(need for need in share.needs if need.amount > 0), len(numbers))
-            for share in self._shares
-        ]
-        self._needs = list(numbers)
-        flat = list(itertools.chain.from_iterable(self._needs))
-        self._blocks = tuple(dict.fromkeys(need for need in flat if need.kind != "stock"))
+        self._needs, self._needs_of = distinct_needs(self._shares)
+        flat = itertools.chain.from_iterable(self._needs)
         self._stocks = tuple(sorted({need.resource for need in flat if need.kind == "stock"}))
 
     def __bool__(self) -> bool:
@@ -68,8 +62,8 @@ class FlavorMix:
         of_node = sum(need.amount for need in scarce)
         for need in needs:
             if need.kind == "stock":
-                grants, amount = rows.stocks[need.resource], np.array([[need.amount]])
-                sizes, counts = grants.sizes_and_counts(amount)
+                grants = rows.stocks[need.resource]
+                sizes, counts = grants.sizes_and_counts(np.array([[need.amount]]))
                 fits = fits & (grants.sums(counts)[0] >= need.count)
                 nodes = grants.sums(grants.free / sizes)[0] / need.count
             else:
@@ -81,11 +75,9 @@ class FlavorMix:
 
     def _row_weights(self, traits: Labels) -> Floats:
         """Return the weight of each list of needs on each row, by the traits of its shares."""
-        accepts = [
-            [traits_match(share.traits, has) for has in traits.values] for share in self._shares
-        ]
+        accepts = accepted(self._shares, traits)
         table = np.zeros((len(self._needs), len(traits.values)))
-        np.add.at(table, self._needs_of, self._weights[:, None] * np.array(accepts))
+        np.add.at(table, self._needs_of, self._weights[:, None] * accepts)
         weights: Floats = table[:, traits.codes]
         return weights
 

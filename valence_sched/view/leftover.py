@@ -73,8 +73,8 @@ class Leftover(Struct, frozen=True, dict=True):
             rows = (missing if feasible is None else missing & feasible).nonzero()[0]
             if len(rows):
                 others = [] if counted is None else earlier
-                more = self._more_parts(need, part, rows, need.amount - have[rows], others)
-                taken.parts.extend(more)
+                missing_amounts = need.amount - have[rows]
+                taken.parts.extend(self._more_parts(need, part, rows, missing_amounts, others))
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
         """Return the blocks that each row gives of its first free kind among these kinds.
@@ -123,11 +123,8 @@ class Leftover(Struct, frozen=True, dict=True):
 
     def _ranks(self, kinds: Ints, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
         """Return ranks of shape ``(kinds, rows)``; ABSENT where a row has no free block."""
-        absent = self._absent[kinds]
-        if rows is not None:
-            absent = absent.take(rows, axis=1)
-        ranks: npt.NDArray[np.uint8] = absent | np.arange(len(kinds), dtype=np.uint8)[:, None]
-        return ranks
+        absent = self._absent[kinds] if rows is None else self._absent[kinds].take(rows, axis=1)
+        return absent | np.arange(len(kinds), dtype=np.uint8)[:, None]
 
     @functools.cached_property
     def _absent(self) -> npt.NDArray[np.uint8]:
@@ -215,10 +212,8 @@ def imbalance(view: View) -> UseDeviation:
 
 def use_shares(view: View, counts: BlockCounts) -> Floats:
     """Return per row the share in use of its most used resource; NaN without any resource."""
-    amounts = [view.kinds.amounts(MEASURES[name]) for name in MEASURED]
-    total, free = (
-        np.stack([counts.sum(each, free=only) for each in amounts]) for only in (False, True)
-    )
+    amounts = view.kinds.amount_matrix(tuple(MEASURES[name] for name in MEASURED))
+    total, free = (counts.sums(amounts, free=only) for only in (False, True))
     share = np.divide(total - free, total, out=np.full(total.shape, np.nan), where=total > 0.0)
     known = np.where(np.isnan(share), -1.0, share).max(axis=0)
     return np.where(known < 0.0, np.nan, known)

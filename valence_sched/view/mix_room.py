@@ -3,23 +3,22 @@
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
+from valence_sched.model.inventory import SINGLE_PER_NODE
 from valence_sched.model.need import NameRequirements, Need, need_for_measure
-from valence_sched.model.request import Mix
-from valence_sched.view.availability import feasible_rows
+from valence_sched.model.request import FlavorShare, Mix
+from valence_sched.view.availability import NO_ROWS, feasible_rows
 from valence_sched.view.block_kinds import BlockKinds, BoundedMemo, read_only
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 ONE_PER_NODE = frozenset(SINGLE_PER_NODE)
-NO_ROWS = np.empty(0, dtype=np.int64)
 MOST_LOST = 16  # requests whose lost nodes are memoised
 MOST_NODES = 10**9  # nodes of a share that count on one row
 MANY_ROWS = 256  # from this number of rows on, one list of needs after another is faster
@@ -57,26 +56,16 @@ class MixRoom:
 
     def __init__(self, mix: Mix, of: str = "") -> None:
         shares, self._key = mix.shares, (mix.digest, of)
-        self._share_count = len(shares)
-        self._indices = [
-            number
-            for number, share in enumerate(shares)
-            if any(need.amount > 0 for need in share.needs)
-        ]
+        self._share_count, pairs = len(shares), list(enumerate(shares))
+        self._indices = [n for n, one in pairs if any(need.amount > 0 for need in one.needs)]
         self._shares = [shares[number] for number in self._indices]
         self._weights = np.array([share.weight for share in self._shares])
-        numbers: dict[tuple[Need, ...], int] = {}
-        self._needs_of = [
-            numbers.setdefault(tuple(need for need in share.needs if need.amount > 0), len(numbers))
-            for share in self._shares
-        ]
-        needs = list(numbers)
+        needs, self._needs_of = distinct_needs(self._shares)
         flat = list(itertools.chain.from_iterable(needs))
         self._blocks = tuple(dict.fromkeys(need for need in flat if need.kind != "stock"))
         stocks = sorted({(need.resource, need.amount) for need in flat if need.kind == "stock"})
-        self._line_of: dict[object, int] = {
-            line: number for number, line in enumerate((*self._blocks, *stocks))
-        }
+        lines: Iterable[object] = (*self._blocks, *stocks)
+        self._line_of = {line: number for number, line in enumerate(lines)}
         #: By stock resource: the amounts of its lines, shape (n, 1), in the order of lines.
         self._stocks = {
             name: np.array([[amount] for _, amount in group])
@@ -220,7 +209,7 @@ class MixRoom:
         totals = [0] * self._share_count
         if len(view):
             nodes = np.minimum(self.before(view).nodes, MOST_NODES).astype(np.int64)
-            accepts = self._accepts(view.traits)[:, view.traits.codes]
+            accepts = accepted(self._shares, view.traits)[:, view.traits.codes]
             for index, number, mask in zip(self._indices, self._needs_of, accepts, strict=True):
                 totals[index] = int(nodes[number][mask].sum())
         return tuple(totals)
@@ -232,16 +221,10 @@ class MixRoom:
             weights = self._weights * [scarcity[n] if scarcity else 1.0 for n in self._indices]
             weights /= weights.sum()
             table = np.zeros((len(self._lists), len(traits.values)))
-            np.add.at(table, self._needs_of, weights[:, None] * self._accepts(traits))
+            np.add.at(table, self._needs_of, weights[:, None] * accepted(self._shares, traits))
             # selections of one View share the label values
             self._table = (traits.values, scarcity, table)
         return table
-
-    def _accepts(self, traits: Labels) -> Mask:
-        table = [
-            [traits_match(share.traits, has) for has in traits.values] for share in self._shares
-        ]
-        return np.array(table, dtype=bool).reshape(len(table), len(traits.values))
 
     def _block_parts(self, kinds: BlockKinds) -> Floats:
         """Return the part of each need that one block of each kind supplies, at most 1."""
@@ -259,18 +242,15 @@ class MixRoom:
         """
         if not self._pieces.any():
             return NO_ROWS
-        single = view.memoise_selected(
-            ("mix room", "single"), operator.getitem, lambda: _single(view)
-        )
-        rows: Ints = single.nonzero()[0]
-        return rows
+        key, get = ("mix room", "single"), operator.getitem
+        return view.memoise_selected(key, get, lambda: _single(view)).nonzero()[0]  # type: ignore[no-any-return]
 
 
 def _factors(needs: Sequence[Need], of: str) -> tuple[float, ...]:
     """Return the factor of the nodes of each need; empty if the factor is 1 for all."""
     wanted = need_for_measure(of)
-    named = [(one.kind, one.measure, one.resource) == (wanted.kind, wanted.measure, wanted.resource)
-             for one in needs]  # fmt: skip
+    subject = operator.attrgetter("kind", "measure", "resource")
+    named = [subject(one) == subject(wanted) for one in needs]
     if all(named) or not any(named):
         return ()
     return tuple([1.0 if one else OTHERS_FACTOR for one in named])
@@ -285,10 +265,8 @@ def _whole(nodes: Floats, least: Floats) -> Floats:
 
 
 def _single(view: View) -> Mask:
-    def is_single(limits: Mapping[BlockType, Limit]) -> bool:
-        return any(limits[kind].max == 1 for kind in SINGLE_PER_NODE if kind in limits)
-
-    return np.array([pool.limits and is_single(pool.limits) for pool in view.pools], dtype=bool)
+    limits = [[pool.limits.get(kind) for kind in SINGLE_PER_NODE] for pool in view.pools]
+    return np.array([any(one and one.max == 1 for one in some) for some in limits], dtype=bool)
 
 
 def mix_room(view: View, mix: Mix, of: str = "") -> MixRoom:
@@ -300,8 +278,21 @@ def mix_room(view: View, mix: Mix, of: str = "") -> MixRoom:
     return compiled
 
 
-def traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
-    """Return whether a row with these traits meets the requirements of a share."""
-    if not has.issuperset(names.required) or not has.isdisjoint(names.forbidden):
-        return False
-    return not any(map(has.isdisjoint, names.any_of))
+def distinct_needs(shares: Iterable[FlavorShare]) -> tuple[list[tuple[Need, ...]], list[int]]:
+    """Return the distinct lists of needs above 0, and the number of the list of each share."""
+    numbers: dict[tuple[Need, ...], int] = {}
+    lists = (tuple(need for need in share.needs if need.amount > 0) for share in shares)
+    needs_of = [numbers.setdefault(own, len(numbers)) for own in lists]
+    return list(numbers), needs_of
+
+
+def accepted(shares: Sequence[FlavorShare], traits: Labels) -> Mask:
+    """Return by share and value of ``traits`` whether such rows meet the share's requirements."""
+
+    def match(names: NameRequirements, has: frozenset[str]) -> bool:
+        if not has.issuperset(names.required) or not has.isdisjoint(names.forbidden):
+            return False
+        return not any(map(has.isdisjoint, names.any_of))
+
+    table = [[match(share.traits, has) for has in traits.values] for share in shares]
+    return np.array(table, dtype=bool).reshape(len(table), len(traits.values))

@@ -163,10 +163,10 @@ class View:
     @property
     def all_rows(self) -> Mask:
         """Return an array that is true for every row; all calls return the same array."""
-        return self._memoise(("all rows",), np.ones, len(self), bool)  # type: ignore[no-any-return]
+        return self.memoise(("all rows",), np.ones, len(self), bool)  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
-        return self._memoise(("constant", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
+        return self.memoise(("constant", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
 
     def podm(self, row: int) -> LeanPodm:
         return self.podms[self.podm_of[row]]  # type: ignore[no-any-return]
@@ -184,7 +184,7 @@ class View:
         if value is None:
             # the requested amount matters only where it replaces an unknown amount
             subject = need if need.unknown == "allow" else need.subject
-            value = self._memoise(("free", subject, by), self._sum, subject, by, True)
+            value = self.memoise(("free", subject, by), self._sum, subject, by, True)
             self._memo.store(key, value)
         return value  # type: ignore[no-any-return]
 
@@ -226,9 +226,8 @@ class View:
         return self.memoise_selected(("total", subject, by), getitem, make)  # type: ignore[no-any-return]
 
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
-        subject = need.subject
-        any_unknown = structs.replace(subject, amount=1, unknown="allow")
-        known, every = (self._sum(it, by, free) for it in (subject, any_unknown))
+        any_unknown = structs.replace(need.subject, amount=1, unknown="allow")
+        known, every = (self._sum(it, by, free) for it in (need.subject, any_unknown))
         unknown: Mask = (known == 0.0) & (every > 0.0)
         return unknown
 
@@ -259,7 +258,7 @@ class View:
             numbers = [value if isinstance(value, (int, float)) else np.nan for value in facts]
             return np.array(numbers, dtype=np.float64)[self.podm_of]
 
-        return self._memoise(("number", fact), make)  # type: ignore[no-any-return]
+        return self.memoise(("number", fact), make)  # type: ignore[no-any-return]
 
     def text(self, fact: str) -> Labels:
         """Return a fact per row as it was reported; None if it is unknown."""
@@ -267,11 +266,17 @@ class View:
 
     def has_fact(self, fact: str) -> bool:
         key = ("has fact", fact)
-        return self._memoise(key, lambda: any(fact in podm.facts for podm in self.podms))  # type: ignore[no-any-return]
+        return self.memoise(key, lambda: any(fact in podm.facts for podm in self.podms))  # type: ignore[no-any-return]
 
-    def memoise(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def memoise(self, key: Any, make: Callable[..., Any], *arguments: Any) -> Any:
         """Return the memoised value of ``make``, which must not depend on free amounts."""
-        return self._memoise(key, make)
+        value = self._memo.get(key)
+        if value is None:
+            value = make(*arguments)
+            if isinstance(value, np.ndarray):
+                read_only(value)
+            self._memo.store(key, value)
+        return value
 
     def memoise_selected(
         self, key: tuple[Any, ...], select: Callable[[Any, Any], Any], make: Callable[[], Any]
@@ -281,13 +286,10 @@ class View:
         A View of taken rows selects the value from the value of its View of origin, by
         ``select(whole, rows)``. Any other View computes it by ``make``.
         """
-        value = self._memo.get(key)
-        if value is not None:
-            return value
         known = self.origin.whole._memo.get(key) if self.origin else None
         if known is None or self.origin is None:
-            return self._memoise(key, make)
-        return self._memoise(key, select, known, self.origin.rows)
+            return self.memoise(key, make)
+        return self.memoise(key, select, known, self.origin.rows)
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return the value of ``make``; per name only the value of the latest key is memoised."""
@@ -348,7 +350,7 @@ class View:
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
         """Return the first row of a podm and the row after its last; KeyError if it is missing."""
-        ids = self._memoise("ids", lambda: {podm.id: n for n, podm in enumerate(self.podms)})
+        ids = self.memoise("ids", lambda: {podm.id: n for n, podm in enumerate(self.podms)})
         return self.rows(ids[podm_id])
 
     def rows(self, podm: int) -> tuple[int, int]:
@@ -357,7 +359,7 @@ class View:
     @property
     def podm_lots(self) -> npt.NDArray[np.uint64]:
         lots = (lot_of(id_, "") for id_ in self.podm_ids)
-        return self._memoise("podm lots", lambda: np.fromiter(lots, np.uint64))  # type: ignore[no-any-return]
+        return self.memoise("podm lots", lambda: np.fromiter(lots, np.uint64))  # type: ignore[no-any-return]
 
     @property
     def podm_ids(self) -> list[str]:
@@ -370,19 +372,9 @@ class View:
         return self.podm_block_counts.sum(amounts, free=free)[self.podm_of]
 
     def _column(self, resource: str) -> stocks.StockColumn:
-        column = self.resources.get(resource)
-        if column is None:
-            column = self._memoise(("no stock",), lambda: stocks.empty_column(len(self)))
-        return column
-
-    def _memoise(self, key: Any, make: Callable[..., Any], *arguments: Any) -> Any:
-        value = self._memo.get(key)
-        if value is None:
-            value = make(*arguments)
-            if isinstance(value, np.ndarray):
-                read_only(value)
-            self._memo.store(key, value)
-        return value
+        if resource in self.resources:
+            return self.resources[resource]
+        return self.memoise(("no stock",), stocks.empty_column, len(self))  # type: ignore[no-any-return]
 
 
 def lot_of(podm: str, pool: str) -> int:

@@ -51,18 +51,13 @@ class NearMissSearch:
         readers = evaluation.availability_readers - evaluation.failed_plugins
         fixed = [filter_.name not in readers for filter_ in self.decision.context.bound.filters]
         rows = np.flatnonzero(np.logical_and.reduce(evaluation.verdicts[fixed]))
-        if not len(rows):
-            return
         missing = np.zeros(len(view))  # as a share of each need
-        for need in self.decision.context.request.needs:
-            amount = need.amount * need.count
-            if amount:
+        for need in self.decision.context.request.needs if len(rows) else ():
+            if amount := need.amount * need.count:
                 missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
-        shortfalls = missing[rows]
-        podms = self.decision.view.podm_of[rows]
         seen_podms = self._chosen_podms()
-        for index in np.lexsort((rows, shortfalls)).tolist():
-            podm, row = int(podms[index]), int(rows[index])
+        for row in rows[np.argsort(missing[rows], kind="stable")].tolist():
+            podm = int(view.podm_of[row])
             if podm in seen_podms:
                 continue
             seen_podms.add(podm)
@@ -108,14 +103,11 @@ class NearMissSearch:
         return passing.tolist()  # type: ignore[no-any-return]
 
     def _takes_node(self, podm: int) -> bool:
-        fit_of = self.decision.row_fits.of
-        for row in range(*self.decision.batch.view.rows(podm)):
-            if not self._may_fit[row]:
-                continue
+        for row in filter(self._may_fit.__getitem__, range(*self.decision.batch.view.rows(podm))):
             if self._fits >= MOST_FITS:
                 return True
             self._fits += 1
-            if fit_of(row) != "none":
+            if self.decision.row_fits.of(row) != "none":
                 return True
         return False
 
@@ -129,9 +121,8 @@ class NearMissSearch:
         first, last = batch.view.rows(podm)
         overlay = Overlay(batch.view.window(first, last))
         table = overlay.view.block_tables[0]
-        numbers = table.numbers
         for node in nodes:
-            blocks = [numbers[uri] for uri in node.blocks if uri in numbers]
+            blocks = [table.numbers[uri] for uri in node.blocks if uri in table.numbers]
             if not any(table.gains[block] for block in blocks):
                 continue
             undo = overlay.remove_node(0, blocks)

@@ -111,7 +111,7 @@ class FlatChoices:
         self._context, self._row = context, row
         self.request = decision.request
         self.policy = context.bound.policy
-        self.chosen = None if row is None else _pool(context, row)
+        self.chosen = None if row is None else context.view.pool_ref(row)
         self.attempt_index = len(decision.failed_attempts)
         # a memo of its own: values of the tries are not stored in the View
         self._tried = dataclasses.replace(context, view=context.view.with_own_memo())
@@ -126,13 +126,12 @@ class FlatChoices:
         tried = context_of(
             context.view, request, context.bound, other_nodes=others, spending=spending
         )
-        tried = dataclasses.replace(tried, strict=context.strict)
-        batch = _schedule_one(tried)
+        batch = _schedule_one(dataclasses.replace(tried, strict=context.strict))
         undecided = bool(batch.undecided_rows)
         if not batch.nodes:
             return Choice(None, undecided, lambda: False)
         row = batch.nodes[0].chosen.row
-        return Choice(_pool(tried, row), undecided, lambda: _has_ties(tried, row))
+        return Choice(context.view.pool_ref(row), undecided, lambda: _has_ties(tried, row))
 
     def weight_changes(self) -> Iterator[Sensitivity] | None:
         context, row = self._context, self._row
@@ -149,10 +148,6 @@ class FlatChoices:
 
     def most_free(self, need: Need) -> float:
         return float(self._context.view.free(need).max(initial=0.0))
-
-
-def _pool(context: EvaluationContext, row: int) -> PoolRef:
-    return PoolRef(podm=context.view.podm(row).id, pool=context.view.pools[row].id)
 
 
 def _schedule_one(context: EvaluationContext) -> Batch:
@@ -179,19 +174,18 @@ def weight_changes(
         mine = [one for one in found if one.weigher == use.name and one.step]
         if not mine:
             continue
-        step = min((one.step for one in mine), key=lambda step: (abs(step), step))
-        first = [one for one in mine if one.step == step]
-        best, *others = sorted(first, key=lambda one: (one.cost, one.lot))
-        loss = COST_SCALE - rival.scores.get(use.name, 0)
-        ties = [one.cost for one in others]
+        mine.sort(key=lambda one: (abs(one.step), one.step, one.cost, one.lot))
+        best, *others = mine
+        weight, loss = round(use.weight * WEIGHT_UNITS), COST_SCALE - rival.scores.get(use.name, 0)
+        ties = [one.cost for one in others if one.step == best.step]
         if best.pool.podm != chosen.podm:
-            ties.append(rival.cost + step * loss)
+            ties.append(rival.cost + best.step * loss)
         yield Sensitivity(
             of="weight",
             name=use.name,
             unit="",
-            was=round(use.weight * WEIGHT_UNITS) / WEIGHT_UNITS,
-            becomes=(round(use.weight * WEIGHT_UNITS) + step) / WEIGHT_UNITS,
+            was=weight / WEIGHT_UNITS,
+            becomes=(weight + best.step) / WEIGHT_UNITS,
             podm=best.pool.podm,
             pool=best.pool.pool,
             instead_of=chosen.podm,
@@ -223,8 +217,7 @@ def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | 
         gain = scores[number] - rival.scores[weigher.name]
         for sign, most in ((1, MOST_WEIGHT - weigher.weight), (-1, weigher.weight)):
             step = _least_step(context, rows, margin, ahead, sign * gain, most)
-            change = step and _verify(context, rival, number, sign * step)
-            if change:
+            if change := step and _verify(context, rival, number, sign * step):
                 found.append(change)
     return found
 
@@ -263,7 +256,7 @@ def _verify(context: EvaluationContext, rival: Rival, number: int, step: int) ->
     cost, lot = int(evaluation.cost[row]), int(batch_lots(context.view, context.request)[row])
     if (cost, lot) >= (rival.cost + step * (COST_SCALE - rival.scores[old.name]), rival.lot):
         return None  # the rival, or a pool behind it
-    pool, by_lot = _pool(context, row), _has_ties(changed, row)
+    pool, by_lot = context.view.pool_ref(row), _has_ties(changed, row)
     return Overtaking(weigher=old.name, step=step, pool=pool, cost=cost, lot=lot, by_lot=by_lot)
 
 
@@ -339,8 +332,7 @@ class AmountSearch:
     def _differs(self, number: int, need: Need, steps: int) -> bool:
         """Return whether a number of steps changes the choice; True if the search has to end."""
         amount = need.amount + steps * _step(need)
-        key = number, amount
-        if key not in self._choice_by_amount:
+        if (key := (number, amount)) not in self._choice_by_amount:
             if self._tries >= MOST_TRIES:
                 self.out_of_tries = True
                 return True
@@ -352,10 +344,8 @@ class AmountSearch:
 
     def _changed_alternatives(self, number: int) -> list[int]:
         alternatives = self.choices.request.alternatives
-        beginnings = {alternative.needs[: number + 1] for alternative in alternatives}
-        if len(beginnings) > 1:
-            return [self.choices.attempt_index]
-        return list(range(len(alternatives)))
+        alike = len({alternative.needs[: number + 1] for alternative in alternatives}) == 1
+        return list(range(len(alternatives))) if alike else [self.choices.attempt_index]
 
     def _decide(self, number: int, need: Need, amount: float) -> Choice:
         changing = self._changed_alternatives(number)

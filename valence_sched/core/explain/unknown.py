@@ -59,22 +59,21 @@ def _topology_names(view: View) -> frozenset[str]:
 
 def unknown_terms(view: View, request: Request) -> list[str]:
     """Return a line with the nearest name for each unreported name or value in a request."""
-    make = functools.partial(_unknown_terms, view, request)
+
+    def make() -> list[str]:
+        terms = dict.fromkeys(_request_terms(request))
+        needs = itertools.chain.from_iterable(one.needs for one in request.alternatives)
+        devices = [list(_unknown_in_alternative(view, one)) for one in request.alternatives]
+        names = (need.resource for need in needs if need.kind == "stock")
+        return [
+            *unknown_lines("has a resource named", names, view.resources),
+            *(line for term in terms for line in _unknown_lines(view, *term)),
+            *_unknown_values(view, request),
+            # no line if another alternative names only known values
+            *(dict.fromkeys(itertools.chain.from_iterable(devices)) if all(devices) else ()),
+        ]
+
     return view.memoise_free("unknown terms", request.evaluation_key, make)  # type: ignore[no-any-return]
-
-
-def _unknown_terms(view: View, request: Request) -> list[str]:
-    terms = dict.fromkeys(_request_terms(request))
-    needs = itertools.chain.from_iterable(one.needs for one in request.alternatives)
-    devices = [list(_unknown_in_alternative(view, one)) for one in request.alternatives]
-    names = (need.resource for need in needs if need.kind == "stock")
-    return [
-        *unknown_lines("has a resource named", names, view.resources),
-        *(line for term in terms for line in _unknown_lines(view, *term)),
-        *_unknown_values(view, request),
-        # no line if another alternative names only known values
-        *(dict.fromkeys(itertools.chain.from_iterable(devices)) if all(devices) else ()),
-    ]
 
 
 def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
@@ -84,21 +83,19 @@ def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
     named += [("capabilities", key) for key in request.capabilities]
     inherited = {("capabilities", key) for key in request.inherited}
     yield from (term for term in named if term not in inherited)
-    if request.group is not None:
-        facts = (domain for domain in request.group.domains if domain.startswith(FACT_PREFIX))
-        yield from (("facts", domain.removeprefix(FACT_PREFIX)) for domain in facts)
+    for domain in request.group.domains if request.group else ():
+        if domain.startswith(FACT_PREFIX):
+            yield "facts", domain.removeprefix(FACT_PREFIX)
 
 
 def _unknown_lines(view: View, root: str, name: str) -> Iterator[str]:
-    if root == "facts":
-        reported = view.has_fact(name)
-    else:
-        reported = root != "capabilities" or any(name in podm.capabilities for podm in view.podms)
-    if not reported:
-        known = {name for podm in view.podms for name in getattr(podm, root)}
-        if root == "facts":  # a plain name is an attribute or a fact
-            known.update(PLAIN_ATTRIBUTES)
-        yield one_line(f"no pod manager reports '{root}.{name}' ({suggest(name, known)})")
+    reports = (getattr(podm, root) for podm in view.podms)
+    if root not in ("facts", "capabilities") or any(name in reported for reported in reports):
+        return
+    known = {name for podm in view.podms for name in getattr(podm, root)}
+    if root == "facts":  # a plain name is an attribute or a fact
+        known.update(PLAIN_ATTRIBUTES)
+    yield one_line(f"no pod manager reports '{root}.{name}' ({suggest(name, known)})")
 
 
 def _unknown_values(view: View, request: Request) -> Iterator[str]:

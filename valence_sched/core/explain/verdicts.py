@@ -19,7 +19,7 @@ from valence_sched.core.policy import INFINITE_COST, BoundFilter
 from valence_sched.errors import describe_error, one_line
 from valence_sched.model.decision import MAX_LISTED_PODMS, PodmVerdict, PoolReasons, Reason
 from valence_sched.view.terms import Term
-from valence_sched.view.view import Floats, Ints, Mask
+from valence_sched.view.view import Floats, Mask
 
 _RANK = {"chosen": 0, "alternate": 1, "fits": 2, "undecided": 3, "rejected": 4}
 
@@ -63,15 +63,12 @@ class Verdicts:
             reason = self.stop_reason(podm) if outcome == "chosen" else None
             return self._verdict(podm, row, outcome, reason, cost)
         costs: list[int] = self.context.evaluation.cost[rows.start : rows.stop].tolist()
-        passes, fit_of = self._passes, self.decision.row_fits.of
-        pairs = zip(costs, rows, strict=True)
-        fitting = [(cost, row) for cost, row in pairs if passes[row] and fit_of(row) == "fits"]
-        if fitting:
-            cost_, row = min(fitting)
-            if cost_ != INFINITE_COST:
-                return self._verdict(podm, row, "fits", None, cost_)
-        open_rows = (row for row in rows if passes[row] and fit_of(row) == "undecided")
-        undecided = next(open_rows, None)
+        passing, fit_of = [row for row in rows if self._passes[row]], self.decision.row_fits.of
+        fitting = [(costs[row - rows.start], row) for row in passing if fit_of(row) == "fits"]
+        cost_, row = min(fitting, default=(INFINITE_COST, -1))
+        if cost_ != INFINITE_COST:
+            return self._verdict(podm, row, "fits", None, cost_)
+        undecided = next((row for row in passing if fit_of(row) == "undecided"), None)
         row = self.furthest_row(podm) if undecided is None else undecided
         few = len(self.view.podms) <= MAX_LISTED_PODMS
         pool_reasons = self.pool_reasons(podm) if few else ()
@@ -98,18 +95,15 @@ class Verdicts:
         return [0, *np.cumsum(passed).tolist()]
 
     @functools.cached_property
-    def _first_failures(self) -> Ints:
-        failures = np.array(first_failures(self.batch.evaluation.verdicts), dtype=np.int64)
-        return np.where(failures < 0, len(self.context.bound.filters), failures)
-
-    @functools.cached_property
     def _nearness(self) -> Floats:
         """The nearness of each row: the number of filters passed, then the share of met needs."""
         met = np.zeros(len(self.view))
         needs = [need for need in self.request.needs if need.amount]
         for need in needs:
             met += np.fmin(1.0, self.batch.view.free(need) / need.amount)
-        nearness: Floats = self._first_failures + met / (len(needs) + 1)
+        failures = np.array(first_failures(self.batch.evaluation.verdicts), dtype=np.int64)
+        passed = np.where(failures < 0, len(self.context.bound.filters), failures)
+        nearness: Floats = passed + met / (len(needs) + 1)
         return nearness
 
     @functools.cached_property
@@ -130,9 +124,8 @@ class Verdicts:
         if isinstance(fit, Undecided):
             budget, states = "more than the budget of the policy", f"{fit.states:,} for a pool"
             yield _reason("fit", "search states", budget, states)
-            return
-        label, need, have = self.context.fitter.shortfall(self.batch.view, row)
-        yield _reason("fit", label, need, have)
+        else:
+            yield _reason("fit", *self.context.fitter.shortfall(self.batch.view, row))
 
     def _reasons_of(self, filter_: BoundFilter, row: int, *, full: bool) -> Iterable[Reason]:
         if filter_.name in self.batch.evaluation.failed_plugins:
@@ -184,15 +177,15 @@ def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> Reas
 
 
 def _reason_from_term(name: str, term: Term, row: int, *, full: bool) -> Reason:
-    have = term.have[row]
-    reason = _reason(name, term.label, _json_value(term.need), _json_value(have), term.unit)
+    have, more = term.have[row], dict[str, Any]()
     if term.podm_have is not None and term.podm_have[row] >= term.need:
-        reason = msgspec.structs.replace(reason, podm_have=_json_value(term.podm_have[row]))
+        more["podm_have"] = _json_value(term.podm_have[row])
     if full and term.instead is not None and not have:
-        reason = msgspec.structs.replace(reason, instead=dict(term.instead(row)))
+        more["instead"] = dict(term.instead(row))
     if full and term.uncounted is not None and (found := term.uncounted(row)):
-        reason = msgspec.structs.replace(reason, uncounted=found)
-    return reason
+        more["uncounted"] = found
+    reason = _reason(name, term.label, _json_value(term.need), _json_value(have), term.unit)
+    return msgspec.structs.replace(reason, **more)
 
 
 def _json_value(value: Any) -> Any:
