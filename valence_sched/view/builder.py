@@ -98,13 +98,12 @@ class ViewBuilder:
         ).freeze()
 
     def _block_table(self, podm: LeanPodm, file: str, path: str, key: UriKey) -> BlockTable:
-        if len({block.uri for block in podm.blocks}) != len(podm.blocks):
-            uris: set[str] = set()
-            for index, block in enumerate(podm.blocks):
-                if block.uri in uris:
-                    where, found = f"{path}.blocks[{index}].uri", f"{block.uri!r} again"
-                    raise InputError(file, where, found, "a unique URI")
-                uris.add(block.uri)
+        uris: set[str] = set()
+        for index, block in enumerate(podm.blocks):
+            uris.add(block.uri)
+            if len(uris) == index:
+                where, found = f"{path}.blocks[{index}].uri", f"{block.uri!r} again"
+                raise InputError(file, where, found, "a unique URI")
         names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
             raise InputError(file, f"{path}.pools", "a pool id twice", "unique ids")
@@ -238,14 +237,10 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
 
     ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends.
     """
-    appended = podm == len(view.podms)
-    first = int(view.first_row[podm])
-    last = first if appended else int(view.first_row[podm + 1])
-    next_podm = podm if appended else podm + 1
-    growth = len(part) - (last - first)
-    new_podms = len(part.podms)
-    shift = new_podms - (next_podm - podm)
-    old_blocks = 0 if appended else len(view.block_tables[podm].uris)
+    next_podm = min(podm + 1, len(view.podms))
+    first, last = int(view.first_row[podm]), int(view.first_row[next_podm])
+    growth, shift = len(part) - (last - first), len(part.podms) - (next_podm - podm)
+    old_blocks = sum(len(table.uris) for table in view.block_tables[podm:next_podm])
     first_row, podm_of = view.first_row, view.podm_of
     if growth or shift:
         new_rows = part.first_row[:-1] + first
@@ -289,8 +284,8 @@ def _splice_items(mine: Sequence[T], first: int, last: int, theirs: Sequence[T])
 
 
 def _splice_labels(mine: Labels, first: int, last: int, theirs: Labels) -> Labels:
-    new = [theirs[row] for row in range(len(theirs.codes))]
-    if [mine[row] for row in range(first, last)] == new:
+    new = [theirs.values[code] for code in theirs.codes]
+    if [mine.values[code] for code in mine.codes[first:last]] == new:
         return mine
     values = list(mine.values)
     values += [value for value in theirs.values if value not in values]

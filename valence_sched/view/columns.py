@@ -7,6 +7,7 @@ types of the inventory; block tables are decoded when they are first read.
 
 import itertools
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, SupportsIndex, overload
 
@@ -56,14 +57,13 @@ class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
 def encode_view(view: View) -> list[bytes | memoryview]:
     """Return a View as pieces of bytes; ValueError, OverflowError if it cannot be encoded."""
     arrays: Arrays = {name: getattr(view, name) for name in _PLAIN}
-    for name in LABELS:
-        arrays[name] = getattr(view, name).codes
+    arrays |= {name: getattr(view, name).codes for name in LABELS}
     for name in _COUNTS:
         counts: BlockCounts = getattr(view, name)
         arrays |= {f"{name} {part}": getattr(counts, part) for part in _COUNT_PARTS}
     for number, column in enumerate(view.resources.values()):
         arrays |= {f"stock {number} {part}": array for part, array in enumerate(column.arrays())}
-    arrays["podms"] = text_array(msgspec.msgpack.encode(list(view.podms)))
+    arrays["podms"] = np.frombuffer(msgspec.msgpack.encode(list(view.podms)), np.uint8)
     blocks = BlockColumns(view.block_tables)
     arrays |= blocks.arrays()
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -74,7 +74,7 @@ def encode_view(view: View) -> list[bytes | memoryview]:
             arrays=[(name, array.dtype.str, len(array)) for name, array in contiguous.items()],
             resources=list(view.resources),
             kinds=[(kind.types, kind.devices, kind.condition) for kind in view.kinds.kinds[1:]],
-            positions=blocks.positions,
+            positions=list(blocks.codes),
             topologies=blocks.topologies,
         )
     )
@@ -85,11 +85,12 @@ def encode_view(view: View) -> list[bytes | memoryview]:
         padding = bytes(-size % ALIGNMENT)
         body += [padding, array.view(np.uint8).data]
         size += len(padding) + array.nbytes
-    checksum = zlib.crc32(header)
-    for piece in body:
+    checksum = 0
+    for piece in (header, *body):
         checksum = zlib.crc32(piece, checksum)
-    sizes = (len(header).to_bytes(8, "little"), size.to_bytes(8, "little"))
-    return [MAGIC, *sizes, checksum.to_bytes(4, "little"), header, *body]
+    numbers = ((len(header), 8), (size, 8), (checksum, 4))
+    prefix = (number.to_bytes(length, "little") for number, length in numbers)
+    return [MAGIC, *prefix, header, *body]
 
 
 def decode_view(data: memoryview) -> View:
@@ -184,9 +185,8 @@ class BlockColumns:
     def __init__(self, tables: Sequence[BlockTable]) -> None:
         self._tables = tables
         self._sizes = [len(table.uris) for table in tables]
-        self.positions: list[Positions] = []
         self.topologies: list[dict[str, str]] = []
-        self._codes: dict[Positions, int] = {}
+        self.codes: defaultdict[Positions, int] = defaultdict(lambda: len(self.codes))
 
     def block_arrays(self) -> BlockArrays:
         tables = self._tables
@@ -196,11 +196,11 @@ class BlockColumns:
             slots=self._numbers([table.slots for table in tables]),
             shared=self._numbers([table.shared for table in tables]).astype(np.bool_),
             pools=self._numbers([self._pool_codes(table.pools) for table in tables]),
-            positions=self.positions,
+            positions=list(self.codes),
         )
 
     def arrays(self) -> Arrays:
-        """Return the arrays; their numbers are indexes of ``positions`` and ``topologies``."""
+        """Return the arrays; their numbers are indexes of ``codes`` and ``topologies``."""
         tables, blocks = self._tables, self.block_arrays()
         arrays = {
             "block_start": blocks.start,
@@ -225,27 +225,18 @@ class BlockColumns:
         return values.astype(next(kind for kind in kinds if largest <= np.iinfo(kind).max))
 
     def _pool_codes(self, pools: Sequence[Positions]) -> list[int]:
-        codes = self._codes
-        try:
-            return [codes[positions] for positions in pools]
-        except KeyError:
-            for positions in pools:
-                if codes.setdefault(positions, len(codes)) == len(self.positions):
-                    self.positions.append(positions)
-            return [codes[positions] for positions in pools]
+        return [self.codes[positions] for positions in pools]
 
     def _topology_codes(self) -> npt.NDArray[Any]:
         """Return per block the number of its topology, from 1; 0 if it reports none."""
         codes: dict[int, int] = {}
         lists: list[Sequence[int]] = []
         for table, size in zip(self._tables, self._sizes, strict=True):
-            if table.topologies is None:
-                lists.append([0] * size)
-                continue
-            for one in filter(None, table.topologies):
+            topologies = table.topologies or [None] * size
+            for one in filter(None, topologies):
                 if codes.setdefault(id(one), len(codes) + 1) > len(self.topologies):
                     self.topologies.append(dict(one))
-            lists.append([codes[id(one)] if one else 0 for one in table.topologies])
+            lists.append([codes[id(one)] if one else 0 for one in topologies])
         return self._numbers(lists)
 
 
@@ -253,15 +244,11 @@ def _starts(sizes: Sequence[int]) -> npt.NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
-def text_array(data: bytes) -> npt.NDArray[np.uint8]:
-    """Return the bytes of a text as an array."""
-    return np.frombuffer(data, np.uint8)
-
-
 def _texts(name: str, values: Iterable[Any]) -> Arrays:
     encoder = msgspec.msgpack.Encoder()
     texts = [encoder.encode(value) for value in values]
-    return {name: text_array(b"".join(texts)), f"{name}_start": _starts(list(map(len, texts)))}
+    data, start = np.frombuffer(b"".join(texts), np.uint8), _starts(list(map(len, texts)))
+    return {name: data, f"{name}_start": start}
 
 
 class StoredBlocks:
@@ -321,11 +308,9 @@ class StoredTables(list[BlockTable]):
 
     def stored_arrays(self) -> BlockArrays | None:
         """Return the blocks as they are stored; None if a table was replaced."""
-        tables = list.__getitem__(self, slice(None))
-        made = self._blocks.has_made
-        if all(table is None or made(podm, table) for podm, table in enumerate(tables)):
-            return self._blocks.arrays()
-        return None
+        tables, made = enumerate(list.__getitem__(self, slice(None))), self._blocks.has_made
+        unchanged = all(table is None or made(podm, table) for podm, table in tables)
+        return self._blocks.arrays() if unchanged else None
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> BlockTable: ...
@@ -334,13 +319,11 @@ class StoredTables(list[BlockTable]):
     def __getitem__(self, index: slice) -> list[BlockTable]: ...
 
     def __getitem__(self, index: SupportsIndex | slice) -> BlockTable | list[BlockTable]:
-        """Return a block table, or a plain list of several."""
         if isinstance(index, slice):
             return [self[number] for number in range(len(self))[index]]
         table = super().__getitem__(index)
         if table is None:
-            table = self._blocks.table(range(len(self))[index])
-            self[index] = table
+            table = self[index] = self._blocks.table(range(len(self))[index])
         return table
 
     def __iter__(self) -> Iterator[BlockTable]:

@@ -11,7 +11,6 @@ from valence_sched.model import hardware as nouns
 from valence_sched.model.inventory import Pool, Stock
 from valence_sched.model.need import MEASURES, has_words
 from valence_sched.model.quantity import format_count
-from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import By, Floats, Mask, View
 
 Sums = dict[str, tuple[list[int | None], list[int | None]]]  # free and total by row, by measure
@@ -33,7 +32,7 @@ def overview(view: View, name: str, live: Container[str] = ()) -> nouns.PodmOver
     """Return one pod manager by its id or name, with its pools; UnknownName if unknown."""
     numbers = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
     if name not in numbers:
-        raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
+        raise UnknownName("pod manager", name, view.podm_ids)
     found = overviews(view, live)[numbers[name]]
     return replace(found, pools=summarise_pools(view, numbers[name]))
 
@@ -53,7 +52,7 @@ def summarise_pools(view: View, podm: int) -> dict[str, nouns.PodmSummary]:
     amounts = {name: (one.free, one.total) for name, one in part.resources.items()}
     summaries = {}
     for row, pool in enumerate(part.pools):
-        slots = [table.slots[block] for block, pools in enumerate(table.pools) if row in pools]
+        slots = [n for n, pools in zip(table.slots, table.pools, strict=True) if row in pools]
         both = zip(table.stocks, table.stock_pools, strict=True)
         here = [stock for stock, pools in both if row in pools]
         summaries[pool.id] = _summary(row, sums, amounts, slots, here)
@@ -96,10 +95,9 @@ def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOvervie
     known_pools = {pool.id for number in podm_numbers for pool in _pools(view, number)}
     if wanted.pool is not None and wanted.pool not in known_pools:
         raise UnknownName("pool", wanted.pool, sorted(known_pools))
-    keeps_kind = []
+    keeps_kind, words = list[bool](), wanted.model
     for kind in view.kinds.kinds:
         models = [model for _, model, _ in nouns.device_groups(kind.devices) if model]
-        words = wanted.model
         named = words is None or any(has_words(model, words) for model in models)
         keeps_kind.append(named and (wanted.type is None or wanted.type in kind.types))
     for number in podm_numbers:
@@ -115,6 +113,10 @@ def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOvervie
             if wanted.pool is not None and wanted.pool not in pools:
                 continue
             kind = view.kinds.kinds[table.kinds[block]]
+            in_use = table.gains[block] > 0 or table.shared[block] or uri in users
+            use: nouns.BlockUse = "used" if in_use else "unusable"
+            if table.slots[block] > 0:
+                use = "shared" if in_use else "free"
             topology = (table.topologies[block] if table.topologies else None) or {}
             yield nouns.BlockOverview(
                 podm=podm.id,
@@ -123,18 +125,11 @@ def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOvervie
                 pools=pools,
                 devices=kind.devices,
                 slots=table.slots[block],
-                use=_use(table, block, users),
+                use=use,
                 nodes=tuple(users.get(uri, ())),
                 topology=dict(topology),
                 condition=kind.condition,
             )
-
-
-def _use(table: BlockTable, block: int, users: Container[str]) -> nouns.BlockUse:
-    in_use = table.gains[block] > 0 or table.shared[block] or table.uris[block] in users
-    if table.slots[block] > 0:
-        return "shared" if in_use else "free"
-    return "used" if in_use else "unusable"
 
 
 def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview:
@@ -156,11 +151,10 @@ def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview
 def pools(view: View, podm: str | None = None) -> Iterator[nouns.PoolOverview]:
     """Yield the pools of every pod manager, or of one; UnknownName if that is unknown."""
     for number in _podm_numbers(view, podm):
-        summaries, podm_id = summarise_pools(view, number), view.podms[number].id
+        summaries, podm = summarise_pools(view, number), view.podms[number].id
         for one in _pools(view, number):
-            name, traits, amounts = one.name, one.traits, summaries[one.id]
             yield nouns.PoolOverview(
-                podm=podm_id, pool=one.id, name=name, traits=traits, amounts=amounts
+                podm=podm, pool=one.id, name=one.name, traits=one.traits, amounts=summaries[one.id]
             )
 
 
@@ -178,5 +172,5 @@ def _podm_numbers(view: View, name: str | None) -> list[int]:
         return list(range(len(view.podms)))
     found = [number for number, podm in enumerate(view.podms) if name in (podm.id, podm.name)]
     if not found:
-        raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
+        raise UnknownName("pod manager", name, view.podm_ids)
     return found[:1]

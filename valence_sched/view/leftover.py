@@ -30,10 +30,6 @@ class Leftover(Struct, frozen=True, dict=True):
     blocks: Floats
     stocks: dict[str, StockGrants]
 
-    def take(self, rows: Ints) -> Leftover:
-        grants = {name: stock_grants.take(rows) for name, stock_grants in self.stocks.items()}
-        return Leftover(self.kinds, self.blocks.take(rows, axis=1), grants)
-
     def __len__(self) -> int:
         return int(self.blocks.shape[1])
 

@@ -19,7 +19,6 @@ Undo = Callable[[], None]
 Blocks = tuple[int, ...]
 StockAmounts = tuple[tuple[int, float], ...]
 Allocation = tuple[int, Blocks, StockAmounts]  # row, blocks and stock amounts
-CountChange = tuple[int, int, int]  # row, kind, and the change of its number of free blocks
 #: A podm number, its table after the change, and the blocks and amounts that differ.
 Change = tuple[int, BlockTable, Blocks, StockAmounts]
 
@@ -50,8 +49,7 @@ class Overlay:
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> Undo:
         """Remove a node of a podm that has these blocks; return the change that undoes it."""
-        blocks = tuple(dict.fromkeys(blocks))
-        before = self._block_tables[podm]
+        before, blocks = self._block_tables[podm], tuple(dict.fromkeys(blocks))
         self.apply([(podm, before.remove_node(blocks), blocks, ())])
         return functools.partial(self.apply, [(podm, before, blocks, ())])
 
@@ -72,8 +70,7 @@ class Overlay:
 
     def allocate_each(self, allocations: Iterable[Allocation]) -> list[Change]:
         """Allocate several times, each on another podm; return the changes that undo it."""
-        after: list[Change] = []
-        before: list[Change] = []
+        after, before = list[Change](), list[Change]()
         for row, blocks, grants in allocations:
             podm = int(self.view.podm_of[row])
             table = self._block_tables[podm]
@@ -85,10 +82,9 @@ class Overlay:
     def deallocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> None:
-        podm = int(self.view.podm_of[row])
-        blocks, grants = tuple(blocks), tuple(grants)
-        after = self._block_tables[podm].deallocate(blocks, grants, self._base.block_tables[podm])
-        self.apply([(podm, after, blocks, grants)])
+        podm, changed = int(self.view.podm_of[row]), (tuple(blocks), tuple(grants))
+        after = self._block_tables[podm].deallocate(*changed, self._base.block_tables[podm])
+        self.apply([(podm, after, *changed)])
 
     def rows(self, podm: int) -> tuple[int, int]:
         return self._first_row[podm], self._first_row[podm + 1]
@@ -96,29 +92,22 @@ class Overlay:
     def apply(self, changes: Iterable[Change]) -> None:
         """Replace the block tables of podms; only the blocks and amounts of a change may differ."""
         self.view.invalidate_free()
-        pools: list[CountChange] = []
-        podms: list[CountChange] = []
-        block_tables = self._block_tables
+        counts, podm_counts = self.view.block_counts, self.view.podm_block_counts
         for podm, after, blocks, grants in changes:
-            slots, first = block_tables[podm].slots, self._first_row[podm]
-            block_tables[podm] = after
+            slots, first = self._block_tables[podm].slots, self._first_row[podm]
+            self._block_tables[podm] = after
             for block in blocks:
-                difference = bool(after.slots[block]) - bool(slots[block])
+                kind, difference = after.kinds[block], bool(after.slots[block]) - bool(slots[block])
                 if difference:
-                    kind = after.kinds[block]
-                    podms.append((podm, kind, difference))
+                    self._podm_free[podm_counts.entry(podm, kind)] += difference
                     for place in after.pools[block]:
-                        pools.append((first + place, kind, difference))
+                        self._free[counts.entry(first + place, kind)] += difference
             changed: dict[str, set[int]] = {}
             for number, _ in grants:
                 positions = changed.setdefault(after.stocks[number].resource, set())
                 positions.update(after.stock_pools[number])
             for resource, positions in changed.items():
                 self._stocks[resource].refresh(resource, after, *self.rows(podm), positions)
-        for row, kind, difference in pools:
-            self._free[self.view.block_counts.entry(row, kind)] += difference
-        for podm, kind, difference in podms:
-            self._podm_free[self.view.podm_block_counts.entry(podm, kind)] += difference
 
     def reduce_counts(self, entries: Ints, podm_entries: Ints) -> None:
         """Subtract one free block from each given entry; an entry may be given several times."""
@@ -154,10 +143,7 @@ class _StockOverlay:
     def refresh(
         self, resource: str, table: BlockTable, first: int, last: int, positions: Iterable[int]
     ) -> None:
-        """Update the free amounts of a podm whose rows are ``[first, last)``.
-
-        Only the stocks in the pools at these positions have changed.
-        """
+        """Update the free amounts of the podm of rows ``[first, last)``, changed at positions."""
         of_podm = [free_amount(stock) for stock in table.stocks if stock.resource == resource]
         free_on_podm = stocks.free_sum(of_podm)
         self.podm_free[first:last] = free_on_podm

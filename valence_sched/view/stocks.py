@@ -81,12 +81,10 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         """Return per row the sum of ``values``, one per stock, along the last axis."""
         if len(self.free) == len(self.start) - 1:
             return values
-        sums: Floats = np.add.reduceat(values, self.start[:-1], axis=-1)
-        return sums
+        return np.add.reduceat(values, self.start[:-1], axis=-1)
 
     def grant_count(self, amount: float) -> Floats:
-        counts: Floats = self.sums(self.counts(np.array([[amount]])))[0]
-        return counts
+        return self.sums(self.counts(np.array([[amount]])))[0]  # type: ignore[no-any-return]
 
     def after_grants(self, amount: float, count: int) -> "StockGrants":
         """Return the stocks after ``count`` grants, which use the tightest stocks first.
