@@ -26,8 +26,8 @@ import numpy as np
 from tests.benchmarks.measure import Measurement, sized
 from tests.benchmarks.placing import standard_error
 from tests.benchmarks.trace import built_in
-from valence_sched.core.decider import BoundPolicies
 from valence_sched.core.evaluation_cache import Ledger
+from valence_sched.core.policy import BoundPolicies
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import Need, need_for_stock
 from valence_sched.model.request import FlavorShare, Mix, Request

@@ -16,8 +16,8 @@ import msgspec
 
 from tests.benchmarks.instances import FLAVORS, generated_view, node_types
 from tests.benchmarks.measure import sized
-from valence_sched.core.decider import BoundPolicies
 from valence_sched.core.evaluation_cache import Ledger
+from valence_sched.core.policy import BoundPolicies
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.planning.optimise.bound import most_nodes

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches: places the nodes of one request one after another on a private overlay.
-
-The alternatives of the request are tried in order. If a group must stay together, its first node
-fixes one domain value for all nodes: the anchor. Other anchors are tried if nodes do not fit.
-"""
+"""Batches: places the nodes of one request one after another on a private overlay."""
 
 import functools
 from collections.abc import Callable
@@ -55,10 +51,10 @@ class PlacedNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome: the nodes in order; view, evaluation and request after the last node.
+    """The outcome: the nodes; view, evaluation and request after the last node.
 
-    It is unknown whether the node fits the ``undecided_rows``, which might have been chosen.
-    ``bound`` is a proven upper bound of the number of nodes, if the scheduler has one.
+    It is unknown whether the node fits the ``undecided_rows``; ``bound`` is a proven bound of the
+    nodes.
     """
 
     nodes: list[PlacedNode]
@@ -239,13 +235,10 @@ def _try_in_order(
             request = msgspec.structs.replace(
                 last.request, needs=needs, topology=constraints, count=missing, min_count=None
             )
-            strict, others, spending = before.strict, before.other_nodes, before.spending
-            current = context_of(
-                last.view, request, before.bound, strict=strict, other_nodes=others,
-                spending=spending
-            )  # fmt: skip
-            if before.planned is not None:
-                current = replace(current, planned=before.planned[1:])
+            current = context_of(last.view, request, before.bound, strict=before.strict)
+            planned = before.planned and before.planned[1:]
+            others, spending = before.other_nodes, before.spending
+            current = replace(current, other_nodes=others, spending=spending, planned=planned)
         if open_rows is None and needs_anchor(current.request):
             one_attempt = functools.partial(_attempt, current, schedule)
             attempts += _best_by_anchor(current, one_attempt)
@@ -280,9 +273,8 @@ class _NextNode(Struct, frozen=True, gc=False):
 class Lookahead:
     """The overlay and the evaluation of a batch; ``take`` updates both by one node.
 
-    Evaluating one podm again costs almost as much as evaluating sixty. So the overlay takes the
-    next node of several podms and evaluates these podms together. Each result is stored until its
-    podm is chosen. The outcome is exactly the same as without Lookahead.
+    Evaluating one podm costs almost as much as evaluating sixty. So the next nodes of several podms
+    are taken and evaluated together, ahead of their turn. The outcome is the same as without.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:

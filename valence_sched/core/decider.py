@@ -17,32 +17,15 @@ from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, Led
 from valence_sched.core.explain.unknown import undecided_text
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
-from valence_sched.core.policy import (
-    COST_SCALE,
-    BoundPolicy,
-    RequestReader,
-    bind,
-    idle_readers,
-    missing_readers,
-    resolve_needs,
-    without_readers,
-)
+from valence_sched.core.policy import COST_SCALE, BoundPolicies, BoundPolicy
 from valence_sched.core.ranking import rank_rows
-from valence_sched.errors import DecisionUndecided, RequestError, UnknownName
+from valence_sched.errors import DecisionUndecided
 from valence_sched.model.decision import Candidate, PoolRef, Ranking
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import (
-    GroupState,
-    Mix,
-    MixSupplies,
-    Request,
-    sealed,
-    with_inherited,
-)
+from valence_sched.model.request import GroupState, Mix, MixSupplies, Request
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.builder import UriKey, ViewBuilder, splice
-from valence_sched.view.expression import check_amounts
 from valence_sched.view.view import Mask, View
 
 if TYPE_CHECKING:
@@ -52,8 +35,7 @@ if TYPE_CHECKING:
 class Decider:
     """Decides on requests for one View, which changes only through :meth:`replace`.
 
-    ``mix`` returns the mix of flavors to keep room for, if a request has none. It is called once,
-    when a policy first reads the mix.
+    ``mix`` returns the mix of flavors to keep room for; called once, when a policy first reads it.
     """
 
     def __init__(
@@ -91,10 +73,7 @@ class Decider:
         return self.bound_policies.policies()
 
     def policy(self, sealed: Request) -> tuple[Policy, int]:
-        """Return the policy of a sealed request, and the largest cost of a pool under it.
-
-        For a request with a group or an owner, all weighers count as active.
-        """
+        """Return the policy of a sealed request, and the largest cost of a pool under it."""
         bound = active = self.bound_policies.policy(sealed.policy)
         if sealed.group is None and sealed.owner is None:
             active = self.bound_policies.active(sealed, bound)
@@ -103,8 +82,8 @@ class Decider:
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node; the decision has the reasons if nothing fits.
 
-        A strict decider raises PluginError if a plug-in broke its contract. It raises
-        DecisionUndecided if the budget leaves a pool undecided that might be chosen.
+        If strict: PluginError for a broken plug-in, DecisionUndecided if an open pool might be
+        chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)
@@ -250,73 +229,6 @@ class Decider:
 
     def eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
-
-
-class BoundPolicies:
-    """Binds each policy once, when a request first names it, and seals requests.
-
-    ``mix`` is as for a :class:`Decider`; ``stated`` are the capabilities of the zone itself.
-    """
-
-    def __init__(
-        self,
-        policies: Iterable[Policy],
-        mix: Callable[[], Mix] = Mix,
-        stated: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> None:
-        self._stated = stated or {}
-        self._policies = {policy.name: policy for policy in policies}
-        self._bound: dict[str, BoundPolicy] = {}
-        self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
-        self._mix = functools.cache(mix)
-
-    def policies(self) -> Sequence[Policy]:
-        return list(self._policies.values())
-
-    def policy(self, name: str) -> BoundPolicy:
-        """Return a policy with its plug-ins; UnknownName, or an error of binding it."""
-        if name not in self._policies:
-            raise UnknownName("policy", name, self._policies)
-        if name not in self._bound:
-            self._bound[name] = bind(self._policies[name])
-        return self._bound[name]
-
-    def prepare(
-        self, request: Request, view: View, *, other_zones: bool = False
-    ) -> tuple[Request, BoundPolicy]:
-        """Return a request sealed for decisions on a view, and its policy.
-
-        With ``other_zones`` it may name pod managers of other zones.
-
-        Raises:
-            RequestError: the request sets a field that the policy ignores, or units differ.
-            UnknownName: no such policy or pod manager.
-        """
-        bound = self.policy(request.policy)
-        for reader in missing_readers(request, bound):
-            lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
-            lack = f"{lack}, which the request needs"
-            raise RequestError(f"{lack}: add the {reader.kind} or choose another policy")
-        if not other_zones and (request.podms or request.exclude_podms):
-            known = {name for podm in view.podms for name in (podm.id, podm.name)}
-            for name in (*request.podms, *request.exclude_podms):
-                if name not in known:
-                    raise UnknownName("pod manager", name, view.podm_ids)
-        request = with_inherited(request, self._stated)
-        if "mix" in bound.fields_read and not request.mix.shares:
-            request = msgspec.structs.replace(request, mix=self._mix())
-        request = sealed(request)  # its id does not depend on the policy
-        request = sealed(resolve_needs(request, bound.policy))
-        if request.where_expression is not None:
-            check_amounts(view, request.where_expression)
-        return request, bound
-
-    def active(self, request: Request, bound: BoundPolicy) -> BoundPolicy:
-        readers = idle_readers(request, bound)
-        key = (bound.policy.name, readers)
-        if key not in self._without_idle_readers:
-            self._without_idle_readers[key] = without_readers(bound, readers)
-        return self._without_idle_readers[key]
 
 
 def eligible_rows(context: EvaluationContext) -> Mask:

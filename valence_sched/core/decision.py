@@ -28,9 +28,9 @@ RowFit = Literal["fits", "none", "undecided"]
 class Decision:
     """The nodes chosen for a request, with all data for its explanation.
 
-    ``attempts`` has one attempt for each alternative tried, in order; the reasons explain
-    ``main_attempt``. A decision is not ``explainable`` if its evaluation was changed later.
-    ``podms_of_others`` take nodes of requests that were decided together with this one.
+    ``attempts`` are the alternatives tried, in order; the reasons explain ``main_attempt``. It is
+    not ``explainable`` if its evaluation changed later. ``podms_of_others`` take nodes of other
+    requests.
     """
 
     attempts: Sequence[Attempt]
@@ -73,8 +73,7 @@ class Decision:
     def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
         """Return the nodes in order, each with its attempt; empty if fewer fit than required.
 
-        No alternate is on a pod manager with a node of the request, or of a request decided
-        together with it. Each alternate satisfies the rules of the group with the other nodes.
+        Alternates are on other podms than all nodes, and satisfy the rules of the group with them.
         """
         if self.fit_count < self.request.required_count:
             return []

@@ -110,11 +110,10 @@ FLOAT = np.dtype(np.float64)
 class Evaluation(msgspec.Struct):
     """The answers of every filter and weigher for every pool.
 
-    ``filter_verdicts`` and ``weigher_scores`` (0..1) have an array of shape ``(pools,)`` for each
-    plug-in. ``cost`` is the weighted sum of ``COST_SCALE × (1 - score)``, and ``INFINITE_COST``
-    where a filter rejects. A placed node changes the answers of ``availability_readers`` for its
-    own podm, and the answers of ``group_state_readers`` for any pool. ``failed_plugins`` are not
-    called again in a decision.
+    Per plug-in, ``filter_verdicts`` and ``weigher_scores`` (0..1) have an array of shape
+    ``(pools,)``. ``cost`` is the weighted sum of ``COST_SCALE × (1 - score)``. A placed node
+    changes answers of ``availability_readers`` for its podm, of ``group_state_readers`` for any
+    pool.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -172,13 +171,8 @@ class Evaluation(msgspec.Struct):
 class EvaluationContext:
     """A snapshot, a request under a policy, their evaluation, and the fitter of the needs.
 
-    A context never changes. It is not a frozen class because frozen objects take three times as
-    long to make. With ``strict``, a plug-in that breaks its contract raises. ``other_nodes`` is the
-    number of nodes of other requests in the same decision, which may take the blocks of an
-    alternate. ``planned`` has the fits that a plan chose, by alternative, from the present
-    alternative on; None: the scheduler chooses. ``earlier`` has the fits of nodes that the same
-    decision placed on this View. ``turn`` is the number of nodes that the decision placed in all
-    zones.
+    A context never changes; it is not frozen because frozen objects take three times as long to
+    make.
     """
 
     view: View
@@ -186,12 +180,12 @@ class EvaluationContext:
     bound: BoundPolicy
     evaluation: Evaluation
     fitter: Fitter
-    strict: bool = False
-    other_nodes: int = 0
+    strict: bool = False  # a plug-in that breaks its contract raises
+    other_nodes: int = 0  # of other requests in the decision: they may take an alternate's blocks
     spending: Spending = field(default_factory=Spending)
-    planned: tuple[tuple[Fit, ...], ...] | None = None
-    earlier: tuple[Fit, ...] = ()
-    turn: int = 0
+    planned: tuple[tuple[Fit, ...], ...] | None = None  # by a plan, from this alternative on
+    earlier: tuple[Fit, ...] = ()  # that the same decision placed on this View
+    turn: int = 0  # the number of nodes that the decision placed in all zones
 
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
         return self.fitter.fit(view, row, self.spending)
@@ -240,19 +234,12 @@ def evaluate(
 
 
 def context_of(
-    view: View,
-    request: Request,
-    bound: BoundPolicy,
-    *,
-    strict: bool = False,
-    other_nodes: int = 0,
-    spending: Spending | None = None,
+    view: View, request: Request, bound: BoundPolicy, *, strict: bool = False
 ) -> EvaluationContext:
     """Return the context of a decision on a request, with all pools evaluated."""
-    evaluation = evaluate(view, request, bound, strict=strict)
-    fitter = Fitter(request.needs, view.kinds, request.topology, bound.policy.budget)
-    of_decision = strict, other_nodes, spending or Spending(bound.policy.budget)
-    return EvaluationContext(view, request, bound, evaluation, fitter, *of_decision)
+    evaluation, budget = evaluate(view, request, bound, strict=strict), bound.policy.budget
+    found = evaluation, Fitter(request.needs, view.kinds, request.topology, budget)
+    return EvaluationContext(view, request, bound, *found, strict, spending=Spending(budget))
 
 
 class _ReadTracker:

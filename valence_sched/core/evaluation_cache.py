@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluation cache: evaluations by key, and the ledger that takes and releases nodes.
 
-Only rows that changed since the last evaluation are evaluated again: filters and weighers evaluate
-each row by itself.
+Only changed rows are evaluated again: filters and weighers evaluate each row by itself.
 """
 
 from collections import OrderedDict, deque

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Group state: counts the nodes of a request's group and of its owner per domain value.
-
-It is counted once per decision, and updated by every node that a batch places.
-"""
+"""Group state: counts the nodes of a request's group and of its owner per domain value."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -65,9 +62,9 @@ def with_group_state(
     """Return the request with its group state; RequestError for a domain that does not exist.
 
     ``eligible`` returns the rows that pass every filter which reads neither free capacity nor the
-    group; it is called only for a group with spread rules. The skew ignores domain values without
-    such rows, but not values whose podms are full (Kubernetes: ``nodeAffinityPolicy: Honor``).
-    Nodes placed ``earlier`` and nodes on ``other_podms``, which are not in the View, also count.
+    group. The skew ignores values without such rows, but not values whose podms are full
+    (Kubernetes: ``nodeAffinityPolicy: Honor``). Nodes placed ``earlier`` and on ``other_podms``
+    also count.
     """
     group = request.group
     if group is None and request.owner is None:
@@ -120,8 +117,7 @@ def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:
     """Return whether a placed node changes answers of these plug-ins only for its own podm.
 
-    All plug-ins must declare that they count nodes by podm or by domain. Counts by domain are
-    enough if the podm is the only domain of the rules, and no rule compares values.
+    All must declare that they count nodes by podm, or by domain if the podm is the only domain.
     """
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):

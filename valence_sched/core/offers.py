@@ -33,8 +33,7 @@ def offers(
 ) -> ZoneAnswer:
     """Return the offers of the podms of a context: nodes one after another, and a ranking.
 
-    The request of the context is the request of the query with its group state. ``earlier`` are the
-    candidates that the decision has already taken; StaleOffer if one is no longer free.
+    ``earlier`` are candidates that the decision has taken; StaleOffer if one is no longer free.
     """
     view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)

@@ -14,12 +14,20 @@ from msgspec.structs import replace
 
 from valence_sched.core import plugins
 from valence_sched.core.plugins import Plugins
-from valence_sched.errors import InputError, PluginError, describe_error, suggest
+from valence_sched.errors import (
+    InputError,
+    PluginError,
+    RequestError,
+    UnknownName,
+    describe_error,
+    suggest,
+)
 from valence_sched.model.codec import convert
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
-from valence_sched.model.request import Mix, MixSupplies, Request
+from valence_sched.model.request import Mix, MixSupplies, Request, sealed, with_inherited
+from valence_sched.view.expression import check_amounts
 from valence_sched.view.reads import MixCompletion, Reads, declarations, podm_fields
 from valence_sched.view.view import Floats, Ints, Mask, View
 
@@ -44,10 +52,9 @@ REPORTED_FIRST = tuple(_FIRST.split())
 
 
 class RequestReader(Struct, frozen=True, eq=False):
-    """A plug-in, and the fields of a request that make it active.
+    """A plug-in, and the fields of a request that make it active, with tests of their values.
 
-    Each field has a test of the values that make the plug-in active. A plug-in with ``optional``
-    fields is always active.
+    A plug-in with ``optional`` fields is always active.
     """
 
     kind: Kind
@@ -78,9 +85,8 @@ class RequestReader(Struct, frozen=True, eq=False):
     def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
         """Return whether this plug-in can replace a plug-in of ``kind`` as reader of a field.
 
-        A filter and a weigher with different tests ``when`` read different parts of the field. Then
-        only a plug-in of the same kind, or a plug-in for which the field is optional, can replace
-        the other.
+        A filter and a weigher with different tests read different parts of a field: neither can
+        replace the other unless the field is optional for it.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
         return any(name == field and holds(value) for name, holds in (*required, *self.optional))
@@ -126,8 +132,7 @@ class BoundWeigher(Struct, frozen=True):
 class BoundPolicy(Struct, frozen=True, dict=True):
     """A policy with loaded plug-ins; idle filters, which keep every pool, are left out.
 
-    ``readers`` are the plug-ins of the policy that declare the fields of a request that they read.
-    ``absent_readers`` are other installed plug-ins with such a declaration.
+    ``readers`` declare the request fields that they read; ``absent_readers`` are not in the policy.
     """
 
     policy: Policy
@@ -300,21 +305,81 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 
 def resolve_needs(request: Request, policy: Policy) -> Request:
-    """Return the request with the policy's settings for unknown attributes and health.
-
-    They replace the settings of an earlier policy, which a request from a report has.
-    """
+    """Return the request with the policy's settings for unknown attributes and health."""
     unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
     worst: Any = policy.worst_health
     rules = {(need.unknown, need.worst) for ask in request.alternatives for need in ask.needs}
     if rules <= {(unknown, worst)}:
         return request
-
     first, *others = (
         replace(ask, needs=tuple(replace(one, unknown=unknown, worst=worst) for one in ask.needs))
         for ask in request.alternatives
     )
     return replace(request, needs=first.needs, other_alternatives=tuple(others))
+
+
+class BoundPolicies:
+    """Binds each policy once, when a request first names it, and seals requests.
+
+    ``mix`` is as for a :class:`Decider`; ``stated`` are the capabilities of the zone itself.
+    """
+
+    def __init__(
+        self,
+        policies: Iterable[Policy],
+        mix: Callable[[], Mix] = Mix,
+        stated: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self._stated = stated or {}
+        self._policies = {policy.name: policy for policy in policies}
+        self._bound: dict[str, BoundPolicy] = {}
+        self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
+        self._mix = functools.cache(mix)
+
+    def policies(self) -> Sequence[Policy]:
+        return list(self._policies.values())
+
+    def policy(self, name: str) -> BoundPolicy:
+        """Return a policy with its plug-ins; UnknownName, or an error of binding it."""
+        if name not in self._policies:
+            raise UnknownName("policy", name, self._policies)
+        if name not in self._bound:
+            self._bound[name] = bind(self._policies[name])
+        return self._bound[name]
+
+    def prepare(
+        self, request: Request, view: View, *, other_zones: bool = False
+    ) -> tuple[Request, BoundPolicy]:
+        """Return a request sealed for decisions on a view, and its policy.
+
+        RequestError: the policy ignores a field that the request sets, or units differ.
+        UnknownName: no such policy, or pod manager without ``other_zones``.
+        """
+        bound = self.policy(request.policy)
+        for reader in missing_readers(request, bound):
+            lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
+            hint = f"add the {reader.kind} or choose another policy"
+            raise RequestError(f"{lack}, which the request needs: {hint}")
+        if not other_zones and (request.podms or request.exclude_podms):
+            known = {name for podm in view.podms for name in (podm.id, podm.name)}
+            for name in (*request.podms, *request.exclude_podms):
+                if name not in known:
+                    raise UnknownName("pod manager", name, view.podm_ids)
+        request = with_inherited(request, self._stated)
+        if "mix" in bound.fields_read and not request.mix.shares:
+            request = replace(request, mix=self._mix())
+        request = sealed(request)  # its id does not depend on the policy
+        request = sealed(resolve_needs(request, bound.policy))
+        if request.where_expression is not None:
+            check_amounts(view, request.where_expression)
+        return request, bound
+
+    def active(self, request: Request, bound: BoundPolicy) -> BoundPolicy:
+        readers = idle_readers(request, bound)
+        key = (bound.policy.name, readers)
+        if key not in self._without_idle_readers:
+            self._without_idle_readers[key] = without_readers(bound, readers)
+        return self._without_idle_readers[key]
 
 
 @functools.lru_cache(maxsize=4)

@@ -98,8 +98,7 @@ def choose_fit(
 ) -> Fit | None:
     """Return the fit of the first row that the node fits, or of a random row of ``best_of``.
 
-    Rows without a fit are added to ``rows_without_fit`` and not tried again. Rows whose search has
-    no answer are added to ``undecided_rows``.
+    Rows without a fit, and undecided rows, are added to the sets; the former are not tried again.
     """
     fits: list[Fit] = []
     for row in rows:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Availability: the rows with enough free capacity for each need, and the share that stays free.
 
-The free share of a need is ``free / total - amount / total``. Tables with one row per need hold the
-parts that do not depend on the amounts, so a request needs one weighted sum over such a table.
+Memoised tables hold the parts of ``free / total - amount / total`` that ignore the amounts.
 """
 
 import functools

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Block kinds: the amount of a need that each kind of block supplies, and the kinds of each row.
 
-Blocks of one kind have equal types and devices. A site has a million blocks of a few dozen kinds,
-so each question about devices is answered once per kind.
+A site has a million blocks of a few dozen kinds: each question is answered once per kind.
 """
 
 import math
@@ -40,11 +39,7 @@ _GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__
 
 
 class BlockKind(Struct, frozen=True):
-    """One kind of block: its types, its devices, their price, and its text.
-
-    ``condition`` is the state or health of a block if that is not Enabled or OK
-    (``Status.condition``).
-    """
+    """One kind of block; its ``condition`` is a state or health that is not Enabled or OK."""
 
     types: tuple[BlockType, ...]
     devices: Devices
@@ -147,9 +142,8 @@ class BlockKinds:
     def whole_amount(self, need: Need) -> Need:
         """Return the need with its amount rounded up to a multiple of the unit that blocks supply.
 
-        If blocks supply 262,144 or 393,216 MiB, their greatest common divisor is 131,072 MiB: the
-        same blocks satisfy 65,536 MiB and 131,072 MiB. Needs of stocks, and those that allow
-        unknown amounts, do not change.
+        With blocks of 262,144 and 393,216 MiB the unit is 131,072 MiB: the same blocks satisfy
+        65,536 MiB. Needs of stocks, and those that allow unknown amounts, do not change.
         """
         if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
             return need
@@ -255,9 +249,8 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 class BlockCounts(Struct, frozen=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
-    ``kind``, ``free`` and ``total`` have one element per entry: the kind of block, and the numbers
-    of free blocks and of all blocks. These are whole numbers in float32, which halves the copying.
-    ``start`` has ``rows + 1`` elements.
+    An entry has a kind of block, and the numbers of its free blocks and of all its blocks: whole
+    numbers in float32, which halves the copying.
     """
 
     start: Ints

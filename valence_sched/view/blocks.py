@@ -19,9 +19,8 @@ KindAndTopology = tuple[int, TopologyValues]
 class BlockTable(Struct, frozen=True, eq=False, gc=False):
     """Parallel sequences, one element per block: URI, kind, free slots, shared or not, pools.
 
-    A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another. A
-    ``shared`` block is in use, and another node may use it as well. ``gains`` counts the slots that
-    the removal of a node frees. ``topologies`` is None if no block has any.
+    A table never changes: its verbs return another. A ``shared`` block is in use, and has free
+    slots for other nodes. ``gains`` counts the slots that the removal of a node frees.
     """
 
     uris: list[str]
@@ -54,8 +53,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
 
-        Of equal blocks, shared blocks come first, then blocks in the fewest pools, in inventory
-        order.
+        Shared blocks come first, then blocks in the fewest pools, in inventory order.
         """
         chosen: list[int] = []
         for kind, number in counts.items():

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """View columns: encode a View as plain arrays in one sequence of bytes, and decode it.
 
-A header names the arrays; they follow one after another. Texts are MessagePack, decoded with the
-types of the inventory; block tables are decoded when they are first read.
+A header names the arrays; texts are MessagePack; block tables are decoded when first read.
 """
 
 import itertools

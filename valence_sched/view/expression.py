@@ -1,20 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates expressions on the rows of a View in Kleene's three-valued logic.
 
-The truth value of a row is 1 (the expression holds), -1 (it does not hold) or 0 (unknown: it
-compares with a value that was not reported). ``and`` is the minimum of its parts, ``or`` the
-maximum, ``not`` the negation; so the result is unknown only if the known parts do not decide it.
-
-Rules for a pair of values:
-
-- Numbers compare as numbers, texts as texts, character by character. A text that is a number
-  compares with a number as that number. All other pairs compare as false.
-- A comparison with several values (a list in a fact, the values of a capability, traits,
-  aggregates) holds if it holds for one of them; ``!=`` must hold for all. With an empty list no
-  comparison holds.
-- A missing value is unknown: a missing fact, capability, zone, name or driver. 0, the empty text
-  and the empty list are values. Without traits or aggregates the list is empty; a missing stock has
-  0 free. For cores and memory the reported amounts count.
+The truth value of a row is 1 (the expression holds), -1 (it does not hold) or 0 (unknown). ``and``
+is the minimum of its parts, ``or`` the maximum, ``not`` the negation. The rules for pairs of values
+are in ``doc/source/reference/requests.rst``.
 """
 
 import operator

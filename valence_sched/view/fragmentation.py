@@ -41,10 +41,8 @@ class FlavorMix:
     def useless_and_free(self, view: View) -> tuple[Floats, Floats]:
         """Return by row the numbers of free accelerators: useless for the mix, and all.
 
-        The useless number is the weighted mean over the shares. If no node of a share fits in the
-        row, all free accelerators are useless. Otherwise accelerators of another kind are useless.
-        Accelerators beyond a limit are useless, too: the other free resources allow a number of
-        nodes, and ``LIGHTER_NODES_FACTOR`` times the accelerators of these nodes is the limit.
+        The useless number is the mean over the shares: all if no node fits, those of another kind,
+        and those beyond ``LIGHTER_NODES_FACTOR`` times the accelerators of the nodes that fit.
         """
         rows = leftover(view, self._stocks, blocks=True)
         free: Floats = _accelerators(view.kinds) @ rows.blocks

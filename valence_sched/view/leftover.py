@@ -45,9 +45,8 @@ class Leftover(Struct, frozen=True, dict=True):
     def blocks_for(self, needs: Iterable[Need], feasible: Mask | None = None) -> NodeBlocks:
         """Return the blocks that every row gives to one node; undefined for rows not ``feasible``.
 
-        The blocks are an estimate, which is exact if one kind of block serves each need. Each need
-        in turn takes the cheapest kinds; the other devices of a block count for the needs that
-        follow.
+        An estimate, exact if one kind of block serves each need: each need in turn takes the
+        cheapest kinds; the other devices of a block count for the needs that follow.
         """
         taken = NodeBlocks(len(self), [])
         for need in needs:

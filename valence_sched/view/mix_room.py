@@ -31,8 +31,8 @@ OTHERS_FACTOR = 2.5
 class RoomBefore(Struct, frozen=True, eq=False):
     """The free hardware of every row, and the numbers of nodes of the mix that it can make.
 
-    ``have``, shape ``(lines, rows)``, is the number of times that each row supplies each line.
-    ``nodes`` has shape ``(lists of needs, rows)``.
+    ``have``, shape ``(lines, rows)``, is how often a row supplies a line; ``nodes`` has a row per
+    list.
     """
 
     free: Leftover
@@ -46,12 +46,9 @@ class RoomBefore(Struct, frozen=True, eq=False):
 class MixRoom:
     """The shares of a mix, compiled to distinct lists of needs, and these to distinct lines.
 
-    A line is a need of blocks, or an amount of one stock resource. Shares that differ only in
-    traits have the same list of needs. Shares without needs do not count.
-
-    ``of`` names a measure or a stock resource. For a share that needs it, a row counts the nodes
-    that this resource allows, at most ``OTHERS_FACTOR`` times the nodes that the other resources
-    allow. A row that cannot make a whole node counts none.
+    A line is a need of blocks, or an amount of one stock resource. A row that cannot make a whole
+    node counts none. For a share that needs the measure or resource ``of``, a row counts the nodes
+    that it allows, at most ``OTHERS_FACTOR`` times the nodes that the other resources allow.
     """
 
     def __init__(self, mix: Mix, of: str = "") -> None:
@@ -118,8 +115,8 @@ class MixRoom:
     def lost(self, view: View, needs: tuple[Need, ...], scarcity: Sequence[float]) -> Floats:
         """Return by row the number of nodes that are lost if it makes a node with ``needs``.
 
-        The number is the mean over the shares of the mix, by their weight and scarcity. It is
-        infinite for rows that cannot make the node.
+        It is the mean over the shares, by weight and scarcity; infinite if the row cannot make the
+        node.
         """
         before = self.before(view)
         whole = tuple(map(view.kinds.whole_amount, needs))

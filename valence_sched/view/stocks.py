@@ -50,8 +50,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
     def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
         """Return per amount and stock the size of one grant, and the number of such grants.
 
-        ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is infinite if the
-        stock has no grant.
+        The shapes: ``(n, 1)`` to ``(n, stocks)``. The size is infinite if the stock has no grant.
         """
         if not self.has_limits():
             number = self._unlimited_counts(amounts)  # usual stocks have no limits

@@ -120,10 +120,8 @@ class Labels(Struct, frozen=True):
 class View:
     """One consistent snapshot. Rows are pools; the rows of one podm are adjacent.
 
-    ``first_row[p]`` is the first row of podm ``p``; ``podm_of[r]`` is the podm of row ``r`` and
-    ``position_of[r]`` the position of its pool in it. The values of a row depend on its own pool
-    and podm alone: a selection of rows (``take``, ``window``) has the same values as the whole
-    View.
+    ``podm_of[r]`` is the podm of row ``r``, ``position_of[r]`` the position of its pool in it. The
+    values of a row depend on its own pool and podm alone: a selection has the same values.
     """
 
     kinds: BlockKinds

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near misses: pod managers that a node nearly fits, and a node whose removal makes room.
-
-The results are exact: the search frees the blocks of a node on a private copy of its pod manager,
-evaluates the copy, and searches for a fit.
-"""
+"""Near misses: pod managers that a node nearly fits, and a node whose removal makes room."""
 
 import functools
 import itertools

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports: converts decisions to documents, with their verdicts and explanation.
-
-The explanation of a decision has its candidates, runner-up, near misses and sensitivity.
-"""
+"""Reports: converts decisions to documents, with their verdicts and explanation."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensitivity: the smallest change of one weight, or of one amount, that changes the choice.
 
-A pool's cost is linear in each weight, in whole numbers. So the weight at which a pool overtakes
-the chosen pool is computed, then verified by a new ranking. For an amount, the search doubles the
-change until the choice changes, then bisects; each try is placed like any request.
+A cost is linear in each weight, so a change is computed, then verified by a new ranking. For an
+amount, the search doubles the change until the choice changes, then bisects.
 """
 
 import dataclasses
@@ -122,11 +121,12 @@ class FlatChoices:
     def choose(self, alternative: Alternative) -> Choice:
         context, needs, constraints = self._tried, alternative.needs, alternative.topology
         request = msgspec.structs.replace(context.request, needs=needs, topology=constraints)
+        tried = context_of(context.view, request, context.bound)
         others, spending = context.other_nodes, context.spending
-        tried = context_of(
-            context.view, request, context.bound, other_nodes=others, spending=spending
+        tried = dataclasses.replace(
+            tried, strict=context.strict, other_nodes=others, spending=spending
         )
-        batch = _schedule_one(dataclasses.replace(tried, strict=context.strict))
+        batch = _schedule_one(tried)
         undecided = bool(batch.undecided_rows)
         if not batch.nodes:
             return Choice(None, undecided, lambda: False)
@@ -197,8 +197,7 @@ def weight_changes(
 def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
     """Return for each weight, up and down, the pool that is the first to overtake a rival.
 
-    None if weights differ by pool. Valid only for a scheduler that takes the pool with the least
-    cost.
+    None if weights differ by pool. Only for a scheduler that takes the pool with the least cost.
     """
     if context.bound.weights_vary:
         return None
@@ -267,11 +266,7 @@ def relative_size(change: Sensitivity) -> float:
 
 @dataclass(slots=True)
 class AmountSearch:
-    """Tries other amounts of each need; ``out_of_tries`` is true after the last allowed try.
-
-    Ties are broken by the same lots in every try. If all alternatives begin with equal needs, a
-    need is changed in all alternatives.
-    """
+    """Tries other amounts of each need, with the same lots; ``out_of_tries`` after the last try."""
 
     choices: Choices
     out_of_tries: bool = False

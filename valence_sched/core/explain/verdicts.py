@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts: the outcome of each pod manager in a decision and the reasons against it.
-
-The terms of a filter are computed once, for all pools.
-"""
+"""Verdicts: the outcome of each pod manager in a decision and the reasons against it."""
 
 import functools
 import math

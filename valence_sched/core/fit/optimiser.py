@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimiser: a linear programme, with integer or real columns, that HiGHS maximises.
 
-Work is limited by counts, not by a clock, so equal programmes get equal answers.
-
-HiGHS uses floating-point numbers, so ``optimum`` checks an integer solution in integer arithmetic.
-It trusts the answer *infeasible* only if the numbers of the programme are small enough for the
-tolerances of HiGHS. ``PropagationSearch`` uses only integers.
+HiGHS uses floating-point numbers, so ``optimum`` checks a solution in integers. Work is limited by
+counts, not by a clock, so equal programmes get equal answers.
 """
 
 import math
@@ -42,9 +39,8 @@ LARGEST = 1 << 45  # largest number that is exact in the solver
 class Effort:
     """The limits of the solver: nodes of the branch and bound, work, and the relative gap.
 
-    A model that is not exact gets at most ``relaxed_nodes`` nodes. A model with more than
-    ``most_columns`` is solved only as its linear relaxation. The ``heuristics`` of HiGHS find a
-    first solution sooner, but are expensive if a solution is known or easily found.
+    ``relaxed_nodes`` is for a model that is not exact. A model with more than ``most_columns`` is
+    relaxed. ``heuristics`` find a first solution sooner, but are expensive.
     """
 
     nodes: int = 500
@@ -272,13 +268,10 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 
 
 class PropagationSearch:
-    """A depth-first search for the cheapest solution of an integer programme.
+    """A depth-first search, in integers, for the cheapest solution of an integer programme.
 
-    Each step takes the unmet demand with the least slack and adds 1 to the lower bound of one of
-    its columns: the first column above 0, if any. It then propagates the bounds to the other
-    columns. At a contradiction the search backtracks.
-
-    ``prices`` has the price of each column; ``demands`` are the rows to branch on.
+    Each step raises the lower bound of a column of the tightest unmet demand, and propagates the
+    bounds. At a contradiction it backtracks. ``demands`` are the rows to branch on.
     """
 
     def __init__(

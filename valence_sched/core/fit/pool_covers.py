@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool covers: the cheapest set cover of a node in each pool, with searches shared by pools.
 
-A set cover is divided into components that have no kind of block in common. The cheapest covers of
-all components together are the cheapest cover of the node. Pools with equal limits share a tree of
-covers for each component (``CoverTree``).
+The components of a cover have no kind of block in common: their cheapest covers are the node's.
 """
 
 import itertools
@@ -196,9 +194,8 @@ def connected_components(
 class CoverTree:
     """The cheapest covers of one component by offer, each found within a limit of search states.
 
-    The cheapest cover of an offer is also the cheapest cover of every smaller offer that contains
-    this cover. The root offers enough blocks of each kind. A child offers fewer blocks of one kind
-    than the cover of its parent takes.
+    A cheapest cover is also the cheapest of every smaller offer that contains it. A child offers
+    fewer blocks of one kind than the cover of its parent takes.
     """
 
     def __init__(self, part: CoverComponent, states: int) -> None:

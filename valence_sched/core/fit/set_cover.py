@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set cover: the cheapest choice of items that meets every demand within the caps.
 
-Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]`` for every demand,
-``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers
-are whole, so an answer is exact. A depth-first search (``Dive``) solves nearly every problem within
-``FREE_STATES``. It branches on the items in order of price per share of the demand. Of equally
-cheap covers it prefers the cover with more of the earlier items. HiGHS (``optimiser``) solves the
-other problems. If its floating-point answer is not certain, the dive continues.
-
-Work is counted in states, not in time, so equal problems get equal answers. A problem that exceeds
-its states is undecided.
+Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]``, ``sum(n of a cap) <=
+cap`` and ``0 <= n <= available``, in whole numbers. ``Dive`` solves nearly every problem within
+``FREE_STATES``; HiGHS (``optimiser``) the others. If its answer is not certain, the dive continues.
+Work is counted in states, not in time, so equal problems get equal answers.
 """
 
 import itertools

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Topology search: the cheapest blocks of one pool that satisfy every topology constraint (exact).
 
-The node is an integer programme. Its variables are the blocks of each group, the devices that count
-for each need, and the domain values of each need. The cheapest cover without the constraints is a
-lower bound of the price. A search with propagation nearly always finds a solution at this price, or
-proves that no solution exists. HiGHS solves the other problems. Domain values are numbered in the
-order of their blocks, so pools that differ only in the names of the values share a search.
+The node is an integer programme of blocks, devices and domain values. The cover without constraints
+is a lower bound of its price, at which a search nearly always ends; else HiGHS.
 """
 
 import functools
