@@ -101,11 +101,7 @@ class ServiceConnection:
         deadline_s: float | None = None,
         most_bytes: int = MAX_ANSWER_BYTES,
     ) -> tuple[bytes, Mapping[str, str]]:
-        """Return the body and the headers of an answer; ``path`` is below ``/v1``.
-
-        The whole answer must arrive within ``deadline_s``, if given. ServiceError: the service does
-        not answer, or its answer is invalid or too large. SchedulerError: an error of the service.
-        """
+        """Return the body and the headers of an answer; ``path`` is below ``/v1``."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
         words = {
             name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -220,10 +216,7 @@ class _Bounds:
 
 
 def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, str]]:
-    """Return the path and the query of an object in a collection, or of a part of the object.
-
-    A name that a path cannot contain, for example with a slash, is in the query.
-    """
+    """Return the path and the query of an object; a name with a slash is in the query."""
     plain = bool(_PLAIN.fullmatch(name))
     path = f"{collection}/{quote(name, safe='') if plain else '-'}"
     return f"{path}/{part}" if part else path, {} if plain else {"name": name}
@@ -265,9 +258,7 @@ def connection(
 ) -> ServiceConnection | None:
     """Return the connection to a service at ``url``, else at the URL of the environment, if any.
 
-    Files from the environment override ``verify`` and ``certificate``, and a user from the
-    environment replaces the token. UsageError: the URL is invalid, user or password is missing, or
-    a file cannot be read.
+    Files of the environment override ``verify`` and ``certificate``, and its user the token.
     """
     address = url or environ.get(URL)
     if not address:

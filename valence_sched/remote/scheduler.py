@@ -190,10 +190,7 @@ def _identified(argument: Any) -> Any:
 
 
 def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.Struct:
-    """Return the body with these arguments as fields, or the argument that already is a body.
-
-    RequestError: the body would be invalid, for example a mix without requests.
-    """
+    """Return the body with these arguments as fields, or the argument that already is a body."""
     (first, *_) = arguments.values()
     if isinstance(first, kind):
         return first

@@ -101,9 +101,8 @@ class Fanout(Protocol):
 class ServiceHints:
     """The hints of one worker: sent after requests that change the state, and received.
 
-    ``connect`` makes the fan-out at the first request, because a server may fork after it made the
-    application. ``heard`` takes the names in each hint; ``refresh`` loads changes, at most once per
-    ``pause_s``.
+    ``connect`` makes the fan-out at the first request, because a server may fork before.
+    ``refresh`` loads changes, at most once per ``pause_s``.
     """
 
     def __init__(
@@ -121,7 +120,6 @@ class ServiceHints:
         self.refreshes = 0
 
     def wrap(self, application: Application) -> Application:
-        """Return an application that sends a hint after each request that changed something."""
 
         def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
             fanout = self.start()

@@ -28,7 +28,6 @@ FileMarks = Mapping[str, tuple[int, int]]
 
 
 def selection_of(settings: ServiceSettings) -> Selection:
-    """Return the selection of the service; decisions read no live pod manager."""
     return Selection(
         sources=settings.inventories,
         resource_files=settings.resource_files,
@@ -49,10 +48,8 @@ def selection_of(settings: ServiceSettings) -> Selection:
 class EnginePool:
     """The engines of one process: one is shared, by one thread at a time; others make changes.
 
-    The shared engine follows the change log of the state, and reads nothing else. A change of its
-    files or an internal error causes a new shared engine. With recorded inventories it reads
-    everything again after a change of a file or of ``state_mark``. ``note_changes`` takes the
-    number of loaded changes after each use.
+    The shared engine follows the change log of the state. It is made anew after an internal error
+    or a change of its files, and with recorded inventories also of ``state_mark``.
     """
 
     def __init__(
@@ -98,7 +95,6 @@ class EnginePool:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator["Engine"]:
-        """Yield an engine for the caller alone; it is closed at the end of the block."""
         with contextlib.closing(self._make_app().engine(self._selection)) as engine:
             yield engine
 
@@ -169,8 +165,7 @@ MOST_REQUESTS, MOST_BYTES = 256, 4096  # cached requests, and bytes of each
 class RequestCompiler:
     """Compiles requests as an app does; ``near_maps`` locate external resources.
 
-    A request without external resources depends only on its text and its flavor. So it is compiled
-    once, and decision caches that use it stay valid.
+    Without them a request is compiled once, so that decision caches that use it stay valid.
     """
 
     def __init__(self, app: App, near_maps: Sequence[str]) -> None:

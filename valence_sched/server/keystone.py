@@ -59,10 +59,7 @@ class TokenCache:
 
 
 class KeystoneLogins:
-    """Logs browser users in at Keystone by the name ``USER@PROJECT``.
-
-    The token of a name and password is reused for ``LOGIN_S`` and verified each time.
-    """
+    """Logs browser users in at Keystone by ``USER@PROJECT``; each token is verified each time."""
 
     def __init__(self, settings: KeystoneSettings) -> None:
         self._settings = settings
@@ -109,10 +106,7 @@ class KeystoneLogins:
 
 
 class KeystoneAccess:
-    """Authenticates by Keystone tokens with project or system scope; rules define their access.
-
-    The service logs in with ``password`` to verify tokens.
-    """
+    """Authenticates by Keystone tokens with project or system scope; rules define their access."""
 
     def __init__(self, settings: KeystoneSettings, password: str, rules: AccessRules) -> None:
         self._rules = rules
@@ -124,12 +118,7 @@ class KeystoneAccess:
         self._middleware = auth_token.AuthProtocol(_confirm, _options(settings, password, public))
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of the header ``X-Auth-Token``; a page also accepts HTTP basic.
-
-        Unauthenticated: a missing, invalid, expired or revoked token, or an unknown user of a
-        browser. AccessDenied: the token has no scope. IdentityUnavailable: Keystone is silent, or
-        rejects the service.
-        """
+        """Return the user of the header ``X-Auth-Token``; a page also accepts HTTP basic."""
         if page and not environ.get("HTTP_X_AUTH_TOKEN"):
             return self._browser_user(environ)
         token = environ.get("HTTP_X_AUTH_TOKEN", "")

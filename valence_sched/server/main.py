@@ -249,10 +249,7 @@ def _run(
 def report_problems(
     settings: nouns.ServiceSettings, environ: Mapping[str, str], stderr: TextIO, *, waits: bool
 ) -> int:
-    """Write a line for each problem of settings; return their number.
-
-    An unavailable database is not a problem if the service ``waits`` for it.
-    """
+    """Return the number of reported problems; the service ``waits`` for an unavailable database."""
     count = 0
     for problem in _problems(settings, environ):
         passes = waits and _is_away(problem)

@@ -39,7 +39,6 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logs(level: int = logging.INFO) -> None:
-    """Send the records of the service and of its server to standard error."""
     # log lines have no thread or process name, so records need not look them up
     logging.logThreads = logging.logMultiprocessing = False
     stream = logging.StreamHandler()
@@ -57,10 +56,7 @@ PREFIX = "valence-scheduler-"  # the name prefix of the metrics folder
 
 @contextlib.contextmanager
 def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """Make a folder for metrics, unless the environment names one.
-
-    Workers also leave this block when they end: only the first process removes the folder.
-    """
+    """Make a folder for metrics, unless the environment names one; the first process removes it."""
     if VARIABLE in environ:
         yield
         return

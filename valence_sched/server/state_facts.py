@@ -32,10 +32,7 @@ class StateReader:
         self._problem = ""
 
     def health(self) -> Health:
-        """Return whether the service can decide, in words for an anonymous client.
-
-        It has started once a reading of each registered pod manager has succeeded or failed.
-        """
+        """Return whether the service can decide; it has started once each pod manager was tried."""
         problems: list[str] = []
         try:
             self._store().registry_count()

@@ -69,10 +69,7 @@ class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One connection: parses its requests one after another, and sends their answers.
-
-    ``since`` is the time from which it waits for the client; at its ``deadline`` it is closed.
-    """
+    """One connection, which has waited for its client since ``since``, until its ``deadline``."""
 
     def __init__(self, worker: "ServiceWorker") -> None:
         self._worker, cfg = worker, worker.cfg
@@ -98,7 +95,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._transports[-1]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start waiting for the first request, or for the TLS handshake before it."""
         self._transports.append(transport)
         self.client = transport.get_extra_info("peername")
         self.host = self.client[0] if isinstance(self.client, tuple) else "-"
@@ -125,7 +121,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._worker.arrivals
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse received bytes of a request, or drop bytes after the last request."""
         data = bytes(self._worker.arrivals[:nbytes])
         if self.phase is Phase.LINGERING:
             self._discarded_bytes += len(data)
@@ -306,7 +301,6 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             threads.shutdown(wait=False, cancel_futures=True)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Accept no more requests, and end once the received requests are answered."""
         super().handle_exit(sig, frame)
         if hasattr(self, "loop"):
             self.loop.call_soon_threadsafe(self._ending.set)

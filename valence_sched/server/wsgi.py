@@ -26,7 +26,6 @@ REFUSAL = "this service has no authentication and answers only local clients: se
 
 
 def loopback_only(application: Application) -> Application:
-    """Return an application that refuses clients on other machines."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if is_loopback(environ.get("REMOTE_ADDR", "")):
@@ -60,6 +59,5 @@ def _begin() -> None:
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a request."""
     _begin()
     return _answer(environ, start_response)

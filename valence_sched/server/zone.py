@@ -37,11 +37,7 @@ QUERIES = 4  # concurrent queries to each child per process; further queries wai
 
 
 class EngineForEach(OwnScheduler):
-    """The engines of a process as one scheduler: each verb holds an engine while it runs.
-
-    An iterator that a verb returns is exhausted immediately, so that no engine is held during
-    queries to other zones.
-    """
+    """The engines of a process as one scheduler; none is held during queries to other zones."""
 
     def __init__(self, engines: EnginePool, tenant: str) -> None:
         self._engines, self._tenant = engines, tenant
@@ -57,10 +53,7 @@ class EngineForEach(OwnScheduler):
 
 
 class ProcessZone:
-    """The zone of one process, with connections to its children and threads that query them.
-
-    ``store`` returns the open state, which has the children and the claims over zones.
-    """
+    """The zone of one process, with connections to its children and threads that query them."""
 
     def __init__(
         self,

@@ -53,11 +53,7 @@ _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 
 def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
-    """Return the body as a noun; an empty body is an empty object.
-
-    InputError: not JSON, not the noun, nested too deeply, a duplicate key or a character U+0000.
-    falcon.HTTPError: another media type, too large, an unknown transfer coding or length.
-    """
+    """Return the body as a noun; an empty body is an empty object. InputError, falcon.HTTPError."""
     data = _bounded(req, most)
     # required also for an empty body, because pages of other sites cannot send this type
     if (req.content_type or "").partition(";")[0].strip() != falcon.MEDIA_JSON:
@@ -130,10 +126,7 @@ def _is_of_valence(data: bytes) -> bool:
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return the answer of the handler or the recorded answer, and whether it was recorded.
-
-    Only a success is recorded; concurrent requests get the answer that is recorded first.
-    """
+    """Return the answer, and whether it was recorded: the first success of concurrent requests."""
     if call.key is None or route.body in KEYED_BODIES:
         return _answer(route, call), False
     user = call.user

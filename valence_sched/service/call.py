@@ -35,10 +35,7 @@ class Schedulers(Protocol):
     """The schedulers of one process."""
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Yield the shared scheduler, which decides and claims, to one thread at a time.
-
-        Waiting tenants take turns; ServiceBusy if the wait is too long.
-        """
+        """Yield the shared scheduler to one thread at a time, by turns of tenants; ServiceBusy."""
 
     def changing(self) -> AbstractContextManager[Scheduler]:
         """Yield a scheduler for the caller alone, for compositions and other changes."""
@@ -144,10 +141,7 @@ class Call:
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
-        """Return the name in the path, or the name in the query if the path has ``-``.
-
-        Servers decode a path before they split it, so a name with a slash must be in the query.
-        """
+        """Return the name in the path, or in the query if the path has ``-``: it has a slash."""
         name = self.path[word]
         return self.text("name") or "" if name == NAME_IN_QUERY else name
 
@@ -170,21 +164,13 @@ class Call:
             raise errors.InputError("the query", "", errors.one_line(str(error))) from None
 
     def compiled(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the compiled request of a body, after checks of its limits and its owner.
-
-        UnknownName: no such flavor. NewerSchema: a newer major version. RequestError: too large.
-        AccessDenied: the request is of another owner.
-        """
+        """Return the compiled request of a body, after checks of its limits and its owner."""
         if body.request is not None:
             return self.compiled_spec(scheduler, body.request)
         return self.checked(body.compiled)
 
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request to decide on from a body; same errors as ``compiled``.
-
-        Without ID and seed it gets a random ID, which spreads equal requests over equally good
-        pools.
-        """
+        """Return the request to decide on; a random ID spreads equal requests over equal pools."""
         request = self.compiled(scheduler, body)
         return _own(request, body.request or body.compiled, self.key)
 

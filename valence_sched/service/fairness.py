@@ -88,11 +88,7 @@ MOST_FORWARDED_CHARS = 1000
 
 
 class RateLimiter:
-    """Counts requests in a sliding window; without settings it counts nothing.
-
-    ``password`` is the password of Redis; ``proxies`` are trusted to name their clients. InputError
-    for an invalid rate or address of Redis.
-    """
+    """Counts requests in a sliding window; ``proxies`` are trusted to name their clients."""
 
     def __init__(
         self, settings: RateSettings, password: str | None = None, proxies: Collection[Network] = ()

@@ -55,10 +55,7 @@ class RecordStore(Protocol):
     def newest_claims(
         self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
     ) -> tuple[Sequence[claim.Claim], int]:
-        """Return the newest claims without the first ``skip``, and their total number.
-
-        ``owner`` and ``podm`` restrict them unless None; ``ended`` includes claims that have ended.
-        """
+        """Return the newest claims without the first ``skip``, and their total number."""
 
     def newest_nodes(
         self, most: int, skip: int, owner: str | None, podm: str | None
@@ -86,8 +83,7 @@ class Operations:
         """Start an operation unless its ID is running; return the running operation.
 
         With ``repeat`` a finished operation starts again, since its work finds the earlier result
-        by its key. A failed operation, or one whose process is gone, always does. NameTaken:
-        another request has the key. ServiceBusy: ``most`` operations are running.
+        by its key. A failed operation, or one whose process is gone, always does.
         """
         record = PREFIX + operation.id
         with self._lock:
@@ -167,10 +163,7 @@ def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
 def new_operation(
     kind: str, owner: str | None, key: str | None, content: bytes, tenant: str | None = None
 ) -> Operation:
-    """Return an operation to start; equal keys of a tenant give the same operation.
-
-    ``content`` is the request of the key. Without an ``owner`` only an admin may see the operation.
-    """
+    """Return an operation to start; equal keys of a tenant give the same operation."""
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else digest(words.encode())
     asked, none = digest(content), msgspec.Raw(b"null")

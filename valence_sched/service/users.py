@@ -75,11 +75,7 @@ class Access(Protocol):
         """Return the same header for pages: a browser then asks for name and password."""
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of a WSGI environment; a ``page`` also accepts the login of a browser.
-
-        Unauthenticated: no or wrong credentials. AccessDenied: no project is chosen.
-        IdentityUnavailable: the identity service does not answer.
-        """
+        """Return the user of a WSGI environment; a ``page`` also accepts the login of a browser."""
 
     def check(self, user: User, rule: str, role: Role) -> None:
         """Raise AccessDenied unless a rule, or by default a role, permits a user."""
@@ -107,11 +103,7 @@ class UserEntry(NamedTuple):
 
 
 class BasicAccess(Access):
-    """Authenticates users by HTTP basic and a file with lines ``name:hash:role``.
-
-    The file is read again when it changes. The hash is a bcrypt hash, as ``htpasswd -B`` writes it;
-    the default role is ``member``.
-    """
+    """Authenticates users by HTTP basic and a file, as of ``htpasswd -B``, with their roles."""
 
     challenge = page_challenge = BASIC
 

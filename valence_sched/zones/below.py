@@ -70,11 +70,7 @@ class ZonesBelow:
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part with a pod manager, in the form of ``find``; this zone if unknown.
-
-        A plain name is looked up in all zones: UsageError if several zones have it, ServiceError if
-        only a silent zone may have it.
-        """
+        """Return the part with a pod manager as ``find`` does; this zone if no zone has it."""
         zone, verbs, rest = self.find(name)
         if zone or self.has("", name):
             return zone, verbs, rest
@@ -86,11 +82,7 @@ class ZonesBelow:
         return zone, self.part(zone), name
 
     def requests(self, request: Request) -> Callable[[str], Request]:
-        """Return a function from a zone to the request with the zone's own pod manager names.
-
-        A plain name means every pod manager of this name. Same errors as ``find_podm``;
-        UnknownName: no zone has a pod manager of the request.
-        """
+        """Return a function from a zone to the request with the names that the zone uses."""
         request = with_inherited(request, self.stated)
         having: dict[str, list[str]] = {}
         for name in dict.fromkeys((*request.podms, *request.exclude_podms)):
@@ -128,11 +120,7 @@ class ZonesBelow:
         return [name for name in self.children if name not in self.disabled]
 
     def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
-        """Return the answers of zones to ``requests``, named as each zone names pod managers.
-
-        Zones that raise UnknownName or NoPodm are left out; if every zone does, one of these is
-        raised.
-        """
+        """Return the answers of zones; UnknownName or NoPodm is raised only if every zone does."""
         named = [self.requests(one) for one in requests]
         calls = {zone: functools.partial(self._ask, ask, zone, named) for zone in self._enabled()}
         answers: dict[str, Any] = {}
@@ -163,7 +151,6 @@ class ZonesBelow:
     def merged(
         self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
     ) -> ZonedList[R]:
-        """Return the lists of all zones as one; ``below`` renames each item of a child."""
         answers, silent = self.ask(ask, *requests)
         rows = [below(zone, one) for zone, found in answers.items() for one in found]
         return ZonedList(rows, silent)
@@ -206,7 +193,6 @@ class ZonesBelow:
         return found
 
     def release(self, row: ZoneClaim) -> dict[str, errors.SchedulerError]:
-        """Release the parts of a claim in parallel; return the errors by zone."""
 
         def release(part: ZoneClaimPart) -> None:
             known = [part.claim]

@@ -26,11 +26,7 @@ class NoAnswerInTime(ServiceError):
 def call_all(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call all in parallel; return by name the result or the error.
-
-    A call beyond ``deadline_s`` continues on a daemon thread. An exception that is not a
-    SchedulerError is raised.
-    """
+    """Call all in parallel; a call beyond ``deadline_s`` continues on a daemon thread."""
     futures: dict[str, Future[T]] = {name: Future() for name in calls}
     for name, call in calls.items():
         run = functools.partial(contextvars.copy_context().run, _run, futures[name], call)

@@ -52,11 +52,7 @@ class OwnPart(NamedTuple):
 
 
 class ZoneRegistry:
-    """The verbs about zones: they use the child zones in a state and the zone's ``own`` part.
-
-    ``settings_file`` is the source of ``settings``, named in messages. ``password`` resolves the
-    password reference of a child, and raises its errors. ``effects`` records changes.
-    """
+    """The verbs about zones: they use the child zones in a state and the zone's ``own`` part."""
 
     def __init__(
         self,
@@ -205,11 +201,10 @@ def current(zone: nouns.ZoneOverview, interval_s: float) -> nouns.ZoneOverview:
 
 
 class ZonePoller:
-    """Polls each enabled child for its report; only one process of a zone polls.
+    """Polls each enabled child every ``interval_s``, in the one process that has the lease.
 
-    ``ask`` returns the info of a child within ``deadline_s``, or raises a SchedulerError. The
-    process with the lease polls each child every ``interval_s``; ``holder`` names this process.
-    ``log`` takes a line for each child that becomes active or stops answering.
+    ``ask`` returns the info of a child; ``log`` takes a line for each child that becomes active or
+    stops answering; ``holder`` names this process.
     """
 
     def __init__(

@@ -111,12 +111,9 @@ class ZoneClaims:
     ) -> ZoneClaimOutcome:
         """Decide, and hold the chosen offers; if a zone lost its part, decide again.
 
-        Failing zones and zones to ``avoid`` are left out, and zones that lost their part twice if
-        the others have enough nodes. The ``report`` of the selection, if any, is queued for the
-        controller.
-
-        Raises: ClaimLost: a part was lost in every attempt. NameTaken: the key belongs to another
-        request. SchedulerError: a zone refuses, and the others have too few nodes.
+        Zones to ``avoid``, failing zones, and zones that lost their part twice are left out; the
+        latter only if the others have enough nodes. ClaimLost: a part was lost in every attempt.
+        SchedulerError: a zone refuses, and the others have too few nodes.
         """
         content = asked_content(request).decode()
         lost_parts = contended = 0
@@ -166,12 +163,7 @@ class ZoneClaims:
         raise errors.ClaimLost(f"lost {races} consecutive races, the last one: {lost}")
 
     def hold_offers(self, body: nouns.ZoneClaimBody, *, key: str | None = None) -> Claim:
-        """Hold all offers of this zone, in the order of the nodes, or none.
-
-        Raises: ClaimLost: an offer is taken, or its zone is silent. StaleOffer: a token is too old
-        or of another zone. NameTaken: the key belongs to another request. SchedulerError: the zones
-        form a cycle.
-        """
+        """Hold all offers of this zone, in the order of the nodes, or none."""
         if self.id in body.route:
             raise errors.SchedulerError("the zones form a cycle: a zone is below itself")
         if not self.below.children:
@@ -302,10 +294,7 @@ class ZoneClaims:
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> nouns.ZonedList[Claim]:
-        """Return the claims of this zone and, by their paths, the claims of the zones below.
-
-        Parts that zones below hold for a claim of this zone appear only in that claim.
-        """
+        """List claims by path; parts that zones below hold for a claim here appear only in it."""
         if podm is not None:
             zone, _, name = self.below.find_podm(podm)
             podm = paths.path(zone, name)

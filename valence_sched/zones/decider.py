@@ -58,8 +58,7 @@ class ZoneTrial:
 class ZoneBatch:
     """Requests decided together over zones; ``most_nodes`` is an upper bound for each.
 
-    ``new_trial`` returns a function that selects the nodes of the requests in one order. Once
-    ``is_late`` returns True, no further order is tried.
+    ``new_trial`` returns a function that selects the nodes of the requests in one order.
     """
 
     requests: Sequence[SealedRequest]
@@ -86,7 +85,6 @@ class ZoneBatch:
         return None if best is None or best.score[0] else best
 
     def in_order(self) -> list[Selected]:
-        """Return the selections in the given order, up to the first with too few nodes."""
         select, others, found = self.new_trial(), list[OtherOffer](), list[Selected]()
         for number, one in enumerate(self.requests):
             selected = select(number, others)
@@ -164,10 +162,7 @@ class ZoneDecider(Scheduler):
     def select(
         self, request: Request, avoid: Sequence[nouns.SilentZone] = ()
     ) -> tuple[SealedRequest, Selected]:
-        """Return a sealed request and the offers for it, without zones to ``avoid``.
-
-        StaleOffer: other requests took the offers in every attempt.
-        """
+        """Return a sealed request and its offers; StaleOffer: others took them in every attempt."""
 
         def select() -> tuple[SealedRequest, Selected]:
             sealed = self._own.seal(request)

@@ -24,10 +24,7 @@ MOST_ANSWER_BYTES = 64 << 20  # bytes of a child's answer to one query
 
 
 class RemoteZone:
-    """The zone of a service. Raises the errors of the zone, and ServiceError if it does not answer.
-
-    Each query has a deadline. Unknown fields of a newer service are ignored.
-    """
+    """The zone of a service; unknown fields of a newer service are ignored."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection
@@ -59,10 +56,7 @@ INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched
 
 
 class KeystoneTokens:
-    """The tokens of one user in one project, each used until it is about to expire; thread-safe.
-
-    ``verify`` and ``timeout_s`` apply to Keystone.
-    """
+    """The tokens of one user in one project, each used until shortly before it expires."""
 
     def __init__(
         self, login: KeystoneLogin, password: str, verify: bool | str, timeout_s: float
@@ -73,11 +67,6 @@ class KeystoneTokens:
         self._known: v3.Password | None = None
 
     def token(self) -> str:
-        """Return the token; a token that is about to expire is replaced.
-
-        CredentialError without keystoneauth1; IdentityUnavailable, or Unauthenticated for a wrong
-        login.
-        """
         plugin, where = self._plugin(), self._login.auth_url
         from keystoneauth1 import exceptions, session
 
@@ -131,11 +120,6 @@ class ChildLogins:
         timeout_s: float,
         route: Callable[[], Sequence[str]] = tuple,
     ) -> ServiceConnection:
-        """Return a connection to a child; it times out after ``timeout_s`` without data.
-
-        Verifies the certificates of the child and of its Keystone. ``route`` as for a
-        ``ServiceConnection``.
-        """
         verify = child.cacert or default_authorities(os.environ) or True
         connect = functools.partial(
             ServiceConnection,

@@ -43,11 +43,7 @@ class Part:
 
 
 class OfferOrder:
-    """The order of the offers of several zones for one query.
-
-    ``worst_cost`` is the cost of a score of 0: the largest worst cost of a part, within the limit
-    of the query. The costs of all parts are scaled to it.
-    """
+    """The order of the offers of several zones, with costs scaled to the largest ``worst_cost``."""
 
     def __init__(self, query: OfferQuery, parts: Sequence[Part]) -> None:
         self._query = query

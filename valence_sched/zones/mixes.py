@@ -35,10 +35,7 @@ class SupplySum:
 
 
 class SupplySums:
-    """The latest sums of supplies by policy, mix and required zone capabilities; thread-safe.
-
-    A sum may be outdated, so zones must confirm it.
-    """
+    """The latest sums of supplies; a sum may be outdated, so zones must confirm it. Thread-safe."""
 
     def __init__(self, most: int = MOST_SUMS) -> None:
         self._most, self._lock = most, threading.Lock()
@@ -64,10 +61,7 @@ def _key(request: nouns.Request) -> SumKey:
 
 @dataclass(frozen=True)
 class CompletedRequest:
-    """A request with its mix completed, and the zones whose supplies the mix lacks.
-
-    Zones must confirm the ``unconfirmed`` sum of supplies, if any.
-    """
+    """A request with its mix completed; zones must confirm the ``unconfirmed`` sum, if any."""
 
     request: nouns.Request
     uncounted: Sequence[SilentZone] = ()
@@ -77,8 +71,7 @@ class CompletedRequest:
 class ZoneMixes:
     """Completes the mixes of the requests of one decision; ``podms`` seals each request.
 
-    Like a single zone, it requests all supplies again when the decision has placed nodes on 10 % of
-    all pools. ``sums`` has the sums of earlier decisions.
+    As in a single zone, all supplies are requested again when 10 % of the pools have new nodes.
     """
 
     def __init__(self, podms: OwnPodms, sums: SupplySums) -> None:
@@ -88,11 +81,6 @@ class ZoneMixes:
     def complete(
         self, sealed: SealedRequest, ask: Callable[[], GroupAnswer], taken: int, *, anew: bool
     ) -> CompletedRequest:
-        """Return a sealed request with its mix completed.
-
-        ``ask`` returns the supplies of all zones, ``taken`` nodes are placed already, and ``anew``
-        forces a query.
-        """
         key = sealed.request.policy, sealed.request.mix.digest
         known = self._known.get(key)
         if known is None and not anew and not taken and (found := self._sums.find(sealed)):
@@ -126,7 +114,6 @@ def as_asked_below(request: nouns.Request) -> nouns.Request:
 def zone_supplies(
     own: ZoneSupplies | None, below: Mapping[str, GroupAnswer], shares: int
 ) -> tuple[ZoneSupplies, tuple[SilentZone, ...]]:
-    """Return the supplies of a zone and the zones below it, and the zones that are not counted."""
     found, uncounted = ([own] if own else []), list[SilentZone]()
     for zone, answer in below.items():
         if answer.supplies is UNSET:
@@ -144,7 +131,6 @@ def zone_supplies(
 def supplies_with_offers(
     supplies: Sequence[ZoneSupplies | UnsetType], shares: int
 ) -> ZoneSupplies | UnsetType:
-    """Return the supplies of zones that offer nodes, UNSET if some are missing or invalid."""
     found = [one for one in supplies if one is not UNSET and _are_supplies(one, shares)]
     return _added(found) if len(found) == len(supplies) else UNSET
 

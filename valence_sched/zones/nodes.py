@@ -165,7 +165,6 @@ class _Outcome:
     use_unknown: bool = False
 
     def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
-        """Add the answer of a zone; too many nodes, or too few without a reason, are an error."""
         if part is not None:
             try:
                 going_on = sum(one.still_composing for one in result.unverified)
@@ -240,10 +239,6 @@ class ZoneNodes:
 
         If too few nodes are composed, they are decomposed, and the request is decided again without
         the failed zones. If the other zones have too few nodes, the failure is returned.
-
-        Raises: ClaimLost: a part was lost in every attempt. ClaimState: nodes of the key are being
-        composed, or a pod manager of the claim was disabled (it stays held). NameTaken: another
-        request has the key.
         """
         avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
@@ -295,11 +290,7 @@ class ZoneNodes:
         return ProvisionResult(nodes=nodes, failures=tuple(failures))
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        """Compose all nodes of a claim, or none, in all its zones in parallel.
-
-        If the claim is not held (ClaimState), a pod manager was disabled (ClaimState) or a zone is
-        silent (Unverified), no node is composed.
-        """
+        """Compose all nodes of a claim, or none, in all its zones in parallel."""
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)
         if row is not None:

@@ -43,9 +43,7 @@ def request_for(
 ) -> Request:
     """Return a request with only the pod manager names of one child, or of this zone (``""``).
 
-    A plain name applies to every zone; with ``having``, to the zones that have such a pod manager.
-    If all names belong to other zones, the request gets an unknown name, so that no pod manager
-    matches.
+    If all names belong to other zones, it gets an unknown name, so that no pod manager matches.
     """
     if not request.podms and not request.exclude_podms:
         return request
@@ -63,7 +61,6 @@ def name_in(
     zones: Container[str],
     having: Callable[[str], Container[str]] | None = None,
 ) -> str:
-    """Return the name of a pod manager in a zone, empty if it belongs to another zone."""
     child, rest = split(name, zones)
     if child:
         return rest if child == zone else ""
@@ -125,7 +122,6 @@ def renamed_place(place: DomainValues, rename: Callable[[str], str]) -> DomainVa
 
 
 def generations_for(zone: str, generations: Generations) -> Generations:
-    """Return the generations of a child zone and of the zones below it, as the child names them."""
     start, found = f"{zone}/", {f"{name}/": number for name, number in generations.items()}
     return {
         name.removeprefix(start).removesuffix("/"): number
@@ -156,10 +152,7 @@ def line_below(zone: str, line: str) -> str:
 
 
 def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines of zones, each prefixed with its zone; a line of all zones is listed once.
-
-    A line about a missing fact or capability is left out if another zone may have it.
-    """
+    """Return the lines of zones, each with its zone, without facts that another zone may have."""
     lacks = [
         {line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}
         for lines in by_zone.values()

@@ -14,10 +14,7 @@ def rolled_up(
     reports: Iterable[tuple[str, Mapping[str, float]]],
     below: Iterable[Mapping[str, tuple[float, ...]]] = (),
 ) -> dict[str, tuple[float, ...]]:
-    """Return the smallest and the largest number by ``<service>_<capability>``, also ``below``.
-
-    ``reports`` has the service and the numbers of each host; unknown numbers (NaN) do not count.
-    """
+    """Return the least and the largest number by ``<service>_<capability>``, NaN left out."""
     found: dict[str, tuple[float, ...]] = {}
     for ranges in below:
         for key, pair in ranges.items():
@@ -36,10 +33,7 @@ def rolled_up(
 def why_ruled_out(
     capabilities: Mapping[str, Collection[str]], required: Mapping[str, Collection[str]]
 ) -> str | None:
-    """Return the reason why no pod manager of a zone has the required capabilities, else None.
-
-    One of the values of a key suffices. A key that the zone lacks is not checked.
-    """
+    """Return why no pod manager can have the required capabilities; a missing key is unchecked."""
     for key, wanted in sorted(required.items()):
         have = capabilities.get(key)
         if have and not set(have).intersection(wanted):
@@ -67,11 +61,6 @@ def zone_info(
     ages_s: Mapping[str, float],
     below: Iterable[ZoneInfo] = (),
 ) -> ZoneInfo:
-    """Return the report of a zone to the zone above.
-
-    The ranges cover the free amounts of live ``podms``, their ``reports`` of the last three
-    intervals, and the zones ``below``.
-    """
     fresh_s = INTERVALS * settings.poll_interval_s
     found = list(podms)
     alive = {one.podm.id for one in found if one.podm.enabled and one.podm.status != "Offline"}

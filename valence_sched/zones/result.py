@@ -41,10 +41,6 @@ def added_capacities(
     *,
     mix: bool = False,
 ) -> Capacity:
-    """Return the number of nodes of one flavor or ``mix`` that fit on all zones together.
-
-    The sums of free amounts over the site are known only if there is one zone.
-    """
     every = list(counts.values())
     if len(counts) == 1 and not silent and "" in counts:
         return counts[""]
@@ -98,8 +94,7 @@ def with_reasons_below(
 ) -> nouns.Report | None:
     """Merge the reports of this zone and of the zones directly below it on a decision.
 
-    The ``chosen`` candidates, by path, replace the choice that each zone reports. A child without a
-    report causes a warning. Without any report, the result is None.
+    The ``chosen`` candidates, by path, replace the choice that each zone reports.
     """
     reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
@@ -208,7 +203,6 @@ def _inventory(reports: Mapping[str, nouns.Report]) -> nouns.InventorySummary:
 def added_inventories(
     found: Mapping[str, nouns.InventorySummary], silent: Iterable[nouns.SilentZone] = ()
 ) -> nouns.InventorySummary:
-    """Return the sum of the inventories of zones, without a digest or ``silent`` zones."""
     skipped = [paths.line_below(zone, line) for zone, one in found.items() for line in one.skipped]
     skipped += [paths.line_below(one.zone, one.reason) for one in silent]
     return nouns.InventorySummary(
@@ -223,10 +217,7 @@ def added_inventories(
 def zoned_result(
     sealed: SealedRequest, selected: Selected, reasons: nouns.Report | None = None
 ) -> nouns.DecisionResult:
-    """Return the result of a selection over zones; ``reasons`` is a report with the reasons.
-
-    InventoryIncomplete: no zone below answered, and this zone has no pod managers.
-    """
+    """Return the result of a selection; InventoryIncomplete if no zone has pod managers."""
     request, nodes = selected.request or sealed.request, selected.nodes
     placed = nodes if len(nodes) >= request.required_count else []
     if not nodes and selected.silent and selected.answered == 1 and not sealed.inventory.podms:
@@ -310,7 +301,6 @@ def zoned_results(
 
 
 def zoned_report(zone: str, report: nouns.Report, selected: Selected) -> nouns.Report:
-    """Return the report of a decision of one zone as the zone above names it."""
     below = {one.node: one for one in report.zones.placements} if report.zones else {}
 
     def placement(one: nouns.Placement) -> nouns.PlacementZone:

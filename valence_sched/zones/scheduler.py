@@ -44,10 +44,7 @@ _OF_PODM = ("reported_stats", "forget_report")  # verbs routed to the zone of a 
 
 
 class ZoneScheduler(Scheduler):
-    """Decides, claims and composes over the zones of ``zoned``; ``nodes`` has their nodes.
-
-    With ``dispatches`` each claimed decision is queued for the controller of this zone.
-    """
+    """Decides, claims and composes over zones; ``dispatches`` queues decisions of its claims."""
 
     def __init__(self, zoned: ZoneDecider, nodes: ZoneNodes, *, dispatches: bool = False) -> None:
         self._zoned, self._nodes, self._claims = zoned, nodes, nodes.claims
@@ -132,7 +129,6 @@ class ZoneScheduler(Scheduler):
         return [paths.podm_below(zone, one) for one in verbs.blocks(replace(wanted, podm=name))]
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
-        """Return a block; ServiceError if only a silent zone may have it."""
         if podm is not None:
             zone, verbs, known = self._below.find_podm(podm)
             return paths.podm_below(zone, verbs.block(name, known))
@@ -301,7 +297,6 @@ class _Selecting:
         return result.report
 
     def result(self, selected: Selected | None) -> nouns.DecisionResult | None:
-        """Return the decision on a selection, None if an earlier claim was found."""
         for one, sealed, result in self._selections:
             if one is selected:
                 return result or self._result(sealed, one)

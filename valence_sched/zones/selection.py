@@ -56,8 +56,8 @@ class Selected:
     """The nodes that zones offer, and the facts about the answer.
 
     ``queries`` counts the queries to the zones directly below, ``rounds`` those for offers.
-    ``answered`` is the largest number of zones in one answer. ``request`` has its mix completed;
-    the supplies of ``uncounted`` zones to it are unknown.
+    ``answered`` is the largest number of zones in one answer. ``request`` has its mix completed,
+    without the supplies of ``uncounted`` zones.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -86,11 +86,10 @@ class _OtherSupplies(Exception):
 class ZoneSelection:
     """Selects the nodes of one sealed request from a zone and the zones below it.
 
-    ``deadline_s`` limits all queries together. A zone that does not answer is not queried again; if
-    a node was chosen there, the decision is repeated without it. ``others`` are offers that earlier
-    requests took. Zones to ``avoid`` count as silent. ``complete`` returns the request with its mix
-    completed; if it used supplies of an earlier decision, the first offers must confirm them, or
-    the decision is repeated with the present supplies.
+    A zone that does not answer is not queried again; if a node was chosen there, the decision is
+    repeated without it. ``others`` are offers that earlier requests took; zones to ``avoid`` count
+    as silent. If ``complete`` used supplies of an earlier decision, the first offers must confirm
+    them, or the decision is repeated with the present supplies.
     """
 
     def __init__(
@@ -166,10 +165,7 @@ class ZoneSelection:
         return MAX_NODES if supplies is UNSET else supplies.most_nodes
 
     def nodes(self) -> Selected:
-        """Return the nodes of the request, or as many as fit.
-
-        UnknownName: a pod manager of the request is in no zone.
-        """
+        """Return the nodes of the request, or as many as fit; UnknownName for a pod manager."""
         begin: Callable[[], None] = self._complete_mix
         while True:  # each retry leaves out one more zone; one retry uses the present supplies
             try:
@@ -211,7 +207,6 @@ class ZoneSelection:
         return self._attempt(())
 
     def _best_by_anchor(self, attempt: Attempt, count: int) -> list[PlacedOffer]:
-        """Return the nodes placed with the best anchor: the place of the first node."""
         group = self._request.group
         assert group is not None, "only a group has an anchor"
         best = nodes = attempt(())
@@ -226,10 +221,6 @@ class ZoneSelection:
         return best
 
     def _attempt(self, closed: tuple[nouns.DomainValues, ...]) -> list[PlacedOffer]:
-        """Try each alternative for the nodes that are still missing.
-
-        If the group has no node and no closed places, an alternative tries its anchors.
-        """
         nodes: list[PlacedOffer] = []
         for choice in range(1, len(self._request.alternatives) + 1):
             missing = self._request.count - len(nodes)

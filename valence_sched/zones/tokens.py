@@ -21,10 +21,7 @@ TOKEN_AGE_S = 900  # lifetime of an offer
 
 
 class ChildToken(msgspec.Struct, frozen=True, array_like=True, tag="child"):
-    """The token of a child zone: ``child`` names it, ``place`` is of the offer.
-
-    ``generation`` is of the group in this zone when it was offered, if the group has hard rules.
-    """
+    """The token of a child zone, and the group's generation here if the group has hard rules."""
 
     child: str
     token: Token
@@ -64,7 +61,6 @@ class Tokens:
         return str(self._serializer.dumps(content))
 
     def read(self, token: Token) -> ChildToken | OwnToken:
-        """Return the content of a token; StaleOffer if it is too old or of another zone."""
         try:
             return self._serializer.loads(token, max_age=self._age_s)  # type: ignore[no-any-return]
         except SignatureExpired:
@@ -74,10 +70,7 @@ class Tokens:
 
 
 class PlanSignatures:
-    """Signs and verifies plans with ``keys``; a scheduler with one of the keys accepts a plan.
-
-    A signature begins with a digest of its key, to tell an unknown key from a changed plan.
-    """
+    """Signs and verifies plans; a signature begins with a digest of its key, to name the key."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._signers = {
@@ -93,7 +86,6 @@ class PlanSignatures:
         return replace(plan, signature=f"{key_id}.{signature}")
 
     def check(self, plan: Plan) -> None:
-        """Raise AccessDenied for a plan without a valid signature by one of the keys."""
         key_id, _, signature = plan.signature.partition(".")
         signer = self._signers.get(key_id)
         if not plan.signature:

@@ -46,10 +46,7 @@ MOST_PATH = 1 << 12  # characters of the path of a zone
 def recorded_tree(
     zone: RecordedZone, podms: Callable[[RecordedZone], OwnPodms], path: str = ""
 ) -> "ZoneTree":
-    """Return the tree of a zone; ``podms`` returns the pod managers of a zone that has inventories.
-
-    Zones are queried one after another in the caller's thread.
-    """
+    """Return the tree of a zone, whose zones are queried in turn in the caller's thread."""
     children = [
         ChildZone(
             child.name,
@@ -64,7 +61,6 @@ def recorded_tree(
 
 
 def flat_request(zone: RecordedZone, request: Request) -> Request:
-    """Return a request with the plain names of pod managers, without the paths of their zones."""
     ways = sorted((f"{way}/" for way, _ in zone.walk() if way), key=len, reverse=True)
 
     def flat(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,9 +73,8 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
 class ChildZone:
     """A zone directly below, with the ``name`` that its parent gave it.
 
-    It is queried if its ``capabilities`` do not rule out the request, and it is ``enabled`` and not
-    ``inactive`` (the reason). Queries run on its own ``threads``, so that a hanging child does not
-    delay others; without ``threads`` they run on the caller's thread.
+    ``inactive`` is the reason why it cannot be queried. Queries run on its own ``threads``, so that
+    a hanging child does not delay others, or without them on the caller's thread.
     """
 
     name: str
@@ -130,10 +125,6 @@ class ZoneTree:
         self._clock = clock
 
     def offers(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
-        """Return the merged offers of this zone and the zones below it.
-
-        SchedulerError: the zones form a cycle. StaleOffer: a token is of another zone.
-        """
         children, own_query, taken, others = self._split(query)
         generation = query.generations.get("")
         if query.group_state is None:
@@ -177,7 +168,6 @@ class ZoneTree:
         )
 
     def group_state(self, query: nouns.OfferQuery) -> nouns.GroupAnswer:
-        """Return the group state and the supplies to the mix; same errors as ``offers``."""
         children, own_query, taken, others = self._split(query)
         generation = self._generation(query.request)  # before members are counted
         for_group = query.request.group is not None
@@ -226,10 +216,7 @@ class ZoneTree:
     def _split(
         self, query: nouns.OfferQuery
     ) -> tuple["_Children", nouns.OfferQuery, list[Candidate], list[nouns.OtherCandidate]]:
-        """Return the children to query, and the query, taken and other nodes of this zone itself.
-
-        StaleOffer: the zone of a token is no longer a child.
-        """
+        """Return the children to query, and the query, taken and other nodes of this zone alone."""
         own_taken, own_others = list[Candidate](), list[nouns.OtherCandidate]()
         taken: TokensByChild = {child.name: () for child in self._children}
         others: dict[str, list[nouns.OtherNode]] = {child.name: [] for child in self._children}
@@ -262,8 +249,8 @@ class ZoneTree:
 class _Children:
     """The children of a zone, queried once in parallel.
 
-    ``silent`` children do not answer; ``excluded`` children are disabled, or ruled out by
-    capabilities. ``for_group`` also queries the latter, since they may have group members.
+    ``excluded`` children are disabled, or ruled out by capabilities; ``for_group`` queries the
+    latter, which may have group members.
     """
 
     def __init__(
