@@ -27,6 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses between checks of an operation; the last one repeats
+_signature = functools.cache(inspect.signature)
 #: Body fields whose names differ from the argument of the verb.
 FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "report": "decision"}
 
@@ -176,11 +177,6 @@ class RemoteScheduler(Scheduler):
     def _limit_all(self, method: str, limits: Mapping[str, float | None]) -> Quota:
         content, _ = self._connection.ask(method, "quotas", body=QuotaChange(limits=dict(limits)))
         return self._connection.decode(content, Quota)
-
-
-@functools.cache
-def _signature(verb: Callable[..., object]) -> inspect.Signature:
-    return inspect.signature(verb)
 
 
 def _identified(argument: Any) -> Any:

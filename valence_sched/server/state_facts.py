@@ -8,7 +8,6 @@ from collections.abc import Callable
 from valence_sched.app import App
 from valence_sched.errors import SchedulerError
 from valence_sched.inventory.background_reader import LEASE
-from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.model.quantity import age_s, format_age, format_count
 from valence_sched.model.reading import Selection
 from valence_sched.model.redact import redact_text
@@ -61,7 +60,9 @@ class StateReader:
             hint = "valence-scheduler store check --deep"
             lines.append(f"stored rows that cannot be decoded: {counts} ({hint})")
         if waiting.failed or waiting.oldest_s > LATE_S:
-            lines.append(_waiting_line(waiting))
+            age, count = format_age(waiting.oldest_s), format_count(waiting.total, "decision")
+            text = f"not posted to the controller: {count}, the oldest decided {age} ago"
+            lines.append(f"{text} (valence-scheduler store dispatches)")  # the log has the reasons
         return Health(status="degraded" if lines else "ok", problems=tuple(lines))
 
     def facts(self) -> StateFacts | None:
@@ -100,13 +101,6 @@ class StateReader:
         if error.code != self._problem:
             LOG.warning("not ready: %s", redact_text(str(error)))
         self._problem = error.code
-
-
-def _waiting_line(waiting: WaitingDispatches) -> str:
-    """Return the number of decisions that wait for the controller; the log has the reasons."""
-    age, count = format_age(waiting.oldest_s), format_count(waiting.total, "decision")
-    text = f"not posted to the controller: {count}, the oldest decided {age} ago"
-    return f"{text} (valence-scheduler store dispatches)"
 
 
 def _public_text(what: str, error: SchedulerError) -> str:

@@ -348,9 +348,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, SHARE_BYTES)
 
     def _limit_connections(self) -> None:
-        if (
-            len(self.open) > self._most_connections
-        ):  # closes several at once, because choosing is slow
+        if len(self.open) > self._most_connections:  # closes several at once: choosing is slow
             self._drop_until(lambda: len(self.open) <= self._most_connections * 15 // 16)
 
     def _drop_until(self, enough: Callable[[], bool], share_bytes: int = -1) -> None:
@@ -363,7 +361,9 @@ class ServiceWorker(Worker):  # type: ignore[misc]
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.loop.set_exception_handler(self._note_error)
+        self.loop.set_exception_handler(
+            lambda _loop, met: self.log.error("%s", met["message"], exc_info=met.get("exception"))
+        )
         for listener in self.sockets:
             listener.setblocking(False)
         self._listen()
@@ -410,9 +410,6 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             client.setblocking(False)
             self.keep(self.loop.connect_accepted_socket(lambda: ClientConnection(self), client))
         return None
-
-    def _note_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.log.error("%s", context["message"], exc_info=context.get("exception"))
 
 
 def _raise_descriptors() -> int:

@@ -18,7 +18,7 @@ from valence_sched.server.engine_pool import EnginePool
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.service_state import process_name
 from valence_sched.store.store import Store
-from valence_sched.zones import calls, claims, merge, mixes
+from valence_sched.zones import calls, claims, mixes
 from valence_sched.zones.below import ZoneChild, ZonesBelow
 from valence_sched.zones.children import DEADLINE_S, Children, ZonePoller
 from valence_sched.zones.decider import ZoneDecider
@@ -26,7 +26,7 @@ from valence_sched.zones.logins import ChildLogins, RemoteZone
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import Tokens
-from valence_sched.zones.tree import ChildZone, ZoneTree
+from valence_sched.zones.tree import ChildZone, Weighting, ZoneTree
 
 LOG = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ class _Link:
         return ChildZone(
             child.name,
             offering,
-            merge.Weighting(child.weight_scale, child.weight_offset),
+            Weighting(child.weight_scale, child.weight_offset),
             report.info.capabilities if report.info else {},
             self.zone if isinstance(self.zone, str) else inactive,
             self._threads,

@@ -249,19 +249,16 @@ class Envelope:
 
 
 def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Callable[..., None]:
+    most = parts.limits.body_bytes
+    if route.takes_token:
+        most = min(most, EVENT_BYTES)
+
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         req.context["media"] = route.media
-        if route.takes_token:
-            sender = _sender(req, parts, path["token"])
-            req.context.update({"user": sender.name, "tenant": sender.tenant})
-            parts.rates.count(sender.tenant, change=False)
-            with parts.gate.passing(sender.tenant):
-                answer(req, resp, sender, path, min(parts.limits.body_bytes, EVENT_BYTES))
-            return
-        if not route.rule:
+        if not route.rule and not route.takes_token:
             answer(req, resp, User("-", "reader"), path)
             return
-        user = _authenticated(req, parts, access, page=route.media == HTML)
+        user = _user_of(req, route, parts, access, path.get("token", ""))
         req.context.update({"user": user.name, "tenant": user.tenant})
         req.context["is_tenant"] = user.owner is not None
         if route.audited:
@@ -269,16 +266,13 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
             call = Call(parts, user, path, words, request_id=_request_id(req), rule=route.rule)
             req.context["change"] = route, call
         parts.rates.count(user.tenant, change=route.changes)
-        access.check(user, route.rule, route.role)
+        if route.rule:
+            access.check(user, route.rule, route.role)
         with parts.gate.passing(user.tenant):
             answer(req, resp, user, path)
 
     def answer(
-        req: falcon.Request,
-        resp: falcon.Response,
-        user: User,
-        path: dict[str, str],
-        most: int = parts.limits.body_bytes,
+        req: falcon.Request, resp: falcon.Response, user: User, path: dict[str, str]
     ) -> None:
         body = read_body(req, route.body, most) if route.body else None
         body = limit_ttl(body, parts.limits.ttl_s)
@@ -305,24 +299,22 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
     return respond
 
 
-def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, page: bool) -> User:
+def _user_of(
+    req: falcon.Request, route: verbs.Route, parts: ServiceParts, access: Access, token: str
+) -> User:
+    """Return the user of a request, or the pod manager of its token as a tenant."""
     address = _client(req, parts.rates)
     parts.rates.check_address(address)
     try:
-        return access.authenticate(req.env, page=page)
-    except errors.Unauthenticated:
+        if not route.takes_token:
+            return access.authenticate(req.env, page=route.media == HTML)
+        name = parts.events.podm_of(token) if parts.events is not None else None
+        if name is None:
+            raise errors.NothingMatches("token of a pod manager")
+        return User(name, "reader", project=f"events of {name}")
+    except (errors.Unauthenticated, errors.NothingMatches):
         parts.rates.count_failure(address)
         raise
-
-
-def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
-    address = _client(req, parts.rates)
-    parts.rates.check_address(address)
-    name = parts.events.podm_of(token) if parts.events is not None else None
-    if name is None:
-        parts.rates.count_failure(address)
-        raise errors.NothingMatches("token of a pod manager")
-    return User(name, "reader", project=f"events of {name}")
 
 
 def _client(req: falcon.Request, rates: fairness.RateLimiter) -> str:

@@ -20,8 +20,14 @@ VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
 #: The errors of all routes: the request is invalid, or the service cannot answer it now.
 PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 429, 500, 502, 503)
-_NUMBERS = ("wait_s",)
-_COUNTS = {"page": 1, "limit": 1, "skip": 0}  # parameters that are counts, with their minimum
+#: The schemas of query parameters; the others are texts.
+QUERY_SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+    **{name: {"type": "boolean"} for name in FLAGS},
+    "page": {"type": "integer", "minimum": 1},
+    "limit": {"type": "integer", "minimum": 1},
+    "skip": {"type": "integer", "minimum": 0},
+    "wait_s": {"type": "number", "minimum": 0},
+}
 CLAIM_OPERATIONS = ("claims_claim_record", "claims_renew", "claims_release")
 #: The names in answers, by method and path: the JSON pointer of the name, and the operations on it.
 LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {
@@ -109,9 +115,9 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     names = re.findall(r"\{(\w+)\}", route.path)
     words: Sequence[str] = (*route.words, "name") if names else route.words
     version = {"type": "string", "examples": [f"{SERVICE_TYPE} {GREATEST_VERSION}"]}
-    found: list[tuple[str, str, dict[str, Any]]] = [
+    found: list[tuple[str, str, Mapping[str, Any]]] = [
         *((name, "path", {"type": "string", "minLength": 1}) for name in names),
-        *((word, "query", _query_schema(word)) for word in words),
+        *((word, "query", QUERY_SCHEMAS.get(word, {"type": "string"})) for word in words),
         (VERSION_HEADER, "header", version),
     ]
     if route.method == "POST":
@@ -122,26 +128,13 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _query_schema(word: str) -> dict[str, Any]:
-    if word in FLAGS:
-        return {"type": "boolean"}
-    if word in _NUMBERS:
-        return {"type": "number", "minimum": 0}
-    if word in _COUNTS:
-        return {"type": "integer", "minimum": _COUNTS[word]}
-    return {"type": "string"}
-
-
 def _responses(route: Route, answer: Any) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Done."}
     if answer is not None:
         success["content"] = {route.media: {"schema": answer}}
     if link := LINKS.get((route.method, route.path)):
-        pointer, operations = link
-        success["links"] = {
-            name: {"operationId": name, "parameters": {"name": f"$response.body#{pointer}"}}
-            for name in operations
-        }
+        found = {"name": f"$response.body#{link[0]}"}
+        success["links"] = {one: {"operationId": one, "parameters": found} for one in link[1]}
     problem: dict[str, Any] = {
         "description": "A problem document (RFC 9457).",
         "content": {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}},

@@ -24,15 +24,8 @@ from valence_sched.model.request import Request
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.zone import GroupAnswer, Offer, OfferingZone, Rival, SealedRequest
 from valence_sched.planning.batch_orders import Order, all_orders, worthwhile_orders
-from valence_sched.zones import paths
+from valence_sched.zones import paths, result
 from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes, as_asked_below
-from valence_sched.zones.result import (
-    drop_conflicting_alternates,
-    taken_by,
-    with_reasons_below,
-    zoned_result,
-    zoned_results,
-)
 from valence_sched.zones.selection import OtherOffer, PlacedOffer, Selected, ZoneSelection
 
 MOST_REQUESTS = 4  # batch size up to which every order is tried
@@ -91,7 +84,7 @@ class ZoneBatch:
             found.append(selected)
             if len(selected.nodes) < one.request.required_count:
                 break
-            others += taken_by(one.request, selected)
+            others += result.taken_by(one.request, selected)
         return found
 
     def _trial(self, order: Order) -> ZoneTrial:
@@ -100,7 +93,7 @@ class ZoneBatch:
         for number in order:
             request = self.requests[number].request
             found[number] = selected = select(number, others)
-            others += taken_by(request, selected)
+            others += result.taken_by(request, selected)
             short += max(0, request.required_count - len(selected.nodes))
             missing += request.count - len(selected.nodes)
         return ZoneTrial(found, (short, missing))
@@ -174,7 +167,7 @@ class ZoneDecider(Scheduler):
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: nouns.Detail
     ) -> nouns.DecisionResult:
         reasons = self._reasons(request, sealed, selected, detail)
-        return zoned_result(sealed, selected, reasons)
+        return result.zoned_result(sealed, selected, reasons)
 
     def rank(self, request: Request, limit: int) -> nouns.Ranking:
         sealed = self._own.seal(request)
@@ -221,15 +214,15 @@ class ZoneDecider(Scheduler):
             selections = [best.selected[number] for number in range(len(sealed))]
         else:
             selections = batch.in_order()
-        drop_conflicting_alternates(selections)
+        result.drop_conflicting_alternates(selections)
         required = (one.request.required_count for one in sealed)
         counts = zip((len(one.nodes) for one in selections), required, strict=False)
         others = sum(count for count, least in counts if count >= least)
-        reports = [
-            zoned_result(one, selected, self._reasons(request, one, selected, detail, others))
-            for request, one, selected in zip(requests, sealed, selections, strict=False)
-        ]
-        return zoned_results(requests, [one.report for one in reports])
+        reports = []
+        for request, one, selected in zip(requests, sealed, selections, strict=False):
+            reasons = self._reasons(request, one, selected, detail, others)
+            reports.append(result.zoned_result(one, selected, reasons).report)
+        return result.zoned_results(requests, reports)
 
     def _selection(
         self,
@@ -290,7 +283,7 @@ class ZoneDecider(Scheduler):
             own = [one.chosen for one in report.placements] if report is not None else None
             return report if own == [one.candidate for one in chosen] else None
         below = self._reports_below(request_for, detail)
-        report = with_reasons_below(report, below, [_named_candidate(one) for one in chosen])
+        report = result.with_reasons_below(report, below, [_named_candidate(one) for one in chosen])
         if report is None or report.explanation is None:
             return report
         request = as_asked_below(selected.request or sealed.request)

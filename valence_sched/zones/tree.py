@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tree: requests offers from the child zones and merges them as if all were one flat zone.
 
-A tree knows only the zones directly below it. All children are queried in parallel; each offer of a
-child has a token that only the child reads.
+All children are queried in parallel; each offer of a child has a token that only the child reads.
+Costs are absolute, and ties are broken by lots of names: the best offer is the best of its zone.
+Each zone lists the nodes that it would place in turn; a node changes only costs of its own zone.
 """
 
 import functools
+import heapq
 import itertools
 import secrets
 import time
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model import zone as nouns
 from valence_sched.model.decision import Candidate, SilentZone
@@ -27,7 +30,6 @@ from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.zones import paths
 from valence_sched.zones.calls import DEADLINE_SHARE
-from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking
 from valence_sched.zones.mixes import supplies_with_offers, zone_supplies
 from valence_sched.zones.report import why_ruled_out
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
@@ -41,6 +43,77 @@ TokensByChild = dict[str, tuple[nouns.Token, ...]]
 
 MOST_NAMED = 1000  # zones by name, and undecided pools, in the answer of one child
 MOST_PATH = 1 << 12  # characters of the path of a zone
+
+
+@dataclass(frozen=True, slots=True)
+class Weighting:
+    """The weight of a zone's scores in the zone above: ``offset + scale × score``."""
+
+    scale: float = 1.0
+    offset: float = 0.0
+
+    def cost(self, cost: int, worst: int) -> float:
+        """Return the weighted cost of an offer of this ``cost``; a score of 0 costs ``worst``."""
+        if self == PLAIN:
+            return cost
+        return worst * (1.0 - self.offset) - self.scale * (worst - cost)
+
+
+PLAIN = Weighting()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The answer of a zone directly below, or without a name, of the zone's own pod managers."""
+
+    answer: nouns.ZoneAnswer
+    child: str = ""
+    weighting: Weighting = PLAIN
+
+
+class OfferOrder:
+    """The order of the offers of several zones, with costs scaled to the largest ``worst_cost``."""
+
+    def __init__(self, query: nouns.OfferQuery, parts: Sequence[Part]) -> None:
+        self._query = query
+        worst = max((part.answer.worst_cost for part in parts), default=0)
+        self.worst_cost = worst if query.most_cost is None else min(worst, query.most_cost)
+
+    def as_above(self, part: Part, offer: nouns.Offer) -> nouns.Offer:
+        """Return an offer with its cost in this zone, and scores within 0..1."""
+        one, cost = offer.candidate, self.cost(part, offer)
+        score = round(1.0 - cost / self.worst_cost, 6) if self.worst_cost else 1.0
+        scores = {name: min(max(value, 0.0), 1.0) for name, value in one.scores.items()}
+        return replace(offer, candidate=replace(one, cost=cost, score=score, scores=scores))
+
+    def cost(self, part: Part, offer: nouns.Offer) -> int:
+        worst = part.answer.worst_cost
+        cost = min(max(offer.candidate.cost, 0), worst)
+        if worst != self.worst_cost and worst:
+            cost = cost * self.worst_cost // worst
+        weighted = round(part.weighting.cost(cost, self.worst_cost))
+        return min(max(weighted, 0), self.worst_cost)
+
+    def key(self, part: Part, offer: nouns.Offer) -> tuple[int, int]:
+        one, request = offer.candidate, self._query.request
+        if self._query.order == "cost":
+            return self.cost(part, offer), pool_lot(one.podm, one.pool, request)
+        turn = self._query.turn
+        podm_lot = pool_lot(one.podm, "", request, turn)
+        return podm_lot, pool_lot(one.podm, one.pool, request, turn)
+
+
+def merge_ranking(parts: Sequence[Part], order: OfferOrder) -> list[tuple[Part, nouns.Offer]]:
+    found = ((part, offer) for part in parts for offer in part.answer.ranking)
+    return sorted(found, key=lambda one: order.key(*one))
+
+
+def merge_nodes(
+    parts: Sequence[Part], order: OfferOrder, count: int
+) -> list[tuple[Part, nouns.Offer]]:
+    rows = ([(part, offer) for offer in part.answer.nodes] for part in parts)
+    merged = heapq.merge(*rows, key=lambda one: order.key(*one))
+    return list(itertools.islice(merged, count))
 
 
 def recorded_tree(

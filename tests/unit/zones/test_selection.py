@@ -13,10 +13,17 @@ from valence_sched.model.decision import Candidate, PoolRef, SilentZone
 from valence_sched.model.request import Group, GroupState, Request
 from valence_sched.model.zone import GroupAnswer, Offer, OfferQuery, OtherNode, ZoneAnswer
 from valence_sched.testing import request
-from valence_sched.zones.merge import OfferOrder, Part, Weighting, merge_nodes, merge_ranking
 from valence_sched.zones.selection import OtherOffer, ZoneSelection
 from valence_sched.zones.tokens import Tokens
-from valence_sched.zones.tree import ChildZone, ZoneTree
+from valence_sched.zones.tree import (
+    ChildZone,
+    OfferOrder,
+    Part,
+    Weighting,
+    ZoneTree,
+    merge_nodes,
+    merge_ranking,
+)
 
 QUERY = OfferQuery(request=Request(id="r"))
 
