@@ -22,7 +22,7 @@ from valence_sched.errors import InputError, NothingFits, one_line
 from valence_sched.model import base, codec, decision
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.request import Request, with_own_id
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import select_stats
 from valence_sched.remote.connection import connection
@@ -145,7 +145,7 @@ class SchedulerClient:
         words = {**spec, **(properties or {})}
         parsed = codec.convert(words, RequestSpec, "the request")
         if parsed.flavor is None and not (parsed.near or parsed.prefer_near):
-            request = compile_request(parsed, inline_flavor(parsed))
+            request = compile_request(parsed)
         else:
             request = self.scheduler.compile_request(parsed)
         owner = _project(context)

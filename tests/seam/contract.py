@@ -20,7 +20,7 @@ from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import PasswordReference, Registration, RegistrationChange
 from valence_sched.model.request import Request
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone_registry import ZoneChange, ZoneRegistration
 
@@ -31,7 +31,7 @@ def request(cores: int = 8, **fields) -> Request:
     """Return a request for a node with this number of cores."""
     words = {"properties": {"processor": {"total_cores": cores}}, **fields}
     spec = msgspec.convert(words, RequestSpec)
-    return compile_request(spec, inline_flavor(spec))
+    return compile_request(spec)
 
 
 class SchedulerContract:

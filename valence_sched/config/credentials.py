@@ -90,16 +90,12 @@ def read_password(
         if value := environ.get(reference.env):
             return value
         state = "is not set" if value is None else "is empty"
-        text = f"environment variable {reference.env} of its password {state}"
-        raise CredentialError(text)
-    if reference.file is not None:
-        return _password_from_file(Path(os.path.expanduser(reference.file)))
-    if secure_file is None:
-        raise CredentialError("the secure file with its password does not exist")
-    return secure_file.get(name)
-
-
-def _password_from_file(path: Path) -> str:
+        raise CredentialError(f"environment variable {reference.env} of its password {state}")
+    if reference.file is None:
+        if secure_file is None:
+            raise CredentialError("the secure file with its password does not exist")
+        return secure_file.get(name)
+    path = Path(os.path.expanduser(reference.file))
     data = _read_private(path, MAX_PASSWORD_BYTES)
     try:
         text = data.decode().removesuffix("\n").removesuffix("\r")
@@ -124,9 +120,8 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
                 hint = f"chown it, and chmod 600 {path}"
                 raise CredentialError(f"{path} belongs to another user: {hint}")
             if status.st_mode & OTHERS:
-                raise CredentialError(
-                    f"{path}: other users can read or change it: chmod 600 {path}"
-                )
+                hint = f"chmod 600 {path}"
+                raise CredentialError(f"{path}: other users can read or change it: {hint}")
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from valence_sched.config.foreign.base import (
-    DocumentCursor,
-    FlavorLookup,
-    ForeignFlavor,
-    strip_ignored,
-)
+from valence_sched.config.foreign import base
+from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
 from valence_sched.core.policy import bind
 from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model import decode_error, expression, extra_specs, inventory, request
@@ -32,6 +28,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
 Total = TypeVar("Total", MemorySpec, ProcessorSpec)
+#: Fields of a record of OpenStack Valence; they do not affect the node.
+_RECORD_FIELDS = ("created_at", "updated_at", "links")
+_REFUSED = {"podm_id": "name the pod manager with --podm"}
 
 
 def parse_flavors(
@@ -87,11 +86,6 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     return _parse_own_flavor(document, cursor, known)
 
 
-#: Fields of a record of OpenStack Valence; they do not affect the node.
-_RECORD_FIELDS = ("created_at", "updated_at", "links")
-_REFUSED = {"podm_id": "name the pod manager with --podm"}
-
-
 class FlavorReference(Noun, frozen=True, kw_only=True):
     """The body that composes a node of a known flavor."""
 
@@ -105,7 +99,7 @@ def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup
     if not isinstance(document, dict):
         return ForeignFlavor(cursor.convert(document, Flavor))
     remarks: list[str] = []
-    body = strip_ignored(document, cursor, remarks, refused=_REFUSED, noted={})
+    body = base.strip_ignored(document, cursor, remarks, refused=_REFUSED, noted={})
     body = {key: value for key, value in body.items() if key not in _RECORD_FIELDS}
     if "flavor_id" in body:
         reference = cursor.convert(body, FlavorReference)

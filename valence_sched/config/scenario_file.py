@@ -14,6 +14,8 @@ from valence_sched.model.check import EXPECTATIONS, Check
 from valence_sched.model.codec import check_schema, convert, item_lines, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
 
+KEY = "expectations"
+
 
 class ScenarioDocument(Struct, frozen=True):
     """The content of a file: scenarios by name, in its order, and their common templates."""
@@ -84,9 +86,6 @@ def _edit(item: dict[str, Any], file: str, path: str) -> nouns.Edit:
     key = "to" if verb == "add" else verb
     _check_target(item.get(key), f"{file}: {path}.{key}")
     return convert(item, nouns.EDITS[verb], file, path)
-
-
-KEY = "expectations"
 
 
 def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:

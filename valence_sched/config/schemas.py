@@ -9,31 +9,26 @@ from typing import Any, get_args
 import msgspec
 
 from valence_sched.config.podms_file import PodmFile
-from valence_sched.model import (
-    baremetal,
-    check,
-    codec,
-    decision,
-    flavor,
-    inventory,
-    plan,
-    quantity,
-    zone,
-)
+from valence_sched.model import check, codec, decision, quantity
+from valence_sched.model.baremetal import IronicSettings
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import Inventory
+from valence_sched.model.plan import Plan
 from valence_sched.model.policy import PolicyText
 from valence_sched.model.replay import Replay
 from valence_sched.model.request_spec import RequestFile, RequestSpec, TraceFile, WorkloadLine
 from valence_sched.model.scenario import EDITS, ScenarioFile, SingleScenario
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import ZoneFile
 
 NOUNS: dict[str, Any] = {
     "check": check.CheckFile,
-    "inventory": inventory.Inventory,
+    "inventory": Inventory,
     "decision": decision.Report,
     "decisions": decision.Reports,
-    "flavor": flavor.Flavor,
-    "ironic": baremetal.IronicSettings,
-    "plan": plan.Plan,
+    "flavor": Flavor,
+    "ironic": IronicSettings,
+    "plan": Plan,
     "podms": PodmFile,
     "policy": PolicyText,
     "replay": Replay,
@@ -41,7 +36,7 @@ NOUNS: dict[str, Any] = {
     "scenario": ScenarioFile | SingleScenario,
     "trace": TraceFile,
     "workload": WorkloadLine,
-    "zone-settings": zone.ZoneSettings,
+    "zone-settings": ZoneSettings,
     "zones": ZoneFile,
 }
 

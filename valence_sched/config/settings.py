@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from valence_sched.model.zone_registry import ZoneRegistration
 
 Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
+PROGRAM = "valence-sched"
+ZONES_FILE = "zones.yaml"
+IRONIC_FILE, IRONIC_URL = "ironic.yaml", "VALENCE_SCHED_IRONIC_URL"
+DATA = Path(__file__).parents[1] / "data"  # that ships with the package
+HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
+#: Their defaults below the home folder of the user, by the XDG Base Directory standard.
+USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
+#: The home of a user without one, such as an arbitrary user ID of a container.
+NO_HOME = "/nonexistent"
 
 
 def compile_spec(
@@ -44,9 +53,7 @@ def compile_spec(
     """Return the compiled request; ``resolve`` locates its external resources."""
     required = nouns.external_resources(spec.near)
     preferred = nouns.external_resources(spec.prefer_near, soft=True)
-    return nouns.compile_request(
-        spec, flavor or nouns.inline_flavor(spec), resolve((*required, *preferred))
-    )
+    return nouns.compile_request(spec, flavor, resolve((*required, *preferred)))
 
 
 def split_plugin_name(source: str) -> tuple[str, str]:
@@ -55,17 +62,6 @@ def split_plugin_name(source: str) -> tuple[str, str]:
     if not colon or not name.isidentifier() or os.path.exists(source):
         return "", source
     return name, path
-
-
-PROGRAM = "valence-sched"
-ZONES_FILE = "zones.yaml"
-IRONIC_FILE, IRONIC_URL = "ironic.yaml", "VALENCE_SCHED_IRONIC_URL"
-DATA = Path(__file__).parents[1] / "data"  # that ships with the package
-HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
-#: Their defaults below the home folder of the user, by the XDG Base Directory standard.
-USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
-#: The home of a user without one, such as an arbitrary user ID of a container.
-NO_HOME = "/nonexistent"
 
 
 class Homes:
@@ -161,11 +157,10 @@ class Configuration:
                 raise InputError(reference, "$", format_count(len(flavors), "flavor"), "one", hint)
             return flavors[0]
         by_name = self.flavors(paths)
-        by_uuid = {flavor.uuid: flavor for flavor in by_name.values() if flavor.uuid}
-        flavor = by_name.get(reference) or by_uuid.get(reference)
-        if not flavor:
+        known = {one.uuid: one for one in by_name.values() if one.uuid} | by_name
+        if reference not in known:
             raise UnknownName("flavor", reference, by_name)
-        return flavor
+        return known[reference]
 
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
         """Return a flavor of a cloud as ours; for bare metal the flavor named after its class."""
@@ -182,7 +177,7 @@ class Configuration:
         """Return declared resources: the user's, and ``paths``; later ones override."""
         layers = self._layered_files("resources.yaml", paths)
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
-        return custom_resource.unique_by_name(itertools.chain.from_iterable(parsed))
+        return list({one.name: one for one in itertools.chain(*parsed)}.values())
 
     def read_requests(
         self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
@@ -217,21 +212,20 @@ class Configuration:
             if name:
                 where = f"{source}: {self.user_file(profiles.CONFIG_FILE)} does not exist"
                 raise UnknownName("profile", name, (), where)
-            return "", profiles.NO_PROFILE
+            return "", profiles.Profile()
         check, data = profiles.check_profiles, files.read(path)
         file = parsers.parse_settings(data, path, profiles.ProfileFile, check)
         source = source if name else f"{path}: $.profile"
         if not (name := name or file.profile or ""):
-            return "", profiles.NO_PROFILE
+            return "", profiles.Profile()
         if name not in file.profiles:
             raise UnknownName("profile", name, file.profiles, source)
         return name, profiles.located_profile(file.profiles[name], os.path.dirname(path))
 
     def zones(self) -> zone.ZoneSettings:
         """Return the settings of the zone in the user's own file; InputError as for a file."""
-        own = self.own_file(ZONES_FILE)
-        if own is None:
-            return zone.DEFAULT_ZONE_SETTINGS
+        if (own := self.own_file(ZONES_FILE)) is None:
+            return zone.ZoneSettings()
         check = zone.check_zone_settings
         return parsers.parse_settings(files.read(own), own, zone.ZoneSettings, check)
 

@@ -11,6 +11,18 @@ import msgspec
 from msgspec import Meta, Struct
 
 N = TypeVar("N", bound=Struct)
+#: Beyond this number a float cannot represent every whole number.
+MAX_WHOLE = 2**53
+
+Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
+
+#: A property of a pod manager: a number, a text, or several texts.
+Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
+
+#: A value that an explanation shows: the need of a filter, or the value of a pool.
+Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
+ROOM = "valence_sched."
+_BUILDING = threading.Lock()
 
 
 class Portable(Struct, frozen=True):
@@ -47,18 +59,6 @@ class FieldChanges(Noun, frozen=True, kw_only=True):
         return msgspec.structs.replace(noun, **changes)
 
 
-#: Beyond this number a float cannot represent every whole number.
-MAX_WHOLE = 2**53
-
-Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
-
-#: A property of a pod manager: a number, a text, or several texts.
-Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
-
-#: A value that an explanation shows: the need of a filter, or the value of a pool.
-Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
-
-
 def format_value(value: Value) -> str:
     """Format a value for people: ``None`` as unknown, an empty list or map as ``none``."""
     if isinstance(value, bool):
@@ -92,10 +92,6 @@ def as_number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
-
-
-ROOM = "valence_sched."
-_BUILDING = threading.Lock()
 
 
 def prepare_nouns() -> int:

@@ -27,6 +27,14 @@ WAIT_S = 300.0  # how long to wait for a pod manager that is still composing
 KEEP_S = 30 * 86400.0  # the age at which ended claims, and decisions, are deleted
 LONGEST_TTL_S = 90.0 * 86400
 TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
+#: The state that is read back after a write, independent of the answer to it.
+#:
+#: composed  the node exists, with all its blocks
+#: absent    the node does not exist, and none of its blocks is in use by this program
+#: left      a part of the node exists: it must be removed
+#: unknown   the pod manager could not be read back
+NodeState = Literal["composed", "absent", "left", "unknown"]
+_NODE_PREFIX = "vs-"  # the names of composed nodes begin with it
 
 
 class Grant(Noun, frozen=True):
@@ -224,15 +232,6 @@ def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-#: The state that is read back after a write, independent of the answer to it.
-#:
-#: composed  the node exists, with all its blocks
-#: absent    the node does not exist, and none of its blocks is in use by this program
-#: left      a part of the node exists: it must be removed
-#: unknown   the pod manager could not be read back
-NodeState = Literal["composed", "absent", "left", "unknown"]
-
-
 class CompositionRequest(Noun, frozen=True, kw_only=True):
     """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
 
@@ -311,9 +310,6 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     flavor: str | None = None
     grants: tuple[Grant, ...] = ()
     request: NodeRequest | None = None
-
-
-_NODE_PREFIX = "vs-"  # the names of composed nodes begin with it
 
 
 def own_name(name: str | None, uri: str) -> str:

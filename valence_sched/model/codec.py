@@ -29,6 +29,9 @@ MAX_DEPTH = 64
 #: Maps opening brackets to 1 and closing brackets to -1, as signed bytes; sums are the depth.
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
+#: The size limit of a single line that is searched for duplicate keys: a longer line would take
+#: a second to search, and only programs write one.
+MOST_COMPACT_BYTES = 32 << 20
 
 
 def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: str = "$") -> T:
@@ -270,11 +273,6 @@ def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -
         return value
     items = enumerate(value)
     return [_drop_unknown_fields(it, kind.item_type, f"{path}[{n}]", unknown) for n, it in items]
-
-
-#: The size limit of a single line that is searched for duplicate keys: a longer line would take
-#: a second to search, and only programs write one.
-MOST_COMPACT_BYTES = 32 << 20
 
 
 class _Duplicate(NamedTuple):

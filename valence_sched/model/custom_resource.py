@@ -3,7 +3,7 @@
 
 import fnmatch
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -193,8 +193,3 @@ def declared_amounts(podm: Podm[Any, Any]) -> dict[str, float]:
     """Return the free amount of the declared stocks of a pod manager, by URI."""
     stocks = (stock for stock in podm.stocks if stock.uri.startswith(DECLARED_SCHEME))
     return {stock.uri: inventory.free_amount(stock) for stock in stocks}
-
-
-def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:
-    """Return the resources, only the last of several with the same name."""
-    return list({resource.name: resource for resource in resources}.values())

@@ -12,6 +12,21 @@ from valence_sched.model.inventory import Amount, Count, Name, Positive
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 
+SCHEMA = "valence-sched/decision"
+DECISIONS_SCHEMA = "valence-sched/decisions"
+VERSION = "1.0"
+
+#: ``undecided``: no pool is known to fit, and the budget ended before every pool was searched.
+Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
+#: The level of detail of a decision; more takes longer.
+#:
+#: placements   the nodes, their alternates and the warnings
+#: summary also the verdicts: all if nothing fits or the site is small, else the chosen ones
+#: report       the whole report: every verdict, the funnel, the explanation, the digests
+Detail = Literal["placements", "summary", "report"]
+
+MAX_LISTED_PODMS = 50  # pod managers that a decision lists by default
+
 
 class ScorePart(Struct, frozen=True, kw_only=True):
     """The contribution of one weigher to a score: ``weight × score / sum of all weights``."""
@@ -150,14 +165,6 @@ class DecisionZones(Struct, frozen=True, kw_only=True):
     placements: tuple[PlacementZone, ...] = ()
     silent: tuple[SilentZone, ...] = ()
     excluded: tuple[SilentZone, ...] = ()
-
-
-SCHEMA = "valence-sched/decision"
-DECISIONS_SCHEMA = "valence-sched/decisions"
-VERSION = "1.0"
-
-#: ``undecided``: no pool is known to fit, and the budget ended before every pool was searched.
-Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
 
 
 class BlockRef(Struct, frozen=True, kw_only=True):
@@ -389,16 +396,6 @@ def with_podm_paths(report: Report) -> Report:
 
 def _in_zone(candidate: Candidate, zone: str) -> Candidate:
     return replace(candidate, podm=f"{zone}/{candidate.podm}") if zone else candidate
-
-
-#: The level of detail of a decision; more takes longer.
-#:
-#: placements   the nodes, their alternates and the warnings
-#: summary also the verdicts: all if nothing fits or the site is small, else the chosen ones
-#: report       the whole report: every verdict, the funnel, the explanation, the digests
-Detail = Literal["placements", "summary", "report"]
-
-MAX_LISTED_PODMS = 50  # pod managers that a decision lists by default
 
 
 class FailedChoice(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,13 @@ from valence_sched.model.quantity import UNITS, unit_of
 SCHEMA = "valence-sched/"
 WRONG_FILE = "is this the right file?"
 HEAD_BYTES = 4096  # at the start of a text, in which its kind is detected
+#: The Python types by which a value is checked; the items of containers are not checked.
+_PLAIN: dict[type[inspect.Type], Any] = {inspect.StrType: str, inspect.BoolType: bool}
+_PLAIN |= {inspect.IntType: int, inspect.FloatType: float}
+_PLAIN |= dict.fromkeys((inspect.DictType, inspect.StructType), dict)
+_PLAIN |= dict.fromkeys((inspect.ListType, inspect.VarTupleType, inspect.TupleType), list)
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 class FileKind(NamedTuple):
@@ -60,12 +67,8 @@ def refuse_other_kind(document: Any, kind: str, file: str) -> None:
         kinds = {_FIELDS[field] for field in _FIELDS.keys() & document.keys()}
         found = kind if kind in kinds or kind in document else next(iter(kinds), kind)
     if found != kind and kind in KINDS:
-        raise InputError(file, "", KINDS[found].noun, KINDS[kind].noun, use_hint(found))
-
-
-def use_hint(kind: str) -> str:
-    """Return the hint for a kind of file, empty if it is unknown."""
-    return f"use {KINDS[kind].use}" if kind in KINDS else ""
+        hint = f"use {KINDS[found].use}"
+        raise InputError(file, "", KINDS[found].noun, KINDS[kind].noun, hint)
 
 
 def text_kind(data: bytes) -> tuple[str, str]:
@@ -87,17 +90,8 @@ def text_kind(data: bytes) -> tuple[str, str]:
     kinds = (kind for field, kind in fields.items() if first.startswith(f"{field}:".encode()))
     found = schema[1].decode() if schema else next(kinds, "")
     if found in KINDS:
-        return f"{KINDS[found].noun} in YAML", use_hint(found)
+        return f"{KINDS[found].noun} in YAML", f"use {KINDS[found].use}"
     return "YAML", WRONG_FILE
-
-
-#: The Python types by which a value is checked; the items of containers are not checked.
-_PLAIN: dict[type[inspect.Type], Any] = {inspect.StrType: str, inspect.BoolType: bool}
-_PLAIN |= {inspect.IntType: int, inspect.FloatType: float}
-_PLAIN |= dict.fromkeys((inspect.DictType, inspect.StructType), dict)
-_PLAIN |= dict.fromkeys((inspect.ListType, inspect.VarTupleType, inspect.TupleType), list)
-_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 def input_error(

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["skipped", "unread", "warning", "remark"]
+#: The largest number of awaited pod managers that the progress names; the others are counted.
+MAX_AWAITED = 3
 
 
 class Diagnostic(NamedTuple):
@@ -36,10 +38,6 @@ class Diagnostics(list[Diagnostic]):
 
     def lines(self, *kinds: Kind) -> list[str]:
         return [one.text for one in self if not kinds or one.kind in kinds]
-
-
-#: The largest number of awaited pod managers that the progress names; the others are counted.
-MAX_AWAITED = 3
 
 
 class Progress(Protocol):

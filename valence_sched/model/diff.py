@@ -71,12 +71,11 @@ def podm_differences(old: LeanPodm, new: LeanPodm) -> Iterator[Difference]:
         if field not in _IGNORED_FIELDS and field not in item_fields:
             yield from _field_differences((new.id, "podm", new.id), [field], old, new)
     for kind, field, key in _ITEM_LISTS:
-        compare = _block_differences if kind == "block" else _item_differences
         old_by_key = {getattr(one, key): one for one in getattr(old, field)}
         for one in getattr(new, field):
             item: _Item = new.id, kind, getattr(one, key)
-            if item[2] in old_by_key:
-                yield from compare(item, old_by_key.pop(item[2]), one)
+            if (before := old_by_key.pop(item[2], None)) is not None:
+                yield from _item_differences(item, before, one)
             else:
                 yield Difference(*item, ADDED, None, _to_builtins(one))
         for name, one in old_by_key.items():
@@ -107,15 +106,13 @@ def _counts(podm: LeanPodm) -> dict[str, int]:
 
 
 def _item_differences(item: _Item, old: Any, new: Any) -> Iterator[Difference]:
-    return _field_differences(item, old.__struct_fields__, old, new)
-
-
-def _block_differences(item: _Item, old: LeanBlock, new: LeanBlock) -> Iterator[Difference]:
+    if not isinstance(new, inventory.Block):
+        yield from _field_differences(item, old.__struct_fields__, old, new)
+        return
     yield from _field_differences(item, ("name", "type", "pools", "places"), old, new)
-    if _bytes(old.status) != _bytes(new.status):
-        yield from _item_differences(item, _status(old), _status(new))
-    if _bytes(old.devices) != _bytes(new.devices):
-        yield from _item_differences(item, _devices(old), _devices(new))
+    for field, decoded in (("status", _status), ("devices", _devices)):
+        if bytes(getattr(old, field) or b"") != bytes(getattr(new, field) or b""):
+            yield from _item_differences(item, decoded(old), decoded(new))
 
 
 def _field_differences(
@@ -127,22 +124,12 @@ def _field_differences(
             yield Difference(*item, field, _to_builtins(before), _to_builtins(after))
 
 
-def _bytes(raw: msgspec.Raw | None) -> bytes:
-    return bytes(raw or b"")
-
-
 def _status(block: LeanBlock) -> inventory.Status:
-    return (
-        decode(block.status, inventory.Status, block.uri) if block.status else inventory.FREE_STATUS
-    )
+    return decode(block.status or b"{}", inventory.Status, block.uri)
 
 
 def _devices(block: LeanBlock) -> inventory.Devices:
-    return (
-        decode(block.devices, inventory.Devices, block.uri)
-        if block.devices
-        else inventory.NO_DEVICES
-    )
+    return decode(block.devices or b"{}", inventory.Devices, block.uri)
 
 
 def _to_builtins(value: Any) -> Any:

@@ -15,6 +15,8 @@ from valence_sched.model.need import Alternative
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import VARIABLE, PasswordReference
 
+Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -111,9 +113,6 @@ class Dispatcher(Protocol):
 
     def __call__(self, url: str, order: Order) -> Sequence[Receipt]:
         """Send an order once; DispatchFailed names the nodes that may be accepted anyway."""
-
-
-Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 
 class UrlReference(Noun, frozen=True, kw_only=True):

@@ -50,9 +50,8 @@ class AuditQuery(Noun, frozen=True, kw_only=True):
 
 def held_state(claim_id: str) -> str:
     """Return the state of a held claim in words that follow its name: ``is HELD: …``."""
-    return (
-        f"is HELD: podm claim compose {claim_id} composes it, podm claim release {claim_id} ends it"
-    )
+    compose, release = f"podm claim compose {claim_id}", f"podm claim release {claim_id}"
+    return f"is HELD: {compose} composes it, {release} ends it"
 
 
 def unsure_state(state: str, claim_id: str) -> str:

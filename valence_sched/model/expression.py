@@ -5,8 +5,6 @@ The language of Nova's JsonFilter (2011), with ``!=`` added and two mistakes cor
 returned a list, and 0 counted as a missing value. ``$$`` escapes the ``$`` of a path.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -23,6 +21,18 @@ LOGICAL_OPERATORS = ("and", "or", "not")
 COMPARISON_OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in")
 OPERATORS = (*LOGICAL_OPERATORS, *COMPARISON_OPERATORS)
 _BARE_WORD = re.compile(r"[^\W\d][\w./:-]*")
+MAX_NODES = 256  # operations and arguments together
+MAX_DEPTH = 16
+MAX_TEXT = 1024  # characters
+MAX_INTEGER = 1 << 63
+
+#: Paths without a name, and paths with one.
+PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
+NAMESPACES = ("capabilities", "facts", "free", "total")
+
+_VARIADIC = ("=", "in")  # of two or more arguments; the other comparisons take two
+_OPERATOR_ALIASES = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">="}
+_OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"}
 
 
 class AttributePath(Noun, frozen=True):
@@ -60,7 +70,7 @@ class LogicalOperation(Noun, frozen=True):
     """``and`` or ``or`` of several parts, or ``not`` of one."""
 
     operator: str
-    parts: tuple[Comparison | LogicalOperation, ...]
+    parts: tuple["Comparison | LogicalOperation", ...]
 
     @property
     def paths(self) -> Iterator[AttributePath]:
@@ -69,11 +79,11 @@ class LogicalOperation(Noun, frozen=True):
     def __str__(self) -> str:
         if self.operator == "not":
             return f"not ({self.parts[0]})"
-        grouped = (isinstance(it, LogicalOperation) and it.operator != "not" for it in self.parts)
-        pairs = zip(self.parts, grouped, strict=True)
-        return f" {self.operator} ".join(
-            f"({part})" if inner else f"{part}" for part, inner in pairs
+        grouped = (
+            isinstance(one, LogicalOperation) and one.operator != "not" for one in self.parts
         )
+        pairs = zip(self.parts, grouped, strict=True)
+        return f" {self.operator} ".join(f"({it})" if inner else f"{it}" for it, inner in pairs)
 
 
 Expression = Comparison | LogicalOperation
@@ -96,20 +106,6 @@ def _format_argument(argument: Argument) -> str:
         clear = clear and argument not in ("true", "false", *OPERATORS)
         return argument if clear else json.encode(argument).decode()
     return as_text(argument) if isinstance(argument, (int, float)) else str(argument)
-
-
-MAX_NODES = 256  # operations and arguments together
-MAX_DEPTH = 16
-MAX_TEXT = 1024  # characters
-MAX_INTEGER = 1 << 63
-
-#: Paths without a name, and paths with one.
-PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
-NAMESPACES = ("capabilities", "facts", "free", "total")
-
-_VARIADIC = ("=", "in")  # of two or more arguments; the other comparisons take two
-_OPERATOR_ALIASES = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">="}
-_OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"}
 
 
 def parse_expression(value: object, file: str = "where", document_path: str = "$") -> Expression:

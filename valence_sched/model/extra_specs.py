@@ -139,9 +139,8 @@ def _unknown_operator(word: str, sign: str) -> str:
     if sign in OPERATORS:
         return one_line(f"no space between operator {sign!r} and its value in {word!r}")
     if sign.startswith("<") and len(sign) > 2:
-        return one_line(
-            f"no operator named {sign!r} ({suggest(sign.lower(), ('<in>', '<all-in>', '<or>'))})"
-        )
+        hint = suggest(sign.lower(), ("<in>", "<all-in>", "<or>"))
+        return one_line(f"no operator named {sign!r} ({hint})")
     import difflib  # only for an unknown operator
 
     def similarity(known: str) -> tuple[bool, float, bool]:

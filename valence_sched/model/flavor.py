@@ -18,6 +18,32 @@ from valence_sched.model.need import Alternative, NameRequirements, Need, NeedKi
 PositiveInt = Annotated[int, Meta(ge=1, le=10**15)]
 PositiveNumber = PositiveInt | Annotated[float, Meta(gt=0, le=10**15)]
 Word = Annotated[str, Meta(min_length=1, max_length=255)]
+MAX_ALTERNATIVES = 16  # alternatives of one flavor
+# Placement resource classes; CUSTOM_STORAGE_GIB, or in lower case storage_gib, is a stock.
+CORES = ("VCPU", "PCPU", "NUMA_CORE")
+SOCKETS = "NUMA_SOCKET"
+MEMORY = "MEMORY_MB"
+DRIVE = "DISK_GB"
+ACCELERATORS = {"PGPU": "GPU", "VGPU": "GPU", "FPGA": "FPGA"}
+BANDWIDTHS = ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC")
+CUSTOM = "CUSTOM_"
+TOTALS = ("cores", "sockets", "capacity_mib")  # measures of a need that are sums of devices
+STANDARD = (*CORES, SOCKETS, MEMORY, DRIVE, *ACCELERATORS, *BANDWIDTHS)
+
+REFUSED = {
+    "PCI_DEVICE": "use PGPU, FPGA or DISK_GB",
+    "SRIOV_NET_VF": "use NET_BW_EGR_KILOBIT_PER_SEC, the speed of whole interfaces",
+    "NUMA_THREAD": "use VCPU: cores are counted, not threads",
+    "NUMA_MEMORY_MB": "use MEMORY_MB",
+    "IPV4_ADDRESS": "pod managers have no addresses to grant",
+}
+_VIRTUAL = {"VGPU_DISPLAY_HEAD", "MEM_ENCRYPTION_CONTEXT", "NET_PACKET_RATE_KILOPACKET_PER_SEC"}
+_VIRTUAL |= {f"NET_PACKET_RATE_{way}_KILOPACKET_PER_SEC" for way in ("EGR", "IGR")}
+REFUSED |= dict.fromkeys(_VIRTUAL, "it is a resource of hypervisors")
+_KBPS_PER_MBPS = 1000
+_CUSTOM_CLASS = re.compile(rf"{CUSTOM}[A-Z0-9_]+")
+_STOCK = re.compile(r"[\w.-]+")
+_MAX_CLASS = 255  # characters of a resource class, as in Placement's schema
 
 
 class ProcessorSpec(Noun, frozen=True):
@@ -141,9 +167,6 @@ class Properties(Noun, frozen=True, kw_only=True):
     topology: tuple[TopologyConstraintSpec, ...] = ()
     pci_device: PciDevice | None = None
     remote_storage: RemoteStorage | None = None
-
-
-MAX_ALTERNATIVES = 16  # alternatives of one flavor
 
 
 class Flavor(Noun, frozen=True, kw_only=True):
@@ -272,33 +295,6 @@ def _tests(spec: Noun) -> tuple[need.Test, ...]:
         bounds = {"capacity_bytes": round(bounds.pop("capacity_gib") * GIB), **bounds}
     tests += [need.Test(name, "at_least", least) for name, least in bounds.items() if least]
     return tuple(tests)
-
-
-# Placement resource classes; CUSTOM_STORAGE_GIB, or in lower case storage_gib, is a stock.
-CORES = ("VCPU", "PCPU", "NUMA_CORE")
-SOCKETS = "NUMA_SOCKET"
-MEMORY = "MEMORY_MB"
-DRIVE = "DISK_GB"
-ACCELERATORS = {"PGPU": "GPU", "VGPU": "GPU", "FPGA": "FPGA"}
-BANDWIDTHS = ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC")
-CUSTOM = "CUSTOM_"
-TOTALS = ("cores", "sockets", "capacity_mib")  # measures of a need that are sums of devices
-STANDARD = (*CORES, SOCKETS, MEMORY, DRIVE, *ACCELERATORS, *BANDWIDTHS)
-
-REFUSED = {
-    "PCI_DEVICE": "use PGPU, FPGA or DISK_GB",
-    "SRIOV_NET_VF": "use NET_BW_EGR_KILOBIT_PER_SEC, the speed of whole interfaces",
-    "NUMA_THREAD": "use VCPU: cores are counted, not threads",
-    "NUMA_MEMORY_MB": "use MEMORY_MB",
-    "IPV4_ADDRESS": "pod managers have no addresses to grant",
-}
-_VIRTUAL = {"VGPU_DISPLAY_HEAD", "MEM_ENCRYPTION_CONTEXT", "NET_PACKET_RATE_KILOPACKET_PER_SEC"}
-_VIRTUAL |= {f"NET_PACKET_RATE_{way}_KILOPACKET_PER_SEC" for way in ("EGR", "IGR")}
-REFUSED |= dict.fromkeys(_VIRTUAL, "it is a resource of hypervisors")
-_KBPS_PER_MBPS = 1000
-_CUSTOM_CLASS = re.compile(rf"{CUSTOM}[A-Z0-9_]+")
-_STOCK = re.compile(r"[\w.-]+")
-_MAX_CLASS = 255  # characters of a resource class, as in Placement's schema
 
 
 def resource_class_problem(name: str) -> str | None:

@@ -14,6 +14,11 @@ from valence_sched.model.inventory import COUNTED_CONDITIONS, Devices, FullPodm,
 from valence_sched.model.need import has_words
 
 Amounts = tuple[int | None, int | None]
+#: ``shared``: in use, and another node may use it as well. ``unusable``: not in use, and reserved,
+#: disabled, unhealthy or in another state that forbids it.
+BlockUse = Literal["free", "shared", "used", "unusable"]
+#: The noun for the devices of a field; for an accelerator the noun is its kind.
+_KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
 
 
 class PodmSummary(Struct, frozen=True, kw_only=True):
@@ -82,11 +87,6 @@ def block_usage(
     )
 
 
-#: ``shared``: in use, and another node may use it as well. ``unusable``: not in use, and reserved,
-#: disabled, unhealthy or in another state that forbids it.
-BlockUse = Literal["free", "shared", "used", "unusable"]
-
-
 class BlockFilter(Noun, frozen=True, kw_only=True):
     """A selection of blocks: a listed block matches every field that is set.
 
@@ -144,10 +144,6 @@ class DeviceCount(Struct, frozen=True, kw_only=True):
     podms: int
 
 
-#: The noun for the devices of a field; for an accelerator the noun is its kind.
-_KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
-
-
 def device_groups(devices: Devices) -> Iterator[tuple[str, str | None, Any]]:
     """Yield the kind and the model of each group of equal devices, and the group."""
     for field in Devices.__struct_fields__:
@@ -169,23 +165,22 @@ def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> 
                 every[key] = _plus(every.get(key, 0), line.count)
                 free[key] = _plus(free.get(key, 0), line.count if is_free else 0)
                 podms[key].add(one.podm)
-    counts: list[DeviceCount] = []
-    for key in every:
-        numbers: Any = {"devices": every[key], "free": free[key], "podms": len(podms[key])}
-        counts.append(DeviceCount(kind=key[0], model=key[1], **numbers))
-    return added_devices(counts)
+    return added_devices(
+        DeviceCount(kind=kind, model=name, devices=number, free=free[kind, name], podms=len(used))
+        for ((kind, name), number), used in zip(every.items(), podms.values(), strict=True)
+    )
 
 
 def added_devices(counts: Iterable[DeviceCount]) -> list[DeviceCount]:
     """Return the sums of the counts of several sites without common pod managers."""
     found: dict[tuple[str, str | None], DeviceCount] = {}
     for one in counts:
-        key, known = (one.kind, one.model), found.get((one.kind, one.model))
-        found[key] = one
-        if known is not None:
-            devices, free = _plus(known.devices, one.devices), _plus(known.free, one.free)
-            podms = known.podms + one.podms
-            found[key] = replace(one, devices=devices, free=free, podms=podms)
+        key = one.kind, one.model
+        if (known := found.get(key)) is None:
+            found[key] = one
+            continue
+        devices, free = _plus(known.devices, one.devices), _plus(known.free, one.free)
+        found[key] = replace(one, devices=devices, free=free, podms=known.podms + one.podms)
     order = sorted(found, key=lambda key: (key[0], key[1] is None, key[1] or ""))
     return [found[key] for key in order]
 

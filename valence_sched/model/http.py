@@ -13,6 +13,27 @@ from valence_sched.errors import SchedulerError, ServiceError, one_line
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:valence-sched:error:"
+#: Operators see texts of other services, tenants do not.
+MOST_FOREIGN = 60  # characters shown of one text of another service
+#: Each with its replacement; a message may be cut within a text.
+_HIDDEN = (
+    (re.compile(r"an answer of '[^']*(?:'|$)"), "an answer of another kind"),
+    (re.compile(r"a redirect to '[^']*(?:'|$)"), "a redirect to another host"),
+    (re.compile(r" \(called '[^']*(?:'\)|$)"), ""),
+    (re.compile(r", of server '[^']*(?:'|$)"), ""),
+)
+_UNSENDABLE = re.compile(r"[\r\n\0]|[^\0-\xff]")
+ROUTE_HEADER = "X-Podm-Scheduler-Route"
+DEADLINE_HEADER = "X-Podm-Scheduler-Deadline"
+MOST_DEADLINE_S = 600.0
+MOST_HOPS = 16  # levels of zones below the one that is asked first
+_SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
+_ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
+
+#: The zones that the present request passed before it reached this zone.
+ROUTE: ContextVar[tuple[str, ...]] = ContextVar("ROUTE", default=())
+#: The seconds within which this zone, or a zone below it, must answer; None: no limit.
+DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,10 +71,8 @@ def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
 def http_problem(status: int, title: str, detail: str, request_id: str = "") -> Problem:
     """Return the document of an HTTP error, such as an unknown path."""
     code, text = f"http_{status}", one_line(detail)
-    kind = f"{TYPE}{code}"
-    return Problem(
-        type=kind, title=title, status=status, detail=text, code=code, request_id=request_id
-    )
+    same: Any = {"code": code, "detail": text, "request_id": request_id}
+    return Problem(type=f"{TYPE}{code}", title=title, status=status, **same)
 
 
 def error_of(problem: Problem) -> SchedulerError:
@@ -77,17 +96,6 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
         text = f"{url}: HTTP {status} without an error document: is it a scheduler's service?"
         return ServiceError(text)
     return error_of(problem)
-
-
-#: Operators see texts of other services, tenants do not.
-MOST_FOREIGN = 60  # characters shown of one text of another service
-#: Each with its replacement; a message may be cut within a text.
-_HIDDEN = (
-    (re.compile(r"an answer of '[^']*(?:'|$)"), "an answer of another kind"),
-    (re.compile(r"a redirect to '[^']*(?:'|$)"), "a redirect to another host"),
-    (re.compile(r" \(called '[^']*(?:'\)|$)"), ""),
-    (re.compile(r", of server '[^']*(?:'|$)"), ""),
-)
 
 
 def answer_of(text: str) -> str:
@@ -123,9 +131,6 @@ def _quoted(text: str) -> str:
     return f"'{flat[:MOST_FOREIGN]}'"
 
 
-_UNSENDABLE = re.compile(r"[\r\n\0]|[^\0-\xff]")
-
-
 def header_problem(headers: Mapping[str, str]) -> str | None:
     """Return the problem of an invalid header, without its value, which may be secret."""
     if not _UNSENDABLE.search("".join(headers.values())):
@@ -134,19 +139,6 @@ def header_problem(headers: Mapping[str, str]) -> str | None:
     name, character = next((name, match[0]) for name, match in found if match)
     what = "a character beyond Latin-1" if character > "\xff" else "a line break or NUL"
     return f"header {name}: found {what}, expected one line of Latin-1"
-
-
-ROUTE_HEADER = "X-Podm-Scheduler-Route"
-DEADLINE_HEADER = "X-Podm-Scheduler-Deadline"
-MOST_DEADLINE_S = 600.0
-MOST_HOPS = 16  # levels of zones below the one that is asked first
-_SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
-_ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
-
-#: The zones that the present request passed before it reached this zone.
-ROUTE: ContextVar[tuple[str, ...]] = ContextVar("ROUTE", default=())
-#: The seconds within which this zone, or a zone below it, must answer; None: no limit.
-DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
 
 
 def parse_deadline(text: str | None) -> float | None:

@@ -52,6 +52,12 @@ Health = Literal["OK", "Warning", "Critical"]
 #: The conditions in which hardware counts unless a policy is stricter.
 COUNTED_CONDITIONS = (None, "Warning")
 PodmStatus = Literal["Online", "Offline", "Unknown"]
+D = TypeVar("D")
+S = TypeVar("S")
+PodmT = TypeVar("PodmT", bound="Podm[Any, Any]")
+OTHERS = "another owner"  # shown instead of the owner's name
+HIDDEN = "another-owner:"
+RESERVED_FOR = "reserved_for"  # the capability that names the owners of a pod manager
 
 
 class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
@@ -177,10 +183,6 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
         compositions = max(0, self.compositions - nodes)
         state: CompositionState = "ComposedAndAvailable" if compositions else "Unused"
         return replace(self, state=state, active=False, compositions=compositions)
-
-
-D = TypeVar("D")
-S = TypeVar("S")
 
 
 class Block(Noun, Generic[D, S], frozen=True, kw_only=True, gc=False):
@@ -387,12 +389,6 @@ def grant_size(stock: Stock, requested: float) -> float | None:
         if amount % 1:
             amount = round(amount, 9)
     return amount if amount <= largest_grant(stock) else None
-
-
-OTHERS = "another owner"  # shown instead of the owner's name
-HIDDEN = "another-owner:"
-RESERVED_FOR = "reserved_for"  # the capability that names the owners of a pod manager
-PodmT = TypeVar("PodmT", bound=Podm[Any, Any])
 
 
 def hidden_uri(uri: str) -> str:

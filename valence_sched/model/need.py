@@ -17,6 +17,8 @@ Measure = Literal["cores", "sockets", "capacity_mib", "devices", "amount"]
 Unknown = Literal["reject", "allow", "penalise"]
 _Count = Annotated[int, Meta(ge=0, lt=MAX_WHOLE)]
 _Amount = Annotated[float, Meta(ge=0, lt=MAX_WHOLE)]
+_WORD = re.compile(r"[^\W_]+")
+_TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
 
 
 class Test(Struct, frozen=True, gc=False):
@@ -220,10 +222,6 @@ def _contradiction(constraints: Sequence[TopologyConstraint], by_name: _NeedsByN
 
 def _several(needs: Sequence[Need]) -> bool:
     return sum(need.amount for need in needs) > 1
-
-
-_WORD = re.compile(r"[^\W_]+")
-_TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
 
 
 def has_words(text: str, words: str) -> bool:

@@ -16,6 +16,17 @@ from valence_sched.errors import InputError, one_line
 SERVICE_ROOT = "/redfish/v1"
 
 EndpointKey = tuple[str, str, int | None, str]
+UUID_KIND, ADDRESS_KIND = "uuid:", "address:"
+
+#: The nil and max UUIDs of RFC 9562.
+_NO_UUIDS = (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1))
+EVENTS_PATH = "/v1/events/"
+#: The least number of characters of the secret of tokens.
+LEAST_SECRET = 16
+#: The largest number of characters of a token.
+MOST_TOKEN = 8192
+_MAC = 43  # characters of a digest of 32 bytes
+_EVENTS_URL = re.compile(r"https?://[^@/?#\s]+(?:/[^@?#\s]*)?")
 
 
 def url_problem(url: str) -> str | None:
@@ -82,12 +93,6 @@ def is_unencrypted(url: str) -> bool:
         return True
 
 
-UUID_KIND, ADDRESS_KIND = "uuid:", "address:"
-
-#: The nil and max UUIDs of RFC 9562.
-_NO_UUIDS = (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1))
-
-
 def uuid_identity(text: object) -> str | None:
     """Return the identity of a UUID in any spelling, None for other values."""
     try:
@@ -134,15 +139,6 @@ def change_text(name: str, known: str, found: str) -> str:
         f"{name!r} is another service than before: its identity was {known} and {now}: check its "
         f"URL, or accept it (podm unset {name} --identity)"
     )
-
-
-EVENTS_PATH = "/v1/events/"
-#: The least number of characters of the secret of tokens.
-LEAST_SECRET = 16
-#: The largest number of characters of a token.
-MOST_TOKEN = 8192
-_MAC = 43  # characters of a digest of 32 bytes
-_EVENTS_URL = re.compile(r"https?://[^@/?#\s]+(?:/[^@?#\s]*)?")
 
 
 class EventAddress:

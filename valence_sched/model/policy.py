@@ -10,6 +10,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.need import Unknown
 
 Weight = Annotated[float, Meta(ge=0, le=1000)]
+PluginKind = Literal["filters", "weighers"]
 
 
 class FilterUse(Noun, frozen=True):
@@ -127,9 +128,6 @@ class PodmReads(Noun, frozen=True, kw_only=True):
     policy: str
     flavor: str | None = None
     fields: tuple[str, ...] = ()
-
-
-PluginKind = Literal["filters", "weighers"]
 
 
 class PluginSummary(Struct, frozen=True, kw_only=True):

@@ -56,9 +56,6 @@ class ProfileFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     profiles: dict[str, Profile] = {}
 
 
-NO_PROFILE = Profile()
-
-
 def check_profiles(file: ProfileFile, path: str) -> None:
     """Raise InputError for a profile that contradicts itself, or has a password."""
     for name, profile in file.profiles.items():

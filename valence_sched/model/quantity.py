@@ -26,8 +26,10 @@ _QUANTITY = re.compile(PATTERN)
 _PLURAL = re.compile(r"\b(core|socket|block)s\b")
 _EXAMPLES = {"bytes": "256GiB, 1.5TB", "bits per second": "10Gbps", "hertz": "2.8GHz"}
 
-
 MIB_PER_UNIT = {"MiB": 1, "GiB": 1024}
+AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MAX_CLOCK_SKEW_S = 300.0  # between two hosts
+_AGE_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
 def unit_of(name: str) -> str | None:
@@ -130,11 +132,6 @@ def _in_largest(number: float, units: dict[str, int]) -> str:
             text = f"{amount:,.0f}" if amount >= 100 else f"{amount:,.1f}"
             return f"{text.removesuffix('.0')} {unit}"
     return f"{number / size:.3g} {unit}"
-
-
-AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-MAX_CLOCK_SKEW_S = 300.0  # between two hosts
-_AGE_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
 def parse_age(text: str) -> float:

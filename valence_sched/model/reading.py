@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading: the choice of pod managers, the pace, failures, and liveness."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct
 
@@ -13,10 +11,12 @@ from valence_sched.errors import UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import WHOLE_POOL, Node, Podm, PodmStatus
 from valence_sched.model.quantity import format_count, parse_age
+from valence_sched.model.registration import Registration
 from valence_sched.model.zone import ZoneSettings
 
-if TYPE_CHECKING:
-    from valence_sched.model.registration import Registration
+#: Missing blocks are reported if less than this share of the last reading's blocks is found.
+LEAST_FOUND = 0.9
+DEFAULT_LIMIT_S = 600.0  # if the argument is empty
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):
@@ -48,9 +48,6 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
         return bool(self.podm_files) or self.catalogue is not None
 
 
-DEFAULT_READ_OPTIONS = ReadOptions()
-
-
 class Selection(Struct, frozen=True, kw_only=True):
     """The inputs of one decision: inventories and files.
 
@@ -68,7 +65,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     flavor_files: tuple[str, ...] = ()
     policy_files: tuple[str, ...] = ()
     near_maps: tuple[str, ...] = ()
-    live: ReadOptions = DEFAULT_READ_OPTIONS
+    live: ReadOptions = ReadOptions()
     no_cache: bool = False
     zones: ZoneSettings | None = None
     dispatches: bool = False
@@ -120,10 +117,6 @@ class ReadFailure(Noun, frozen=True, kw_only=True):
     refused: bool = False
 
 
-#: Missing blocks are reported if less than this share of the last reading's blocks is found.
-LEAST_FOUND = 0.9
-
-
 class PreviousReading(NamedTuple):
     """The last reading of a pod manager: the URIs of its blocks, ids of its pools, its nodes."""
 
@@ -149,9 +142,6 @@ class PreviousReading(NamedTuple):
     @property
     def has_zones(self) -> bool:
         return not self.pools <= {WHOLE_POOL}
-
-
-DEFAULT_LIMIT_S = 600.0  # if the argument is empty
 
 
 class Sign(NamedTuple):

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registrations of pod managers: URL, login with a reference to the password, properties."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Iterable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -105,7 +103,7 @@ class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
     key: str | UnsetType | None = UNSET
 
     @classmethod
-    def between(cls, old: Registration, new: Registration) -> RegistrationChange:
+    def between(cls, old: Registration, new: Registration) -> Self:
         values = {name: getattr(new, name) for name in cls.__struct_fields__}
         return cls(**{name: one for name, one in values.items() if one != getattr(old, name)})
 

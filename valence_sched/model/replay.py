@@ -16,6 +16,18 @@ from valence_sched.model.decision import FunnelStep, InventorySummary, ReasonGro
 
 SCHEMA = "valence-sched/replay"
 VERSION = "1.0"
+Better = Literal["higher", "lower"]
+
+#: Measures with a better direction on the same workload; other measures have none.
+_BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
+_BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
+#: A run that placed fewer nodes is never better by these measures.
+_PER_NODE = ("podms_per_node", "cost_per_node")
+_SHARES = ("utilisation", "peak_utilisation", "fragmentation", "imbalance")
+MOST_SEEDS = 1_000_000
+_SEEDS = re.compile(r"([0-9]{1,15})(?:\.\.([0-9]{1,15}))?")
+Samples = Mapping[str, Mapping[int, float]]  # by variation and seed
+_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
 
 
 class NodeCount(Struct, frozen=True, kw_only=True):
@@ -157,16 +169,6 @@ def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
     return decode(data, Replay, file), warnings
 
 
-Better = Literal["higher", "lower"]
-
-#: Measures with a better direction on the same workload; other measures have none.
-_BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
-_BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
-#: A run that placed fewer nodes is never better by these measures.
-_PER_NODE = ("podms_per_node", "cost_per_node")
-_SHARES = ("utilisation", "peak_utilisation", "fragmentation", "imbalance")
-
-
 class RunMeasure(Struct, frozen=True, kw_only=True):
     """One number of a run by its name, and whether higher or lower is better.
 
@@ -260,10 +262,6 @@ def _differs(before: float | None, after: float | None, tolerance: float) -> boo
     return abs(after - before) > tolerance * abs(before) + 1e-9
 
 
-MOST_SEEDS = 1_000_000
-_SEEDS = re.compile(r"([0-9]{1,15})(?:\.\.([0-9]{1,15}))?")
-
-
 class SweepKey(NamedTuple):
     """The key of a run of a sweep; ``policy`` is None if each request has its own."""
 
@@ -350,10 +348,6 @@ def compare_seeds(runs: Iterable[SweepRun]) -> list[MeasureComparison]:
             )
         )
     return compared
-
-
-Samples = Mapping[str, Mapping[int, float]]  # by variation and seed
-_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
 
 
 def _best(values: Samples, better: Better | None, placed: Samples) -> str | None:

@@ -27,6 +27,29 @@ FACT_PREFIX = "facts."
 
 Domain = Annotated[str, Meta(pattern=r"^(podm|zone|location|aggregate|facts\..+)$", max_length=255)]
 NodeCount = Annotated[int, Meta(ge=1, le=1_000_000)]
+SCHEMA = "valence-sched/request"
+VERSION = "1.0"
+MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit tries every subset of them
+MAX_NODES = 1_000_000  # nodes and alternates of one request
+MAX_ALTERNATIVES = 17  # alternatives for the node
+MAX_NEEDS = 64  # needs of one alternative
+MAX_GRANTS = 4_000  # separate amounts of all needs together
+MAX_OWNER = 255  # characters of an owner's name
+MAX_ID = 255  # characters
+MAX_DOMAINS = 32  # topology domains in the rules of one group
+ID_BYTES = 8  # length of a generated id
+
+Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
+#: The number of nodes of each share of a mix that pools can make.
+MixSupplies = tuple[int, ...]
+
+SCARCITY_PART = 10  # the scarcity of a mix is renewed after changes to 1/10 of the pools
+#: Fields that change neither verdicts nor scores.
+_NOT_EVALUATED = frozenset({"id", "schema", "version", "flavor", "seed", "policy"})
+_NOT_EVALUATED |= {"count", "min_count", "alternates"}
+_ALWAYS_IN_IDENTITY = frozenset({"needs", "podms", "exclude_podms", "zone", "aggregates"})
+_ALWAYS_IN_IDENTITY |= {"capabilities", "traits"}
+MAX_SUPPLY = 2**60  # nodes of one share
 
 
 class Spread(Noun, frozen=True):
@@ -103,34 +126,12 @@ def check_domain(domain: str) -> None:
         raise RequestError(f"unknown domain {domain!r}: use {domains}")
 
 
-SCHEMA = "valence-sched/request"
-VERSION = "1.0"
-MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit tries every subset of them
-MAX_NODES = 1_000_000  # nodes and alternates of one request
-MAX_ALTERNATIVES = 17  # alternatives for the node
-MAX_NEEDS = 64  # needs of one alternative
-MAX_GRANTS = 4_000  # separate amounts of all needs together
-MAX_OWNER = 255  # characters of an owner's name
-MAX_ID = 255  # characters
-MAX_DOMAINS = 32  # topology domains in the rules of one group
-ID_BYTES = 8  # length of a generated id
-
-
-Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
-
-
 class FlavorShare(Noun, frozen=True):
     """The share of one flavor in a mix: the frequency of its nodes relative to other flavors."""
 
     needs: tuple[Need, ...]
     traits: NameRequirements = NameRequirements()
     weight: Annotated[float, Meta(gt=0)] = 1.0
-
-
-#: The number of nodes of each share of a mix that pools can make.
-MixSupplies = tuple[int, ...]
-
-SCARCITY_PART = 10  # the scarcity of a mix is renewed after changes to 1/10 of the pools
 
 
 class Mix(Noun, frozen=True, dict=True):
@@ -232,13 +233,6 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     def required_count(self) -> int:
         """Return the smallest number of nodes to place: if fewer fit, no node is placed."""
         return self.count if self.min_count is None else self.min_count
-
-
-#: Fields that change neither verdicts nor scores.
-_NOT_EVALUATED = frozenset({"id", "schema", "version", "flavor", "seed", "policy"})
-_NOT_EVALUATED |= {"count", "min_count", "alternates"}
-_ALWAYS_IN_IDENTITY = frozenset({"needs", "podms", "exclude_podms", "zone", "aggregates"})
-_ALWAYS_IN_IDENTITY |= {"capabilities", "traits"}
 
 
 @functools.cache
@@ -380,9 +374,6 @@ def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> R
 def request_for(node: NodeRequest, flavor: str | None, owner: str | None, policy: str) -> Request:
     """Return a request with the requirements of a node."""
     return Request(flavor=flavor, owner=owner, policy=policy, **msgspec.structs.asdict(node))
-
-
-MAX_SUPPLY = 2**60  # nodes of one share
 
 
 def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:

@@ -19,6 +19,21 @@ from valence_sched.model.need import NameRequirements, Proximity
 from valence_sched.model.quantity import parse_age
 from valence_sched.model.request import MAX_ID, Group, Owner, Request
 
+ExternalResourceNames = dict[str, str | tuple[str, ...]]
+#: Seconds, or a duration as people write it.
+Duration = (
+    Annotated[float, Meta(ge=0, le=10**15)]
+    | Annotated[str, Meta(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*[smhd]?\s*$")]
+)
+#: Seconds or a duration since a moment that all lines share, or a date and time.
+Moment = Annotated[float, Meta(ge=0, le=10**15)] | Annotated[str, Meta(min_length=1)]
+
+TIMES = ("arrival", "departure", "duration")
+MOST_SECONDS = 1e15
+MOST_RATE = 1e9  # requests per second
+
+_SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\.[0-9]+)?))?")
+
 
 class ExternalResource(Noun, frozen=True):
     """An external resource by kind and name (``volume``, ``db-1``); a preference if ``soft``."""
@@ -41,10 +56,6 @@ class Place(Noun, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         return bool(self.zone or self.aggregates or self.facts)
-
-    def for_resource(self, resource: ExternalResource) -> Proximity:
-        place = msgspec.structs.asdict(self)
-        return Proximity(thing=resource.text, soft=resource.soft, **place)
 
 
 class Resolver(Protocol):
@@ -91,7 +102,8 @@ def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) 
     for resolver in resolvers:
         place = resolver.find(resource.kind, resource.name)
         if place:
-            return place.for_resource(resource)
+            found = msgspec.structs.asdict(place)
+            return Proximity(thing=resource.text, soft=resource.soft, **found)
         if place is not None:
             text = f"{resolver.where} has {resource.text} without its place"
             raise RequestError(f"{text}: add it to a map, and give the map with --near-map")
@@ -103,9 +115,6 @@ def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) 
         raise UnknownName("kind of resource", resource.kind, kinds, f"looked in {sources}")
     names = {name for resolver in resolvers for name in resolver.known(resource.kind)}
     raise UnknownName(resource.kind, resource.name, names, f"looked in {sources}")
-
-
-ExternalResourceNames = dict[str, str | tuple[str, ...]]
 
 
 class RequestSpec(Noun, frozen=True, kw_only=True):
@@ -150,14 +159,13 @@ class RequestFile(Noun, frozen=True, kw_only=True):
     requests: Annotated[tuple[RequestSpec, ...], Meta(min_length=1, max_length=10_000)]
 
 
-def inline_flavor(spec: RequestSpec) -> Flavor:
-    """Return a flavor of the request's own properties."""
-    properties = spec.properties or Properties()
-    return Flavor(name=spec.id or "request", properties=properties, first_of=spec.first_of)
-
-
-def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ...] = ()) -> Request:
+def compile_request(
+    spec: RequestSpec, flavor: Flavor | None = None, near: tuple[Proximity, ...] = ()
+) -> Request:
     """Return the request; attributes and capabilities of the spec override those of the flavor."""
+    if flavor is None:
+        own = spec.properties or Properties()
+        flavor = Flavor(name=spec.id or "request", properties=own, first_of=spec.first_of)
     first, *other_alternatives = flavor.alternatives
     attributes = {extra_specs.qualify(name): text for name, text in spec.attributes.items()}
     others = {
@@ -193,21 +201,6 @@ def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ..
         policy=spec.policy or flavor.policy or "default",
         seed=spec.seed or 0,
     )
-
-
-#: Seconds, or a duration as people write it.
-Duration = (
-    Annotated[float, Meta(ge=0, le=10**15)]
-    | Annotated[str, Meta(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*[smhd]?\s*$")]
-)
-#: Seconds or a duration since a moment that all lines share, or a date and time.
-Moment = Annotated[float, Meta(ge=0, le=10**15)] | Annotated[str, Meta(min_length=1)]
-
-TIMES = ("arrival", "departure", "duration")
-MOST_SECONDS = 1e15
-MOST_RATE = 1e9  # requests per second
-
-_SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\.[0-9]+)?))?")
 
 
 class WorkloadLine(RequestSpec, frozen=True, kw_only=True):
@@ -251,9 +244,8 @@ def parse_trace_column(text: str) -> TraceColumn:
     """Parse ``creation_time``, ``cpu_milli/1000`` or ``minutes*60``; else ValueError."""
     match = _SOURCE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(
-            f"{text[:60]!r}, expected a column such as creation_time or cpu_milli/1000"
-        )
+        expected = "a column such as creation_time or cpu_milli/1000"
+        raise ValueError(f"{text[:60]!r}, expected {expected}")
     number = float(match["number"] or 1)
     if not number:
         raise ValueError(f"{text[:60]!r}, expected a factor above 0")

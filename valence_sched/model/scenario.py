@@ -21,6 +21,14 @@ from valence_sched.model.quantity import format_count
 TARGET_FORMS = "PODM, PODM/POOL, BLOCK@PODM, BLOCK@PODM/POOL or KEY=VALUE,…"
 _CONDITION = re.compile(r"(\w+)=(.*)", re.DOTALL)
 _BLOCK_FIELDS = ("block", "type", "kind", "model", "free")
+SCHEMA = "valence-sched/scenario"
+VERSION = "1.0"
+MAX_BLOCKS = 100_000  # blocks that one edit adds to one pod manager or pool
+MAX_CLONES = 10_000
+
+_PODM_ATTRIBUTES = {"enabled", "status", "zone", "aggregates", "traits", "capabilities", "facts"}
+_POOL_ATTRIBUTES = {"traits"}
+_BLOCK_ATTRIBUTES = {"enabled", "health", "reserved"}
 
 
 class Target(Noun, frozen=True, kw_only=True):
@@ -102,16 +110,6 @@ def _named_place(text: str) -> Target | None:
     if not podm or (at and not block) or (slash and not pool):
         return None
     return Target(podm=podm, pool=pool or None, block=block or None)
-
-
-SCHEMA = "valence-sched/scenario"
-VERSION = "1.0"
-MAX_BLOCKS = 100_000  # blocks that one edit adds to one pod manager or pool
-MAX_CLONES = 10_000
-
-_PODM_ATTRIBUTES = {"enabled", "status", "zone", "aggregates", "traits", "capabilities", "facts"}
-_POOL_ATTRIBUTES = {"traits"}
-_BLOCK_ATTRIBUTES = {"enabled", "health", "reserved"}
 
 
 class _TargetedEdit(Noun, frozen=True):

@@ -9,16 +9,12 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from valence_sched.errors import InputError, one_line
+from valence_sched.model import inventory
 from valence_sched.model.base import MAX_WHOLE, Noun
 from valence_sched.model.claim import TTL_S, TtlSeconds
 from valence_sched.model.decision import Candidate, InventorySummary, PoolRef, SilentZone
 from valence_sched.model.http import MOST_HOPS
-from valence_sched.model.inventory import (
-    Capabilities,
-    ZoneName,
-    capabilities_in,
-    parse_capabilities,
-)
+from valence_sched.model.inventory import ZoneName
 from valence_sched.model.policy import Policy
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import MAX_NODES, GroupState, MixSupplies, Request
@@ -30,12 +26,24 @@ ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
 #: The token of an offer; only the zone that made the offer can read it.
 Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 
-
 #: The values of a pod manager, by topology domain.
 DomainValues = dict[str, tuple[str, ...]]
 
 #: The generation of a group in each zone, by zone path; the zone itself has the empty path.
 Generations = dict[str, int]
+DEFAULT_NAME = "default"
+#: PREPARED: the zones are queried. RELEASING: a zone did not answer the release. The last three
+#: states are final.
+ZoneClaimState = Literal[
+    "PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING", "RELEASED", "EXPIRED", "FAILED"
+]
+LIVE_STATES: tuple[ZoneClaimState, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING")
+ENDED_STATES: tuple[ZoneClaimState, ...] = ("RELEASED", "EXPIRED", "FAILED")
+T = TypeVar("T")
+
+SILENT_HEADER = "Silent-Zones"
+MOST_HEADER_CHARS = 4000  # proxies take 8 KiB of headers
+MOST_REASON_CHARS = 200
 
 
 class OtherNode(Noun, frozen=True, kw_only=True):
@@ -202,9 +210,6 @@ class OfferingZone(Protocol):
         """Return the group state of the request in the zone and the zones below it."""
 
 
-DEFAULT_NAME = "default"
-
-
 class ZoneSettings(Noun, frozen=True, kw_only=True):
     """The settings of this zone.
 
@@ -224,29 +229,17 @@ class ZoneSettings(Noun, frozen=True, kw_only=True):
     secrets: tuple[PasswordReference, ...] = ()
 
     @property
-    def capability_map(self) -> Capabilities:
-        return parse_capabilities(self.capabilities)
-
-
-DEFAULT_ZONE_SETTINGS = ZoneSettings()
+    def capability_map(self) -> inventory.Capabilities:
+        return inventory.parse_capabilities(self.capabilities)
 
 
 def check_zone_settings(settings: ZoneSettings, file: str, path: str = "$") -> None:
     """Raise InputError for an invalid name, capability or secret."""
     if not settings.name.isprintable() or settings.name != settings.name.strip():
         raise InputError(file, f"{path}.name", repr(settings.name[:40]), "printable characters")
-    capabilities_in(settings.capabilities, file, path)
+    inventory.capabilities_in(settings.capabilities, file, path)
     for number, one in enumerate(settings.secrets):
         one.check_source(file, f"{path}.secrets[{number}]")
-
-
-#: PREPARED: the zones are queried. RELEASING: a zone did not answer the release. The last three
-#: states are final.
-ZoneClaimState = Literal[
-    "PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING", "RELEASED", "EXPIRED", "FAILED"
-]
-LIVE_STATES: tuple[ZoneClaimState, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING")
-ENDED_STATES: tuple[ZoneClaimState, ...] = ("RELEASED", "EXPIRED", "FAILED")
 
 
 class ZoneClaimBody(Noun, frozen=True, kw_only=True):
@@ -298,13 +291,6 @@ class ZoneClaim(Noun, frozen=True, kw_only=True):
     expires_at: float | None = None
     note: str | None = None
     parts: ZoneClaimParts = ()
-
-
-T = TypeVar("T")
-
-SILENT_HEADER = "Silent-Zones"
-MOST_HEADER_CHARS = 4000  # proxies take 8 KiB of headers
-MOST_REASON_CHARS = 200
 
 
 class ZonedList(list[T]):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child zones: their registrations, the results of polling them, and files of zone trees."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -30,10 +28,9 @@ WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
 WeightOffset = Annotated[float, Meta(ge=-MOST_WEIGHT, le=MOST_WEIGHT)]
 #: Names that are already paths of the service below ``/v1/zones``.
 RESERVED_NAMES = ("claims", "group_state", "info", "offers", "tree")
-_NUMBER = re.compile(r"[0-9]+")
-
 
 DOMAIN = "Default"  # the Keystone domain of users and projects
+SCHEMA, VERSION = "valence-sched/zones", "1.0"
 
 
 class KeystoneLogin(NamedTuple):
@@ -170,7 +167,7 @@ class ZoneNode(Struct, frozen=True, kw_only=True):
     age_s: float | None = None
     read_at: str | None = None
     silent: str = ""
-    children: tuple[ZoneNode, ...] = ()
+    children: tuple["ZoneNode", ...] = ()
 
 
 class ZoneTreeQuery(Noun, frozen=True, kw_only=True):
@@ -190,10 +187,9 @@ def check_zone(registration: ZoneRegistration) -> None:
     name = registration.name
     if not name.isprintable() or name != name.strip() or name.startswith("-") or "/" in name:
         raise InputError("name", "", repr(name[:40]), "a name of printable characters without /")
-    if _NUMBER.fullmatch(name):
-        raise InputError(
-            "name", "", repr(name[:40]), "a name that is not a number (IDs are numbers)"
-        )
+    if re.fullmatch(r"[0-9]+", name):
+        expected = "a name that is not a number (IDs are numbers)"
+        raise InputError("name", "", repr(name[:40]), expected)
     if name in RESERVED_NAMES:
         expected = f"a name other than {', '.join(RESERVED_NAMES)}"
         raise InputError("name", "", repr(name), expected, "the service has paths of these names")
@@ -207,18 +203,14 @@ def check_zone(registration: ZoneRegistration) -> None:
     reference = registration.password
     if reference is not None and not registration.username:
         raise InputError(name, "", "a password without a username", "both")
-    if registration.username and reference is None:
-        raise InputError(name, "", "a username without a password", "both")
     if reference is not None:
         reference.check_source(name, "$.password")
+    elif registration.username:
+        raise InputError(name, "", "a username without a password", "both")
     if problem := file_problem(registration.cert, registration.key):
         raise InputError(name, "", problem)
-    _check_keystone(registration)
-
-
-def _check_keystone(registration: ZoneRegistration) -> None:
-    name, scope = registration.name, ("project", "user_domain", "project_domain")
     if registration.auth_url is None:
+        scope = ("project", "user_domain", "project_domain")
         if found := [field for field in scope if getattr(registration, field) is not None]:
             raise InputError(name, f"$.{found[0]}", "no auth_url", "the URL of its Keystone")
         return
@@ -241,9 +233,6 @@ def range_text(pair: tuple[float, ...]) -> str:
     return ",".join(f"{value:.0f}" if value == round(value) else f"{value:g}" for value in pair)
 
 
-SCHEMA, VERSION = "valence-sched/zones", "1.0"
-
-
 class RecordedZone(Noun, frozen=True, kw_only=True):
     """One zone: the inventories of its own pod managers, and the zones below it.
 
@@ -253,12 +242,12 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
 
     name: ZoneName
     inventories: tuple[str, ...] = ()
-    children: tuple[RecordedZone, ...] = ()
+    children: tuple["RecordedZone", ...] = ()
     weight_scale: WeightScale = 1.0
     weight_offset: WeightOffset = 0.0
     capabilities: str = ""
 
-    def walk(self, path: str = "") -> Iterator[tuple[str, RecordedZone]]:
+    def walk(self, path: str = "") -> Iterator[tuple[str, "RecordedZone"]]:
         """Yield this zone and all below it, each with its path, empty for this zone."""
         yield path, self
         for child in self.children:

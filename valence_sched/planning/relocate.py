@@ -26,7 +26,7 @@ from valence_sched.model.decision import ReasonGroup
 from valence_sched.model.inventory import Devices, Node, to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_DEVICE_GROUPS, Request, request_for
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.model.scenario import Drain, Fail, Target
 from valence_sched.planning.edits import Scope, edited
 from valence_sched.planning.replay import reason_groups
@@ -347,7 +347,7 @@ class Residents:
         if properties == specs.Properties():
             return None
         spec = RequestSpec(properties=properties, owner=node.owner, policy=self._policy)
-        return compile_request(spec, inline_flavor(spec))
+        return compile_request(spec)
 
 
 def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:

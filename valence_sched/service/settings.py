@@ -157,7 +157,7 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     limits: Limits = Limits()
     rate_limits: RateSettings = RateSettings()
     messaging: MessagingSettings | None = None
-    zones: zone.ZoneSettings = zone.DEFAULT_ZONE_SETTINGS
+    zones: zone.ZoneSettings = zone.ZoneSettings()
     proxies: tuple[str, ...] = ()
     audit_lines: Positive = effect.AUDIT_LINES
     ironic: baremetal.IronicSettings | bool = baremetal.IronicSettings()

@@ -53,8 +53,7 @@ def nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
     return f"e.g. {verdict.podm}: {total} {thing(reason)} in {verdict.pools} pools"
 
 
-def would_fit(report: Report) -> str:
-    """Return the numbers of fitting and of required nodes, for a report without placements."""
+def _would_fit(report: Report) -> str:
     request = report.request
     least = "all" if request.min_count is None else f"at least {request.required_count:,}"
     nodes = format_count(request.count, "node")
@@ -68,7 +67,7 @@ def lead(report: Report) -> str:
         if report.outcome == "undecided":
             return "Undecided: the search reached the budget of the policy"
         if report.fitting:
-            return f"Nothing is placed: {would_fit(report)}"
+            return f"Nothing is placed: {_would_fit(report)}"
         return f"Nothing fits: no node on any of {report.inventory.podms:,} pod managers"
     word = "Placed" if report.outcome == "placed" else "Placed in part"
     where = ", ".join(podm if n == 1 else f"{podm} ({n})" for podm, n in podms.most_common(5))
@@ -96,7 +95,7 @@ def outcome_lines(
         texts = (f"{format_count(count, 'node')} by choice {choice}" for choice, count in counts)
         yield ", ".join(texts)
     if report.fitting and not report.placements:
-        yield f"{would_fit(report)}: accept fewer with {fewer.format(report.fitting)}"
+        yield f"{_would_fit(report)}: accept fewer with {fewer.format(report.fitting)}"
     chosen_by = decided_by(request, names_id=names_id)
     nothing = "nothing fits: " if report.outcome == "nothing_fits" else ""
     yield f"{nothing}placed {report.placed} of {request.count} {chosen_by}"
@@ -149,9 +148,8 @@ def near_miss_line(miss: decision.NearMiss) -> str:
         return f"{miss.podm} is blocked only by policy: {texts}"
     if miss.freeing:
         where = f" (in {miss.freeing.pool})" if miss.freeing.pool != miss.pool else ""
-        node = miss.freeing.node
-        node = node if node.endswith(OTHERS) else f"node {node}"
-        remedy = f"removing {node}{where} frees it"
+        kind = "" if miss.freeing.node.endswith(OTHERS) else "node "
+        remedy = f"removing {kind}{miss.freeing.node}{where} frees it"
     elif not miss.nodes:
         remedy = "it has no node to remove"
     elif miss.tried < miss.nodes:

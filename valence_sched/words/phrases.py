@@ -23,9 +23,19 @@ _EXCESS = {"cores": "core", "accelerators": "accelerator", "drives": "drive", "n
 #: Words in the models of CPUs that do not identify the model.
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:\d+-Core )?Processor\b|\bCPU\b|@.*", re.IGNORECASE)
 
-
 #: States of claims and nodes that people see by another name; machines see the state itself.
 _STATES = {"SETTLED": "IN USE", "FOREIGN": "UNMANAGED"}
+#: The options that set the need of a filter.
+_OPTIONS = {
+    "zone": ("zone",),
+    "location": ("location",),
+    "aggregates": ("aggregate", "exclude_aggregate", "member_of"),
+    "capabilities": ("capability",),
+    "traits": ("trait", "exclude_trait", "required", "forbidden"),
+    "attributes": ("attribute",),
+    "json": ("where",),
+}
+MOST_SHOWN = 3  # zones of a line that are named
 
 
 def state_text(state: str) -> str:
@@ -52,11 +62,12 @@ def devices_by_condition(devices: Devices) -> dict[str | None, Devices]:
     words = dict.fromkeys(one.condition for group in groups.values() for one in group)
     if words.keys() <= {None}:
         return {None: devices}
-    every: dict[str | None, Devices] = {}
-    for word in words:
+
+    def in_condition(word: str | None) -> Devices:
         same = {n: tuple(it for it in one if it.condition == word) for n, one in groups.items()}
-        every[word] = Devices(**same)
-    return every
+        return Devices(**same)
+
+    return {word: in_condition(word) for word in words}
 
 
 def phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
@@ -116,7 +127,8 @@ def need_phrase(need: Need) -> str:
     if need.unit == "MiB":
         amount = format_bytes(need.amount * MIB)
     else:
-        amount = " ".join(filter(None, [_plain_number(need.amount), need.unit]))
+        number = f"{need.amount:.6f}".rstrip("0").rstrip(".")
+        amount = " ".join(filter(None, [number, need.unit]))
     return " ".join(filter(None, [times, amount, agree(need.amount, need.label), *least]))
 
 
@@ -135,24 +147,6 @@ def excess_phrases(excess: Mapping[str, float]) -> Iterator[str]:
             yield format_bytes(amount * MIB)
         else:
             yield format_count(amount, _EXCESS[name])
-
-
-def _plain_number(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6f}".rstrip("0").rstrip(".")
-    return str(value)
-
-
-#: The options that set the need of a filter.
-_OPTIONS = {
-    "zone": ("zone",),
-    "location": ("location",),
-    "aggregates": ("aggregate", "exclude_aggregate", "member_of"),
-    "capabilities": ("capability",),
-    "traits": ("trait", "exclude_trait", "required", "forbidden"),
-    "attributes": ("attribute",),
-    "json": ("where",),
-}
 
 
 class ReasonPhrases:
@@ -202,18 +196,18 @@ class ReasonPhrases:
             verb = "rejected by filter {}" if reason.have == "no" else "filter {} failed"
             return verb.format(reason.filter)
         if reason.filter == "spread":
-            return _group_phrase(reason)
+            group, _, rule = reason.label.rpartition(": ")
+            if not is_number(reason.have):
+                return f"{group}: domain unknown here ({rule})"
+            return f"{group} has {format_count(float(str(reason.have)), 'node')} here ({rule})"
         if reason.filter == "fit":
             states = str(reason.have).partition(" ")[0]
             return f"undecided: the search ended after {states} states (budget of the policy)"
         if reason.need is True or reason.need == "yes":
             return f"not {reason.label}"
-        return f"{_value_phrase(reason)}{self._by(reason)}"
-
-    def _by(self, reason: Reason) -> str:
         given = [name for name in _OPTIONS.get(reason.filter, ()) if name in self._given]
         options = " or ".join(f"--{name.replace('_', '-')}" for name in given)
-        return f" ({options})" if options else ""
+        return _value_phrase(reason) + (f" ({options})" if options else "")
 
 
 def is_amount(reason: Reason) -> bool:
@@ -238,15 +232,6 @@ def _value_phrase(reason: Reason) -> str:
     if reason.filter == "capabilities" and not reason.have:
         return f"no {reason.label}, needs {need}"
     return f"{reason.label} {have}, needs {need}"
-
-
-def _group_phrase(reason: Reason) -> str:
-    """Return a broken rule of a group: ``group web has 1 node here (at most 1 per podm)``."""
-    group, _, rule = reason.label.rpartition(": ")
-    have: Any = reason.have
-    if not is_number(have):
-        return f"{group}: domain unknown here ({rule})"
-    return f"{group} has {format_count(have, 'node')} here ({rule})"
 
 
 def thing(reason: Reason) -> str:
@@ -300,9 +285,6 @@ def _uncounted(reason: Reason, found: Uncounted) -> str:
         counted = f"{amount:,}" if number and not reason.unit else f"{share(all_of, amount)} {what}"
         texts.append(f"{counted} {verb} {word}")
     return ", ".join(texts)
-
-
-MOST_SHOWN = 3  # zones of a line that are named
 
 
 def zone_lines(zones: DecisionZones) -> Iterator[str]:

@@ -20,6 +20,13 @@ MOST_SHORTAGES = 3  # reasons why no purchase is enough
 MOST_PODMS = 3  # pod managers named for one resource; the rest is counted
 MOST_NAMED = 4  # pod managers or differences in one line
 PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds other than accelerators
+NO_HARDWARE = "its hardware is unknown"
+
+#: The verb for every node, and the verb for some of the nodes.
+_VERBS = {
+    "failed": ("can be re-placed", "can be re-placed"),
+    "drained": ("moves away", "move away"),
+}
 
 
 def proven_text(one: Capacity) -> str:
@@ -118,15 +125,6 @@ def purchase_line(result: PurchaseResult) -> str:
         least = f"{result.bound:,.2f}".removesuffix(".00")
         proof = f"the proven minimum is {least}"
     return f"{nodes} fit with {bought}: {proof}"
-
-
-NO_HARDWARE = "its hardware is unknown"
-
-#: The verb for every node, and the verb for some of the nodes.
-_VERBS = {
-    "failed": ("can be re-placed", "can be re-placed"),
-    "drained": ("moves away", "move away"),
-}
 
 
 def relocation_phrase(result: Relocation) -> str:

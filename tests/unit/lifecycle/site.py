@@ -24,7 +24,7 @@ from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.simulator.server.faults import faults_of
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
@@ -133,7 +133,7 @@ class Site:
 def request(**fields) -> Request:
     words = {"properties": {"processor": {"total_cores": 8}}, **fields}
     asked = msgspec.convert(words, RequestSpec)
-    return compile_request(asked, inline_flavor(asked))
+    return compile_request(asked)
 
 
 @contextlib.contextmanager

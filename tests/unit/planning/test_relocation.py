@@ -12,11 +12,10 @@ from tests.unit.core.deciders import cpu, gpu
 from tests.unit.core.sites import quietly, sized
 from tests.unit.planning.sites import WEB, edit, site_of
 from valence_sched.errors import NothingMatches, RequestError
-from valence_sched.model.flavor import ProcessorSpec, Properties
+from valence_sched.model.flavor import Flavor, ProcessorSpec, Properties
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 from valence_sched.model.need import NameRequirements, NodeRequest
 from valence_sched.model.request import FlavorShare, Mix
-from valence_sched.model.request_spec import RequestSpec, inline_flavor
 from valence_sched.model.scenario import parse_target
 from valence_sched.planning.edits import edited
 from valence_sched.planning.relocate import Residents, drain, fail, hardware_notes, like, survive
@@ -235,8 +234,7 @@ class TestLike(unittest.TestCase):
         self.assertIs(one.request, other.request)
 
     def test_else_for_a_node_of_its_flavor_where_that_is_known(self):
-        small = inline_flavor(RequestSpec(id="small", properties=Properties(
-            processor=ProcessorSpec(total_cores=4))))  # fmt: skip
+        small = Flavor(name="small", properties=Properties(processor=ProcessorSpec(total_cores=4)))
         one, other, third = self.residents({"flavor": "small"}, {"flavor": "gone"}, {},
                                            flavors=[small])  # fmt: skip
         self.assertEqual(("flavor", [4]), (one.asks_for, [n.amount for n in one.request.needs]))

@@ -10,7 +10,7 @@ from tests.unit.store.site import claimer, expire, part, podm
 from valence_sched.errors import QuotaExceeded
 from valence_sched.model.flavor import ProcessorSpec, Properties
 from valence_sched.model.quota import Quota
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.store import tables
 from valence_sched.store.holds import SLACK
 from valence_sched.store.maintenance import Maintenance
@@ -138,7 +138,7 @@ class TestQuotas:
     def test_nodes_of_one_claim_count_as_one_claim_also_when_they_are_split(self):
         self.stored.quotas.set("red", {"claims": 1, "nodes": 3, "cores": 24, "processors": 3})
         asked = RequestSpec(properties=Properties(processor=ProcessorSpec(8)), count=3, owner="red")
-        request = compile_request(asked, inline_flavor(asked))
+        request = compile_request(asked)
         claim = claimer(self.stored).claim(request).claim
         used = {"claims": 1, "nodes": 3, "cores": 24, "processors": 3}
         self.assertEqual(used, self.stored.quotas.show("red").used)

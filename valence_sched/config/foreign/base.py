@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foreign formats: the parsed flavor with its remarks, and a cursor into the document."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.codec import convert
@@ -35,10 +34,10 @@ class DocumentCursor(Struct, frozen=True):
     document_path: str = "$"
     ignored: tuple[str, ...] = ()
 
-    def at(self, step: str | int) -> DocumentCursor:
+    def at(self, step: str | int) -> Self:
         plain = isinstance(step, str) and _PLAIN.fullmatch(step)
         below = f".{step}" if plain else f"[{step!r}]"
-        return DocumentCursor(self.file, f"{self.document_path}{below}", self.ignored)
+        return replace(self, document_path=f"{self.document_path}{below}")
 
     def error(self, found: str, expected: str = "", hint: str = "") -> InputError:
         return InputError(self.file, self.document_path, found, expected, hint)
@@ -66,9 +65,8 @@ def strip_ignored(
         if value is None:
             continue
         if key in refused:
-            raise cursor.at(key).error(
-                "a restriction without a counterpart here", hint=refused[key]
-            )
+            found = "a restriction without a counterpart here"
+            raise cursor.at(key).error(found, hint=refused[key])
         if key in noted:
             remarks.append(cursor.at(key).remark(noted[key]))
         else:

@@ -41,6 +41,8 @@ REFUSED = {
 SCOPES = ("resources", "trait", "capabilities")
 BARE_METAL = "CUSTOM_BAREMETAL"
 _GROUPED = re.compile(r"(resources|trait)[0-9_-][a-zA-Z0-9_-]*")
+HARDWARE_SCOPES = ("hw", "os")
+IGNORE_HINT = "--ignore-extra-spec {key} skips it"
 
 
 class NovaFlavor(Noun, frozen=True, kw_only=True):
@@ -55,10 +57,6 @@ class NovaFlavor(Noun, frozen=True, kw_only=True):
     ephemeral: Amount | None = 0
     swap: Amount | str | None = 0
     extra_specs: dict[str, str] = {}
-
-
-HARDWARE_SCOPES = ("hw", "os")
-IGNORE_HINT = "--ignore-extra-spec {key} skips it"
 
 
 class Effect(NamedTuple):
@@ -174,9 +172,8 @@ class HardwareSpecs:
         elif key == NODES:
             self._read_nodes(text, cursor)
         elif PER_NODE.fullmatch(key):
-            raise cursor.error(
-                "a NUMA node of its own size", "no such key", IGNORE_HINT.format(key=key)
-            )
+            ignore = IGNORE_HINT.format(key=key)
+            raise cursor.error("a NUMA node of its own size", "no such key", ignore)
         elif key in TUNING:
             self._remarks.append(cursor.remark(NOT_LOOKED_AT))
         else:

@@ -18,21 +18,9 @@ from valence_sched.config.foreign.base import (
     ForeignFlavor,
     strip_ignored,
 )
+from valence_sched.model import flavor as nouns
 from valence_sched.model.base import Noun
-from valence_sched.model.flavor import (
-    AcceleratorSpec,
-    CpuSpec,
-    DriveSpec,
-    Flavor,
-    MemoryModuleSpec,
-    MemorySpec,
-    NicSpec,
-    PositiveInt,
-    ProcessorSpec,
-    Properties,
-    StockSpec,
-    Word,
-)
+from valence_sched.model.flavor import PositiveInt, Properties, Word
 
 
 class RsdProcessor(Noun, frozen=True, kw_only=True, rename="pascal"):
@@ -100,7 +88,7 @@ class RsdAllocateBody(Noun, frozen=True, kw_only=True, rename="pascal"):
 
 
 T = TypeVar("T")
-G = TypeVar("G", CpuSpec, MemoryModuleSpec, AcceleratorSpec, DriveSpec, NicSpec)
+G = TypeVar("G", bound=nouns.DeviceGroupSpec)
 
 DEFAULT_NAME = "rsd-allocate"  # of a body without one
 
@@ -109,7 +97,6 @@ _BLOCKS = "blocks are chosen here: use --podm, or an attribute such as --attribu
 _LATER = "not used for the choice: set it on the pod manager when it composes"
 
 REFUSED_IN_BODY = {"Oem": _TRAIT, "SupportedPerformanceConfigurations": _TRAIT}
-REFUSED_IN_SECURITY = dict.fromkeys(("TpmPresent", "TpmInterfaceType", "TxtEnabled"), _TRAIT)
 _ON_DELETE = ("ClearTPM", "PersistentMemoryOperation", "ClearOptaneDCPersistentMemory")
 NOTED_IN_SECURITY = {f"{word}OnDelete": _LATER for word in _ON_DELETE}
 REFUSED_IN_DEVICE = {
@@ -142,67 +129,63 @@ def recognises(document: Any) -> bool:
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
     """Parse an Allocate body; InputError if invalid, or for a restriction without a counterpart."""
     remarks: list[str] = []
-    noted = {"Boot": _LATER}
-    fields = strip_ignored(document, cursor, remarks, refused=REFUSED_IN_BODY, noted=noted)
+    boot = {"Boot": _LATER}
+    fields = strip_ignored(document, cursor, remarks, refused=REFUSED_IN_BODY, noted=boot)
     body = cursor.convert(fields, RsdAllocateBody)
-    below = cursor.at("Security")
-    refused, noted = REFUSED_IN_SECURITY, NOTED_IN_SECURITY
-    for key in strip_ignored(body.security, below, remarks, refused=refused, noted=noted) or ():
+    below, noted = cursor.at("Security"), NOTED_IN_SECURITY
+    refused = dict.fromkeys(("TpmPresent", "TpmInterfaceType", "TxtEnabled"), _TRAIT)
+    security = strip_ignored(body.security, below, remarks, refused=refused, noted=noted)
+    for key in security or ():
         raise below.error(f"unknown field {key!r}", f"one of {', '.join(noted)}")
     properties = _properties(body, cursor, remarks)
     name, description = body.name or DEFAULT_NAME, body.description or ""
-    flavor = Flavor(name=name, description=description, properties=properties)
+    flavor = nouns.Flavor(name=name, description=description, properties=properties)
     return ForeignFlavor(flavor, tuple(remarks))
 
 
 def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str]) -> Properties:
+    def items(key: str, found: tuple[Any, ...], type_: type[T]) -> Iterator[tuple[Any, T]]:
+        noted = NOTED_IN_DEVICE.get(type_, {})
+        for number, item in enumerate(found):
+            at = cursor.at(key).at(number)
+            fields = strip_ignored(item, at, remarks, refused=REFUSED_IN_DEVICE, noted=noted)
+            yield at, at.convert(fields, type_)
+
     cores = max(body.total_system_core_count or 0, body.total_processor_core_count or 0)
     memory = max(body.total_system_memory_mib or 0, body.total_memory_capacity_mib or 0)
     cpus, accelerators = [], []
-    processors = _items(body.processors, RsdProcessor, cursor.at("Processors"), remarks)
-    for item_cursor, spec in processors:
+    for at, spec in items("Processors", body.processors, RsdProcessor):
         if spec.processor_type == "CPU":
+            same: Any = {"model": spec.model, "instruction_set": spec.instruction_set}
             speed_mhz = spec.achievable_speed_mhz
-            cpu = CpuSpec(cores=spec.total_cores, model=spec.model, speed_mhz=speed_mhz)
-            cpus.append(msgspec.structs.replace(cpu, instruction_set=spec.instruction_set))
+            cpus.append(nouns.CpuSpec(cores=spec.total_cores, speed_mhz=speed_mhz, **same))
         else:
-            accelerators.append(_accelerator(spec, item_cursor))
-    interfaces = {"EthernetInterfaces": body.ethernet_interfaces}
-    interfaces["NetworkInterfaces"] = body.network_interfaces
-    nics = []
-    for key, items in interfaces.items():
-        of_key = _items(items, RsdInterface, cursor.at(key), remarks)
-        nics += [NicSpec(speed_mbps=spec.speed_mbps) for _, spec in of_key]
-    memory_items = _items(body.memory, RsdMemoryModule, cursor.at("Memory"), remarks)
-    modules = [_module(spec, item_cursor) for item_cursor, spec in memory_items]
-    drives = []
-    for _, it in _items(body.local_drives, RsdLocalDrive, cursor.at("LocalDrives"), remarks):
-        drive = DriveSpec(capacity_gib=it.capacity_gib, media=it.type, rpm=it.min_rpm)
-        drives.append(msgspec.structs.replace(drive, protocol=it.interface))
-    remote = _items(body.remote_drives, RsdRemoteDrive, cursor.at("RemoteDrives"), remarks)
+            accelerators.append(_accelerator(spec, at))
+    nics = [
+        *items("EthernetInterfaces", body.ethernet_interfaces, RsdInterface),
+        *items("NetworkInterfaces", body.network_interfaces, RsdInterface),
+    ]
+    modules = [_module(it, at) for at, it in items("Memory", body.memory, RsdMemoryModule)]
+    drives = [
+        nouns.DriveSpec(
+            capacity_gib=it.capacity_gib, media=it.type, rpm=it.min_rpm, protocol=it.interface
+        )
+        for _, it in items("LocalDrives", body.local_drives, RsdLocalDrive)
+    ]
+    volumes = items("RemoteDrives", body.remote_drives, RsdRemoteDrive)
     return Properties(
-        processor=ProcessorSpec(total_cores=cores) if cores else None,
-        memory=MemorySpec(capacity_mib=memory) if memory else None,
+        processor=nouns.ProcessorSpec(total_cores=cores) if cores else None,
+        memory=nouns.MemorySpec(capacity_mib=memory) if memory else None,
         cpus=_merge_equal(cpus),
         modules=_merge_equal(modules),
         accelerators=_merge_equal(accelerators),
         drives=_merge_equal(drives),
-        nics=_merge_equal(nics),
-        stocks=tuple(StockSpec(resource="storage_gib", amount=it.capacity_gib) for _, it in remote),
+        nics=_merge_equal([nouns.NicSpec(speed_mbps=it.speed_mbps) for _, it in nics]),
+        stocks=tuple(nouns.StockSpec("storage_gib", it.capacity_gib) for _, it in volumes),
     )
 
 
-def _items(
-    items: tuple[Any, ...], type_: type[T], cursor: DocumentCursor, remarks: list[str]
-) -> Iterator[tuple[DocumentCursor, T]]:
-    for number, item in enumerate(items):
-        item_cursor = cursor.at(number)
-        noted = NOTED_IN_DEVICE.get(type_, {})
-        fields = strip_ignored(item, item_cursor, remarks, refused=REFUSED_IN_DEVICE, noted=noted)
-        yield item_cursor, item_cursor.convert(fields, type_)
-
-
-def _accelerator(spec: RsdProcessor, cursor: DocumentCursor) -> AcceleratorSpec:
+def _accelerator(spec: RsdProcessor, cursor: DocumentCursor) -> nouns.AcceleratorSpec:
     for key, value in (
         ("TotalCores", spec.total_cores),
         ("AchievableSpeedMHz", spec.achievable_speed_mhz),
@@ -211,16 +194,15 @@ def _accelerator(spec: RsdProcessor, cursor: DocumentCursor) -> AcceleratorSpec:
         if value is not None:
             found = f"a property of CPUs for a {spec.processor_type}"
             raise cursor.at(key).error(found, "only ProcessorType and Model")
-    return AcceleratorSpec(kind=spec.processor_type, model=spec.model)
+    return nouns.AcceleratorSpec(kind=spec.processor_type, model=spec.model)
 
 
-def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> MemoryModuleSpec:
+def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> nouns.MemoryModuleSpec:
     if spec.memory_type != "DRAM":
         hint = "persistent memory is a stock: stocks: [{resource: cxl_pmem_mib, amount: ...}]"
         raise cursor.at("MemoryType").error(repr(spec.memory_type), "'DRAM'", hint)
-    return MemoryModuleSpec(
-        capacity_mib=spec.capacity_mib, type=spec.memory_device_type, speed_mhz=spec.speed_mhz
-    )
+    same: Any = {"capacity_mib": spec.capacity_mib, "speed_mhz": spec.speed_mhz}
+    return nouns.MemoryModuleSpec(type=spec.memory_device_type, **same)
 
 
 def _merge_equal(specs: list[G]) -> tuple[G, ...]:
