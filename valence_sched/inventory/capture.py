@@ -15,13 +15,7 @@ from msgspec.structs import replace
 
 from valence_sched import errors, files
 from valence_sched.drivers.crawl.reading import Reading
-from valence_sched.drivers.files.tree import (
-    build_folder,
-    join_pages,
-    name_fault,
-    tree_documents,
-    write_tree,
-)
+from valence_sched.drivers.files import tree as trees
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.inventory.anonymise import Aliases, anonymise_documents, anonymise_podm
@@ -71,7 +65,7 @@ class Redactor:
             documents = redact.redact_documents(reading.documents, self._secrets)
             if self._aliases is not None:
                 podm = anonymise_podm(self._aliases, podm)
-                documents = anonymise_documents(self._aliases, join_pages(documents))
+                documents = anonymise_documents(self._aliases, trees.join_pages(documents))
             yield Reading(podm, reading.failure, documents=documents)
 
 
@@ -91,7 +85,7 @@ def recorded_readings(
             clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
-            tree = dict(tree_documents(record.tree, record.file, diagnostics))
+            tree = dict(trees.tree_documents(record.tree, record.file, diagnostics))
             yield Reading(podm, documents=tree)
 
 
@@ -123,7 +117,7 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             if reading.failure is not None:
                 continue
             podm = reading.podm
-            fault = name_fault(podm.id)
+            fault = trees.name_fault(podm.id)
             if fault is None and podm.id.casefold() in names:
                 fault = "found an ID that differs from another only in case"
             if fault:
@@ -133,7 +127,7 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             names.add(podm.id.casefold())
             lines: list[str] = []
             (root / podm.id).mkdir()
-            written = write_tree(reading.documents, root / podm.id, lines.append)
+            written = trees.write_tree(reading.documents, root / podm.id, lines.append)
             left_out.extend(f"{podm.id}: {line}" for line in lines)
             counts.update(podms=1, blocks=len(podm.blocks), documents=written)
         if counts["podms"]:
@@ -144,7 +138,7 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             raise errors.PodmError(f"no pod manager could be read: {name}: {reason}{more}")
         raise errors.InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
 
-    build_folder(folder, fill)
+    trees.build_folder(folder, fill)
     sizes = counts["podms"], counts["blocks"], counts["documents"]
     return CaptureResult(*sizes, redactor.failures, left_out)
 

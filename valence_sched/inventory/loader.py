@@ -3,6 +3,7 @@
 
 import contextlib
 import gc
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -14,16 +15,17 @@ from valence_sched import errors, files
 from valence_sched.config.settings import Homes, split_plugin_name
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.inventory import validation
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
-from valence_sched.model import diff
+from valence_sched.model import diff, inventory
 from valence_sched.model.claim import NO_USAGE, ComposedNode, Usage, subtract_usage
+from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredResources, with_declared
-from valence_sched.model.inventory import FullPodm, LeanPodm, Node, Podm, PodmStatus, to_json
-from valence_sched.model.quantity import age_s
+from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus, Status, to_json
+from valence_sched.model.podm_address import conflict_text
+from valence_sched.model.quantity import age_s, check_time, format_count
 from valence_sched.model.reading import ReadOptions, Selection, Sign
-from valence_sched.view.builder import ViewBuilder
+from valence_sched.view.builder import ViewBuilder, repeated_id
 from valence_sched.view.view import View
 
 LIVENESS = "VALENCE_SCHED_LIVENESS"
@@ -136,19 +138,20 @@ class InventoryLoader:
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
         """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
-        validator, services = validation.RecordValidator(), validation.Services()
+        files_by_id: dict[str, str] = {}
+        names_by_identity: dict[str, str] = {}
         old = OldReadings(selection.live.warn_age_s)
         declared = self._declared_resources(selection)
         for record in self._sources.records(selection):
             try:
-                podm = validator.podm(record)  # also the record of a driver
-                services.check(podm, record)
+                podm = _full_podm(record, files_by_id)  # also the record of a driver
+                _check_service(podm, record, names_by_identity)
                 podm = self._checked(podm, record, lean=False)
                 podm = self._with_read_time(podm, record, selection.live, old)
                 yield with_declared(podm, declared), record
             except errors.InputError as error:
                 self._skip(error)
-        self.check(len(validator), selection)
+        self.check(len(files_by_id), selection)
         self._remark_declared(declared)
         old.warn(self._diagnostics)
 
@@ -216,12 +219,16 @@ class InventoryLoader:
         trees: set[str] | None,
     ) -> Iterator[PlacedPodm]:
         """Yield lean pod managers; ``texts`` as for a view, ``trees`` gets the files of trees."""
-        decoder, services = msgspec.json.Decoder(LeanPodm), validation.Services()
+        decoder = msgspec.json.Decoder(LeanPodm)
+        names_by_identity: dict[str, str] = {}
         for record in self._sources.records(selection):
             json = record.json
             try:
-                podm = validation.decode_lean(decoder, json, record)
-                services.check(podm, record)
+                try:  # fast, and again for the text of an error
+                    podm = decoder.decode(json)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    podm = decode(json, LeanPodm, record.file, record.place)
+                _check_service(podm, record, names_by_identity)
                 checked = self._checked(podm, record, lean=True)
                 json = json if checked is podm else to_json(checked)
                 podm = self._with_read_time(checked, record, selection.live, old)
@@ -260,7 +267,7 @@ class InventoryLoader:
                 nodes = store.nodes.list() if requests else ()
                 composed = {(one.podm, one.uri): one for one in nodes if one.podm in stored}
 
-        def with_request(podm: str, node: Node) -> Node:
+        def with_request(podm: str, node: inventory.Node) -> inventory.Node:
             if (known := composed.get((podm, node.uri))) is None:
                 return node
             flavor, request = known.flavor or node.flavor, known.request or node.request
@@ -295,11 +302,11 @@ class InventoryLoader:
             podm = replace(podm, capabilities={**record.stated, **podm.capabilities})
         if isinstance(record.content, Podm):
             return podm
-        validation.check_podm(podm, record.file, record.place)
-        podm, remark = validation.with_use_of_nodes(podm, record.file, record.place, lean=lean)
+        _check_podm(podm, record.file, record.place)
+        podm, remark = _with_use_of_nodes(podm, record.file, record.place, lean=lean)
         if remark:
             self._diagnostics.remark(remark)
-        for remark in validation.contradicted_limits(podm, record.file, record.place):
+        for remark in _contradicted_limits(podm, record.file, record.place):
             self._diagnostics.remark(remark)
         return podm
 
@@ -343,3 +350,101 @@ def collector_paused() -> Iterator[None]:
         if enabled:
             gc.freeze()
             gc.enable()
+
+
+def _check_podm(podm: Podm[Any, Any], file: str, place: str) -> None:
+    check_time(podm.read_at, file, f"{place}.read_at")
+    for field in ("stocks", "nodes"):
+        known: set[str] = set()
+        for index, uri in enumerate(one.uri for one in getattr(podm, field)):
+            if uri in known:
+                where = f"{place}.{field}[{index}].uri"
+                raise errors.InputError(file, where, f"{uri!r} again", "a unique URI")
+            known.add(uri)
+
+
+def _contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator[str]:
+    for index, pool in enumerate(podm.pools):
+        for kind, limit in pool.limits.items():
+            if limit.max is not None and limit.min > limit.max:
+                where, found = f"pools[{index}].limits.{kind}", f"{limit.min} above max {limit.max}"
+                text = f"found min {found}: no node of the pool meets both"
+                yield errors.one_line(f"{file}: {place}.{where}: {text}")
+    for index, stock in enumerate(podm.stocks):
+        if stock.max is not None and stock.min > stock.max:
+            text = f"found min {stock.min:g} above max {stock.max:g}: the stock grants nothing"
+            yield errors.one_line(f"{file}: {place}.stocks[{index}]: {text}")
+
+
+def _with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P, str | None]:
+    """Return a podm in which the blocks of nodes are in use; a remark names the first Unused block.
+
+    A ``lean`` podm stays lean. Shareable blocks are skipped: their number of compositions counts.
+    """
+    used = {uri: node for node in podm.nodes for uri in node.blocks}
+    blocks, doubtful = list(podm.blocks), []
+    for index, block in enumerate(podm.blocks if used else ()):
+        if block.uri not in used:
+            continue
+        known = block.status
+        if not isinstance(known, Status):
+            known = inventory.parse_status(bytes(known or b""))
+        if known.slots > 0 and not known.shareable:  # a node may use it exclusively
+            composed = replace(known, state="Composed")
+            status = msgspec.Raw(to_json(composed)) if lean else composed
+            blocks[index] = replace(block, status=status)
+            doubtful.append(index)
+    if not doubtful:
+        return podm, None
+    node = used[blocks[doubtful[0]].uri].uri
+    text = f"found Unused, expected Composed: node {node} has the block, and it counts as in use"
+    if len(doubtful) > 1:
+        text += f"; also {format_count(len(doubtful) - 1, 'other block')}"
+    remark = errors.one_line(f"{file}: {place}.blocks[{doubtful[0]}].status: {text}")
+    return replace(podm, blocks=tuple(blocks)), remark
+
+
+def _full_podm(record: recorded.Record, files_by_id: dict[str, str]) -> FullPodm:
+    """Return the pod manager of a record; a driver's noun is returned unchanged.
+
+    ``files_by_id`` gets its file. InputError for an invalid record, DuplicateId for a known ID.
+    """
+
+    def check_id(podm_id: str) -> None:
+        if podm_id in files_by_id:
+            raise repeated_id(podm_id, files_by_id[podm_id], record.file, record.place)
+
+    podm = _decode_sound(record)
+    if podm is None:  # the builder raises the error
+        lean = decode(record.json, LeanPodm, record.file, record.place)
+        check_id(lean.id)
+        ViewBuilder().add(lean, record.file, record.place)
+        podm = decode(record.json, FullPodm, record.file, record.place)
+    check_id(podm.id)
+    files_by_id[podm.id] = record.file
+    return record.content if isinstance(record.content, Podm) else podm
+
+
+def _check_service(
+    podm: Podm[Any, Any], record: recorded.Record, names_by_identity: dict[str, str]
+) -> None:
+    """Raise InputError for a second name of a service: its blocks would count twice."""
+    if podm.identity is None:
+        return
+    other = names_by_identity.setdefault(podm.identity, podm.id)
+    if other != podm.id:
+        text = conflict_text(podm.id, podm.identity, other)
+        raise errors.InputError(record.file, f"{record.place}.identity", text)
+
+
+def _decode_sound(record: recorded.Record) -> FullPodm | None:
+    try:
+        podm = decode(record.json, FullPodm, record.file, record.place)
+    except errors.InputError:
+        return None
+    pools = {pool.id for pool in podm.pools}
+    uris = {block.uri for block in podm.blocks}
+    unique = len(pools) == len(podm.pools) and len(uris) == len(podm.blocks)
+    named = [block.pools for block in podm.blocks] + [stock.pools for stock in podm.stocks]
+    listed = pools.issuperset(itertools.chain.from_iterable(named))
+    return podm if unique and listed else None

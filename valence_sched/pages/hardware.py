@@ -11,6 +11,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from valence_sched.model import page as pages
+from valence_sched.model import quantity
 from valence_sched.model.base import format_value
 from valence_sched.model.decision import Candidate, PodmVerdict, Report
 from valence_sched.model.hardware import (
@@ -21,14 +22,6 @@ from valence_sched.model.hardware import (
     count_devices,
 )
 from valence_sched.model.inventory import COUNTED_CONDITIONS, HIDDEN, OTHERS, LeanPodm, Node
-from valence_sched.model.quantity import (
-    MIB_PER_UNIT,
-    age_s,
-    format_count,
-    format_mib,
-    resource_title,
-    unit_of,
-)
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.pages.links import PageLinks, anchor
 from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, sentence, table
@@ -74,7 +67,7 @@ def old_readings(
     podms: Iterable[PodmOverview], now: datetime.datetime, limit_s: float | None = None
 ) -> dict[str, str]:
     most_s = OLD_READING_S if limit_s is None else limit_s
-    ages = ((one.podm.id, age_s(one.podm.read_at, now)) for one in podms)
+    ages = ((one.podm.id, quantity.age_s(one.podm.read_at, now)) for one in podms)
     return {
         podm: f"{now - datetime.timedelta(seconds=age):%Y-%m-%d}"
         for podm, age in ages
@@ -274,7 +267,7 @@ def inventory_page(hardware: HardwareListing) -> pages.Page:
 def usable_text(podms: Sequence[PodmOverview]) -> str:
     usable = sum(one.amounts.blocks[0] for one in podms if not one.podm.unusable)
     every = sum(one.amounts.blocks[1] for one in podms)
-    count = format_count(len(podms), "pod manager")
+    count = quantity.format_count(len(podms), "pod manager")
     text = f"{usable:,} of {every:,} blocks are usable on {count}"
     reasons = Counter(one.podm.unusable for one in podms if one.podm.unusable)
     if not reasons:
@@ -309,8 +302,9 @@ def use_facts(hardware: HardwareListing) -> Facts:
         "Shared blocks": f"{uses['shared']:,}" if uses["shared"] else "",
         "Unusable blocks": f"{uses['unusable']:,}" if uses["unusable"] else "",
         "Blocks in a bad condition": unwell,
-        "Old readings": format_count(len(hardware.old), "pod manager") if hardware.old else "",
     }
+    if hardware.old:
+        words["Old readings"] = quantity.format_count(len(hardware.old), "pod manager")
     return tuple((name, text) for name, text in words.items() if text)
 
 
@@ -322,7 +316,7 @@ def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
             usable = 0 if one.podm.unusable else free
             triples.setdefault(title, []).append((usable, free, total))
     rows: list[pages.Row] = [
-        (sentence(resource_title(title)), *_total_texts(title, each))
+        (sentence(quantity.resource_title(title)), *_total_texts(title, each))
         for title, each in triples.items()
         if any(amounts != (0, 0, 0) for amounts in each)
     ]
@@ -347,8 +341,8 @@ def _total_texts(title: str, each: Sequence[Amounts]) -> Iterable[str | pages.Ta
 def _amount_text(title: str, amount: float | None) -> str:
     if amount is None:
         return "unknown"
-    mib = MIB_PER_UNIT.get("MiB" if title == "Memory" else unit_of(title) or "")
-    return format_mib(amount * mib) if mib else format_value(amount)
+    mib = quantity.MIB_PER_UNIT.get("MiB" if title == "Memory" else quantity.unit_of(title) or "")
+    return quantity.format_mib(amount * mib) if mib else format_value(amount)
 
 
 def _used(pair: Pair) -> pages.TableCell:

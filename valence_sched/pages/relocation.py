@@ -4,19 +4,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from valence_sched.model import relocation as model
 from valence_sched.model.capacity import PurchaseResult
 from valence_sched.model.page import HardwareMap, Lines, Page, PageTable, Role, Row, Section, Tone
 from valence_sched.model.quantity import format_count
-from valence_sched.model.relocation import (
-    MovedNode,
-    NodeMove,
-    Rebalance,
-    Relocation,
-    SiteMeasure,
-    StuckNode,
-    Survival,
-)
 from valence_sched.pages import hardware as inventory
+from valence_sched.pages.hardware import HardwareListing
 from valence_sched.pages.tables import Facts, amount_text, bar, sentence, table
 from valence_sched.words import planning as words
 from valence_sched.words.phrases import ReasonPhrases, device_phrases
@@ -26,9 +19,7 @@ MOST_REASONS = 3  # of reasons against a stuck node
 _TITLES = {"failed": "Failure", "drained": "Drain"}
 
 
-def relocation_page(
-    result: Relocation, hardware: inventory.HardwareListing, facts: Facts = ()
-) -> Page:
+def relocation_page(result: model.Relocation, hardware: HardwareListing, facts: Facts = ()) -> Page:
     """Return the page of moves of nodes on the original ``hardware``; ``facts`` name the policy."""
     leaving = [*result.moves, *result.stuck]
     drawn = relocation_map(hardware, leaving, result.moves)
@@ -42,7 +33,7 @@ def relocation_page(
     )
 
 
-def survival_page(result: Survival, hardware: inventory.HardwareListing, facts: Facts = ()) -> Page:
+def survival_page(result: model.Survival, hardware: HardwareListing, facts: Facts = ()) -> Page:
     """Return the page about failures of several pod managers, with the worst set of them."""
     lead, *_ = words.survival_phrases(result)
     tones: dict[bool | None, Tone] = {True: "good", None: "part", False: "bad"}
@@ -62,7 +53,7 @@ def survival_page(result: Survival, hardware: inventory.HardwareListing, facts: 
 
 
 def rebalance_page(
-    result: Rebalance, hardware: inventory.HardwareListing, most: int, facts: Facts = ()
+    result: model.Rebalance, hardware: HardwareListing, most: int, facts: Facts = ()
 ) -> Page:
     """Return the page of the moves that reach a goal; at most ``most`` were tried."""
     lead, *lines = words.rebalance_lines(result, most)
@@ -92,16 +83,14 @@ def rebalance_page(
     )
 
 
-def _measures(measure: SiteMeasure) -> dict[str, str]:
+def _measures(measure: model.SiteMeasure) -> dict[str, str]:
     texts = {"Imbalance": f"{measure.imbalance:.1%}"}
     if measure.fragmentation is not None:
         texts = {"Fragmentation": f"{measure.fragmentation:.1%}"} | texts
     return texts if measure.room is None else {"Room": f"{measure.room:,}"} | texts
 
 
-def purchase_page(
-    result: PurchaseResult, hardware: inventory.HardwareListing, facts: Facts = ()
-) -> Page:
+def purchase_page(result: PurchaseResult, hardware: HardwareListing, facts: Facts = ()) -> Page:
     """Return the page of the smallest purchase that makes nodes fit, and its places."""
     rows: list[Row] = []
     bought: dict[str, list[str]] = {}
@@ -136,9 +125,9 @@ def purchase_page(
 
 
 def relocation_map(
-    hardware: inventory.HardwareListing,
-    leaving: Sequence[MovedNode],
-    moves: Sequence[NodeMove],
+    hardware: HardwareListing,
+    leaving: Sequence[model.MovedNode],
+    moves: Sequence[model.NodeMove],
     sources: Iterable[str] = (),
 ) -> HardwareMap:
     """Return the map of departures and arrivals; ``sources`` are marked even if no node leaves."""
@@ -166,7 +155,7 @@ def relocation_map(
 
 
 def _marks(
-    hardware: inventory.HardwareListing, leaving: Sequence[MovedNode], moves: Sequence[NodeMove]
+    hardware: HardwareListing, leaving: Sequence[model.MovedNode], moves: Sequence[model.NodeMove]
 ) -> inventory.BlockMarks:
     gone = {(one.podm, one.uri) for one in leaving}
     marks: inventory.BlockMarks = {
@@ -184,7 +173,7 @@ def _marks(
     return {**marks, **{key: ("chosen", numbers) for key, numbers in landed.items()}}
 
 
-def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
+def _stuck(stuck: Sequence[model.StuckNode]) -> Iterator[PageTable]:
     rows: list[Row] = [
         (one.node, one.podm, one.owner or "", _hardware(one), _why(one)) for one in stuck
     ]
@@ -193,7 +182,7 @@ def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
         yield table("Nodes that cannot be re-placed", columns, rows, most=MOST_ROWS, noun="nodes")
 
 
-def _why(one: StuckNode) -> str:
+def _why(one: model.StuckNode) -> str:
     texts = [
         f"{ReasonPhrases().of_reason(it.reason)} ({format_count(it.podms, 'pod manager')})"
         for it in one.reasons
@@ -204,7 +193,7 @@ def _why(one: StuckNode) -> str:
     return "; ".join([*texts[:MOST_REASONS], *more]) if one.reasons else words.NO_HARDWARE
 
 
-def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:
+def _moves(moves: Sequence[model.NodeMove]) -> Iterator[PageTable]:
     rows: list[Row] = []
     for move in moves:
         place = (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool)
@@ -216,7 +205,7 @@ def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:
         yield table("Moves", columns, rows, text=text, most=MOST_ROWS, noun="moves")
 
 
-def _by_podm(result: Relocation) -> Iterator[PageTable]:
+def _by_podm(result: model.Relocation) -> Iterator[PageTable]:
     landed = Counter(move.to_podm for move in result.moves)
     if not landed:
         return
@@ -228,7 +217,7 @@ def _by_podm(result: Relocation) -> Iterator[PageTable]:
     yield table("Nodes by pod manager", ("Podm", *numbers), rows, numbers, most=MOST_ROWS)
 
 
-def _hardware(one: MovedNode) -> str:
+def _hardware(one: model.MovedNode) -> str:
     return ", ".join(device_phrases(one.devices, brief=True))
 
 

@@ -13,25 +13,11 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, NamedTuple, TextIO
 
+from msgspec.structs import replace
+
 from valence_sched import files
-from valence_sched.model.inventory import (
-    SCHEMA,
-    Accelerator,
-    BlockType,
-    Devices,
-    Drive,
-    Health,
-    InventoryHeader,
-    Limit,
-    Memory,
-    Nic,
-    Podm,
-    Pool,
-    Processor,
-    Status,
-    Stock,
-    to_json,
-)
+from valence_sched.model import inventory
+from valence_sched.model.inventory import Devices, Drive, Memory, Processor, Status, Stock, to_json
 from valence_sched.streams import discard
 
 GB = 10**9
@@ -43,18 +29,18 @@ class Hardware(NamedTuple):
     """One kind of block: the prefix of its name, its type, its devices, and its sharing."""
 
     label: str
-    type: BlockType
+    type: inventory.BlockType
     devices: Devices
     shared: bool = False
 
 
 def _cpu(count: int, cores: int, model: str, mib: int | None) -> Hardware:
-    cpus, memory = Processor(count=count, cores=cores, model=model), Memory(capacity_mib=mib)
+    cpus, memory = (Processor(count=count, cores=cores, model=model), Memory(capacity_mib=mib))
     return Hardware("CPU", "Compute", Devices(processors=(cpus,), memory=(memory,)))
 
 
 def _card(count: int, model: str | None, mib: int | None, kind: str = "GPU") -> Hardware:
-    cards = Accelerator(kind=kind, count=count, model=model, memory_mib=mib)
+    cards = inventory.Accelerator(kind=kind, count=count, model=model, memory_mib=mib)
     return Hardware(kind, "Expansion", Devices(accelerators=(cards,)))
 
 
@@ -63,8 +49,8 @@ def _drives(
     gb: int | None,
     media: str,
     protocol: str,
-    *,
     rpm: int | None = None,
+    *,
     shared: bool = False,
 ) -> Hardware:
     size = gb * GB if gb else None
@@ -73,7 +59,7 @@ def _drives(
 
 
 def _nics(count: int, mbps: int | None) -> Hardware:
-    return Hardware("NIC", "Network", Devices(nics=(Nic(count=count, speed_mbps=mbps),)))
+    return Hardware("NIC", "Network", Devices(nics=(inventory.Nic(count=count, speed_mbps=mbps),)))
 
 
 def _modules(count: int, mib: int, type_: str) -> Hardware:
@@ -81,14 +67,9 @@ def _modules(count: int, mib: int, type_: str) -> Hardware:
     return Hardware("MEM", "Memory", Devices(memory=(modules,)))
 
 
-def _shared_status(compositions: int, health: Health | None = None) -> Status:
-    return Status(
-        state="ComposedAndAvailable",
-        health=health,
-        shareable=True,
-        max_compositions=8,
-        compositions=compositions,
-    )
+def _shared_status(compositions: int, health: inventory.Health | None = None) -> Status:
+    composed = Status(state="ComposedAndAvailable", shareable=True, max_compositions=8)
+    return replace(composed, health=health, compositions=compositions)
 
 
 #: Every kind of block, by sort of hardware.
@@ -207,7 +188,7 @@ def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -
 
 
 def header() -> bytes:
-    return to_json(InventoryHeader(schema=SCHEMA, captured_at=CAPTURED_AT))
+    return to_json(inventory.InventoryHeader(schema=inventory.SCHEMA, captured_at=CAPTURED_AT))
 
 
 def _block_text(kind: Hardware) -> BlockText:
@@ -243,9 +224,9 @@ def _podm(
 
 def _bare_podm(
     rng: random.Random, number: int, pools: Sequence[str], busy: int
-) -> Podm[None, None]:
-    year = rng.randint(2019, 2025)
-    return Podm(
+) -> inventory.Podm[None, None]:
+    year, one = rng.randint(2019, 2025), inventory.Limit(min=1, max=1)
+    return inventory.Podm(
         id=f"podm-{number:05d}",
         url=f"https://podm-{number:05d}.example.org/redfish/v1",
         driver="redfish",
@@ -263,7 +244,7 @@ def _bare_podm(
         },
         generation=rng.randint(1, 9999),
         pools=tuple(
-            Pool(id=pool, limits={"Compute": Limit(min=1, max=1)} if rng.random() < 0.8 else {})
+            inventory.Pool(id=pool, limits={"Compute": one} if rng.random() < 0.8 else {})
             for pool in pools
         ),
     )
@@ -309,17 +290,10 @@ def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> 
         resource, unit, largest, step = RESOURCES[number % len(RESOURCES)]
         total = max(1, int(largest * rng.uniform(0.1, 1.0)) // step) * step
         used = int(total * min(95, rng.gauss(busy, 10)) / 100) // step * step
-        drawn.append(
-            Stock(
-                uri=f"/redfish/v1/Storage/StoragePools/{number + 1}",
-                resource=resource,
-                unit=unit,
-                pools=tuple(pools),
-                total=float(total),
-                used=float(max(0, used)),
-                step=float(step),
-            )
-        )
+        uri = f"/redfish/v1/Storage/StoragePools/{number + 1}"
+        stock = Stock(uri=uri, resource=resource, unit=unit, pools=tuple(pools))
+        sizes = {"total": total, "used": max(0, used), "step": step}
+        drawn.append(replace(stock, **{name: float(size) for name, size in sizes.items()}))
     return tuple(drawn)
 
 
@@ -370,27 +344,21 @@ def _at_least(minimum: int) -> Callable[[str], int]:
 
 def _with_progress(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterator[bytes]:
     """Yield the lines; on a terminal show the progress if it takes over a second."""
-    if not stream.isatty():
-        yield from lines
-        return
-    last_shown = 0.0
-    due = time.monotonic() + 1
+    due, shown = time.monotonic() + 1, False
     for number, line in enumerate(lines):
-        if time.monotonic() >= due:
-            last_shown = due = time.monotonic()
-            due += 0.2
+        if stream.isatty() and time.monotonic() >= due:
+            due, shown = time.monotonic() + 0.2, True
             stream.write(f"\r{number} of {podms} pod managers")
             stream.flush()
         yield line
-    if last_shown:
+    if shown:
         stream.write("\r\033[K")
         stream.flush()
 
 
 def _write(lines: Iterable[bytes], file: IO[bytes]) -> None:
     for line in lines:
-        file.write(line)
-        file.write(b"\n")
+        file.write(line + b"\n")
     file.flush()
 
 

@@ -10,12 +10,7 @@ from typing import Any, NamedTuple
 from valence_sched.drivers.fields import objects
 from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
-from valence_sched.simulator.redfish.system import (
-    COLLECTIONS,
-    devices_of,
-    put_system,
-    remove_system,
-)
+from valence_sched.simulator.redfish import system as machines
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.faults import Faults
@@ -127,7 +122,7 @@ def _equal_blocks(documents: DocumentTree, named: Sequence[str]) -> tuple[str, .
         json = documents.get(uri) or {}
         devices = {
             kind: sorted(str(sorted(content_of(one).items())) for one in found.values())
-            for kind, found in devices_of(documents, json).items()
+            for kind, found in machines.devices_of(documents, json).items()
         }
         return devices, docs.array_of(json, "ResourceBlockType"), _is_shareable(json)
 
@@ -268,7 +263,7 @@ def _choose_blocks(
     """Return blocks that together have the devices, found greedily; empty if there are none."""
     devices: dict[str, list[tuple[str, Json]]] = {}
     for uri in free:
-        by_kind = devices_of(documents, documents.get(uri) or {})
+        by_kind = machines.devices_of(documents, documents.get(uri) or {})
         devices[uri] = flat = [(kind, it) for kind, of in by_kind.items() for it in of.values()]
         for json in by_kind["Storage"].values():
             flat += [("Drives", drive) for _, drive in documents.linked(json.get("Drives"))]
@@ -322,10 +317,18 @@ class Composition:
 
     def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
         """Return the plan of a composition without changes; RequestRefused if it is impossible."""
-        named = _named_blocks(body)
+        links = docs.value_at(body, "Links", "ResourceBlocks")
+        links = [] if links is None else links
+        if not isinstance(links, list) or not all(map(docs.uri_of, links)):
+            text = "Links.ResourceBlocks is not an array of links."
+            raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
+        named, name = docs.uris(links), "ResourceBlocks"
+        if len(named) < len(links):
+            text = "Links.ResourceBlocks names a resource block twice."
+            raise RequestRefused(400, "PropertyValueConflict", text, name, name)
         every = list(_capabilities(self._documents))
         shapes: list[DeviceRequest] = []
-        for kind in COLLECTIONS:
+        for kind in machines.COLLECTIONS:
             requested = body.get(kind)
             rows = requested.get("Members") if isinstance(requested, dict) else requested
             for row in objects(rows if isinstance(rows, list) else []):
@@ -353,7 +356,7 @@ class Composition:
             uri = f"{self.systems}/{stem}-{number}"
         name = node_name(self._faults, wanted) or "Composed System"
         self._attach(plan.blocks, uri)
-        put_system(self._documents, uri, name, plan.blocks, plan.body)
+        machines.put_system(self._documents, uri, name, plan.blocks, plan.body)
         self._documents.list_member(self.systems, uri)
         return uri
 
@@ -368,7 +371,7 @@ class Composition:
             _detach_block(self._documents, block, uri)
             self.owners.pop(block, None)
         self._documents.unlist_member(self.systems, uri)
-        remove_system(self._documents, uri)
+        machines.remove_system(self._documents, uri)
         return HttpReply(204)
 
     def change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
@@ -382,7 +385,7 @@ class Composition:
             if block not in wanted:
                 _detach_block(self._documents, block, uri)
         self._attach(added, uri)
-        put_system(self._documents, uri, str(json.get("Name")), wanted, json)
+        machines.put_system(self._documents, uri, str(json.get("Name")), wanted, json)
 
     def _attach(self, blocks: Iterable[str], uri: str) -> None:
         unused = self._faults.paths("stays-unused")
@@ -463,17 +466,3 @@ class Composition:
             if found and not _limit_violation(every, zone, self._kinds(found)):
                 return found
         raise RequestRefused(400, "NoResourceMatch", "No zone has free resource blocks that match.")
-
-
-def _named_blocks(body: Json) -> list[str]:
-    links = docs.value_at(body, "Links", "ResourceBlocks")
-    if links is None:
-        return []
-    if not isinstance(links, list) or not all(docs.uri_of(link) for link in links):
-        text = "Links.ResourceBlocks is not an array of links."
-        raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
-    found = docs.uris(links)
-    if len(found) < len(links):
-        text = "Links.ResourceBlocks names a resource block twice."
-        raise RequestRefused(400, "PropertyValueConflict", text, "ResourceBlocks", "ResourceBlocks")
-    return found

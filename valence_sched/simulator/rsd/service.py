@@ -103,7 +103,21 @@ class NodesService:
 
     def tick(self) -> None:
         for uri in self._nodes():
-            self._update_state(uri)
+            node, put = self._node(uri), self._documents.update
+            state = node.get("ComposedNodeState")
+            if any(self._is_away(asset) for asset in _node_assets(node)):
+                if state != "Failed":
+                    self._before[uri] = str(state)
+                    put(uri, ComposedNodeState="Failed", Status=_status("Critical"))
+                continue
+            if state == "Failed":
+                state = self._before.pop(uri, "Assembled")
+                put(uri, ComposedNodeState=state, Status=_status("OK"))
+            now = self._clock()
+            if state == "Assembling" and now >= self._due.setdefault(uri, now + self._assemble_s):
+                del self._due[uri]
+                put(uri, ComposedNodeState="Assembled")
+                self._power(uri, "On")
 
     def reply(self, method: str, uri: str, body: Any = None) -> HttpReply | None:
         """Answer a request to this service, None for any other; the URI ends in the action."""
@@ -223,24 +237,6 @@ class NodesService:
         away = [it for it in _node_assets(self._node(uri)) if self._is_away(it)]
         return _unavailable(away) if away else None
 
-    def _update_state(self, uri: str) -> None:
-        node, put = self._node(uri), self._documents.update
-        state = node.get("ComposedNodeState")
-        if any(self._is_away(asset) for asset in _node_assets(node)):
-            if state != "Failed":
-                self._before[uri] = str(state)
-                put(uri, ComposedNodeState="Failed", Status=_status("Critical"))
-            return
-        if state == "Failed":
-            state = self._before.pop(uri, "Assembled")
-            put(uri, ComposedNodeState=state, Status=_status("OK"))
-        if state == "Assembling":
-            now = self._clock()
-            if now >= self._due.setdefault(uri, now + self._assemble_s):
-                del self._due[uri]
-                put(uri, ComposedNodeState="Assembled")
-                self._power(uri, "On")
-
     def _is_away(self, uri: str) -> bool:
         state = docs.value_at(self._documents.get(uri), "Status", "State")
         return uri not in self._documents or str(state or "").casefold() in choice.AWAY
@@ -341,7 +337,6 @@ def _fabrics(documents: DocumentTree) -> Iterator[Json]:
 
 
 def _endpoints_of(documents: DocumentTree, fabric: Json, devices: set[str]) -> list[str]:
-
     def offers(end: str) -> bool:
         entities = objects(docs.value_at(documents.get(end), "ConnectedEntities"))
         offered = (it for it in entities if it.get("EntityRole") != "Initiator")
@@ -413,11 +408,16 @@ def _release(documents: DocumentTree, uri: str) -> None:
     if json is None:
         return
     for storage in _storages(documents):
-        for name, end in (("Volumes", _end_volume), ("RemoteTargets", _end_target)):
-            collection = _link(storage.json, name)
-            if uri in _linked_members(documents, [collection]):
-                end(documents, storage, json)
-                documents.remove_member(collection, uri)
+        volumes, targets = _link(storage.json, "Volumes"), _link(storage.json, "RemoteTargets")
+        if uri in _linked_members(documents, [volumes]):
+            size = schema.DriveDevice.capacity_bytes.of(schema.DriveDevice("", json, NO_NOTES)) or 0
+            for source in objects(json.get("CapacitySources")):
+                for pool in _uris_at(source, "ProvidingPools"):
+                    _change(documents, pool, partial(_consume, size=-size))
+            documents.remove_member(volumes, uri)
+        if uri in _linked_members(documents, [targets]):
+            _remove_logical_drives(documents, _link(storage.json, "LogicalDrives"), json)
+            documents.remove_member(targets, uri)
 
 
 def _storages(documents: DocumentTree) -> Iterator[StorageService]:
@@ -465,15 +465,7 @@ def _cut_logical_drive(
     return target
 
 
-def _end_volume(documents: DocumentTree, storage: StorageService, volume: Json) -> None:
-    size = schema.DriveDevice.capacity_bytes.of(schema.DriveDevice("", volume, NO_NOTES)) or 0
-    for source in objects(volume.get("CapacitySources")):
-        for pool in _uris_at(source, "ProvidingPools"):
-            _change(documents, pool, partial(_consume, size=-size))
-
-
-def _end_target(documents: DocumentTree, storage: StorageService, target: Json) -> None:
-    drives = _link(storage.json, "LogicalDrives")
+def _remove_logical_drives(documents: DocumentTree, drives: str, target: Json) -> None:
     for address in objects(target.get("Addresses")):
         for unit in objects(docs.value_at(address, "iSCSI", "TargetLUN")):
             for uri in _uris_at(unit, "LogicalDrive"):

@@ -306,19 +306,19 @@ class DocumentWrites:
         json = self._documents.get(uri)
         if json is None:
             return docs.not_found(uri)
-        replaces, kind = "patch-replaces" in self._faults, _kind(json)
+        replaces, writable = "patch-replaces" in self._faults, _writable(json)
         for name, value in body.items():
-            if name not in WRITABLE[kind] and value != json.get(name):
+            if name not in writable and value != json.get(name):
                 raise _not_writable(name)
         change = dict(body)
-        if kind == "block":
+        if composing.is_block(json):
             change = _checked_block(json, change, replaces)
             now = docs.value_at(change, "CompositionStatus", "Reserved")
             if "CompositionStatus" in change and now != json["CompositionStatus"].get("Reserved"):
                 self.composition.owners.pop(uri, None)
                 if now is True:
                     self.composition.owners[uri] = client
-        if kind == "system" and "Links" in change:
+        if "Links" in writable and "Links" in change:
             wanted = docs.uris(docs.value_at(change.pop("Links"), "ResourceBlocks"))
             self.composition.change(uri, wanted, client)
             json = self._documents.get(uri) or json
@@ -405,14 +405,6 @@ def _consume(documents: DocumentTree, pool: str, size: int) -> None:
 
 
 POOLS = ("Free", "Active", "Unassigned")
-#: The writable properties, by the kind of document.
-WRITABLE = {
-    "block": ("Name", "Description", "Pool", "Client", "CompositionStatus"),
-    "system": ("Name", "Description", "HostName", "AssetTag", "Boot", "Links"),
-    "machine": ("Name", "Description", "HostName", "AssetTag", "Boot"),
-    "service": ("Name", "Description", "AllowOverprovisioning", "ReservationDuration"),
-    "other": ("Name", "Description"),
-}
 
 
 def _not_writable(name: str) -> RequestRefused:
@@ -420,15 +412,17 @@ def _not_writable(name: str) -> RequestRefused:
     return RequestRefused(400, "PropertyNotWritable", text, name)
 
 
-def _kind(json: Json) -> str:
+def _writable(json: Json) -> tuple[str, ...]:
+    names, type_ = ("Name", "Description"), str(json.get("@odata.type"))
     if composing.is_block(json):
-        return "block"
-    type_ = str(json.get("@odata.type"))
+        return (*names, "Pool", "Client", "CompositionStatus")
     if json.get("SystemType") == "Composed":
-        return "system"
+        return (*names, "HostName", "AssetTag", "Boot", "Links")
     if type_.startswith("#ComputerSystem."):
-        return "machine"
-    return "service" if type_.startswith("#CompositionService.") else "other"
+        return (*names, "HostName", "AssetTag", "Boot")
+    if type_.startswith("#CompositionService."):
+        return (*names, "AllowOverprovisioning", "ReservationDuration")
+    return names
 
 
 def _checked_block(json: Json, change: Json, replaces: bool) -> Json:

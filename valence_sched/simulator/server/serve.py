@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.drivers.recorded import Record
@@ -13,8 +13,7 @@ from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownN
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish.composition import blocks
-from valence_sched.simulator.server.documents import DocumentTree
-from valence_sched.simulator.server.faults import Faults, faults_of
+from valence_sched.simulator.server.faults import faults_of
 from valence_sched.simulator.server.load import load_documents
 from valence_sched.simulator.server.podm import SimulatedPodm, SimulatorSettings
 
@@ -56,7 +55,12 @@ def serve(
             raise UnknownName("pod manager", name, trees)
     trees = {name: trees[name] for name in dict.fromkeys(podms)} or trees
     faults = faults_of(fail, list(trees))
-    _check_blocks(trees, faults)
+    for name in dict.fromkeys(name for one in faults.values() for name in one.paths("steal")):
+        meant = (trees[id_] for id_, one in faults.items() if name in one.paths("steal"))
+        uris = [uri for documents in meant for uri, _ in blocks(documents)]
+        ids = [uri.rpartition("/")[2] for uri in uris]
+        if name not in uris and name not in ids:
+            raise UnknownName("resource block", name, ids, f"--fail steal:{name}")
     behaviour = SimulatorSettings(**settings)
     each = (SimulatedPodm(id_, trees[id_], behaviour, faults[id_]) for id_ in trees)
     apps = [app.SimulatorApp(podm, latency_ms / 1000) for podm in each]
@@ -64,15 +68,6 @@ def serve(
     urls = (url_of(sock.getsockname()[1]) for sock in sockets)
     named = [(one.podm.id, url) for one, url in zip(apps, urls, strict=True)]
     asyncio.run(_run(apps, sockets, lambda: ready(named)))
-
-
-def _check_blocks(podms: Mapping[str, DocumentTree], faults: Mapping[str, Faults]) -> None:
-    for name in dict.fromkeys(name for one in faults.values() for name in one.paths("steal")):
-        meant = [podms[id_] for id_, one in faults.items() if name in one.paths("steal")]
-        uris = [uri for documents in meant for uri, _ in blocks(documents)]
-        ids = [uri.rpartition("/")[2] for uri in uris]
-        if name not in uris and name not in ids:
-            raise UnknownName("resource block", name, ids, f"--fail steal:{name}")
 
 
 HOST = "127.0.0.1"
