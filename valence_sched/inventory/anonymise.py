@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Anonymisation: replaces names in pod managers and Redfish documents by keyed aliases.
 
-Properties that affect decisions stay. Each text field of a pod manager has its own treatment. A
-Redfish document keeps only known harmless texts; any other text gets an alias, also in vendor
-parts.
+Properties that affect decisions stay. A Redfish document keeps only known harmless texts.
 """
 
 import functools
@@ -66,10 +64,7 @@ class Aliases:
         return f"x{digest[:8].hex()}"
 
     def segment(self, text: str) -> str:
-        """Return the alias of one part of a URI, or an Id; standard words and short numbers stay.
-
-        Different spellings of a part in URIs and documents (``%20``) have one alias.
-        """
+        """Return the alias of a part of a URI, in any spelling; words of standards stay."""
         is_standard = text.casefold() in STANDARD_SEGMENTS or text == inventory.WHOLE_POOL
         is_number = _SHORT.fullmatch(text) or _DEVICE_NUMBER.fullmatch(text)
         return text if is_standard or is_number else self.of(unquote(text))

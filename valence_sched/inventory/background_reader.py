@@ -162,11 +162,9 @@ def _start_thread(work: Callable[[], None]) -> None:
 class BackgroundReader:
     """Reads pod managers repeatedly, as one of the processes that share a store.
 
-    ``read`` returns the reading of one pod manager, and never raises. At most ``threads`` readings
-    run at the same time, each in a thread that ``start`` starts. ``holder`` names this process, and
-    its lease ends ``lease_s`` after its death. ``log`` takes a line when another process reads, and
-    when a pod manager becomes readable or unreadable. ``changed`` takes the names of changed pod
-    managers.
+    ``read`` never raises. ``holder`` names this process; its lease ends ``lease_s`` after its
+    death. ``log`` takes a line when another process reads, and when a pod manager becomes readable
+    or unreadable. ``changed`` takes the names of changed pod managers.
     """
 
     def __init__(
@@ -302,10 +300,7 @@ class BackgroundReader:
         return self._leads
 
     def _update_members_in_time(self) -> None:
-        """Read the registrations again after a change in the change log.
-
-        Registrations in files are not in the log: they are read every few seconds.
-        """
+        """Read the registrations after a change in the log; files are not in it, but read often."""
         now = self._clock.now()
         if now - self._looked_at < LOOK_S:
             return
@@ -368,9 +363,7 @@ class BackgroundReader:
             stale = [podm.id for podm in podms if any(node.stale for node in podm.nodes)]
             known = self._store.previous_readings(stale) if stale else {}
             stored = self._store.upsert_all([with_identity(one.reading.podm) for one in whole])
-            self._note_contents(
-                [one for one in stored if not isinstance(one, errors.SchedulerError)]
-            )
+            self._note_contents(one for one in stored if not isinstance(one, errors.SchedulerError))
             self._previous |= known  # a pod manager removed meanwhile is not stale next time
             for one, result in zip(whole, stored, strict=True):
                 if isinstance(result, errors.SchedulerError):
@@ -394,13 +387,12 @@ class BackgroundReader:
         for name in (one.registration.name for one in current):
             self._note_end(name, failures[name][1] if name in failures else None)
 
-    def _note_contents(self, podms: Sequence[FullPodm]) -> None:
+    def _note_contents(self, podms: Iterable[FullPodm]) -> None:
         changed = [one for one in podms if self._generations.get(one.id) != one.generation]
         for one in changed:
             if one.id in self._generations:
-                self._log(
-                    errors.one_line(f"{one.id}: changed, read {self._reasons.get(one.id, '')}")
-                )
+                text = f"{one.id}: changed, read {self._reasons.get(one.id, '')}"
+                self._log(errors.one_line(text))
             if loss := self._previous.get(one.id, PreviousReading()).loss(one):
                 self._log(errors.one_line(f"{one.id}: {loss}"))
             self._previous[one.id] = PreviousReading.of(one)
@@ -440,11 +432,7 @@ def background_reader(
     changed: Callable[[Sequence[str]], object] = lambda _names: None,
     address: EventAddress | None = None,
 ) -> BackgroundReader:
-    """Return the background reader of the pod managers that are registered in a store.
-
-    ``changed`` takes the names of changed pod managers. Pod managers without a stream send their
-    events to an ``address``, if there is one.
-    """
+    """Return a background reader; pod managers without a stream send events to the ``address``."""
     dialects, registry = plugins.installed(plugins.DIALECTS), sources.registry(live.state)
     cache, tls = Homes(sources.config.environ).cache, TlsContexts()
     settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
 
 
 class CaptureResult(NamedTuple):
-    """The numbers of captured pod managers, blocks and Redfish documents, and the failures.
+    """The numbers of captured things, the reasons of failed readings by name, and omissions.
 
-    ``failures`` has the reasons of failed readings by name, ``left_out`` a line for each document
-    or pod manager that could not be written as a file.
+    ``left_out`` has a line for each document or pod manager that could not be written as a file.
     """
 
     podms: int
@@ -72,11 +71,7 @@ class Redactor:
 def recorded_readings(
     podms: Iterable[tuple[FullPodm, Record]], diagnostics: Diagnostics, *, documents: bool = False
 ) -> Iterator[Reading]:
-    """Yield the pod managers of an inventory as if they had been read now.
-
-    With ``documents`` each has its Redfish documents: from its recorded tree, else as its driver
-    would read them. ``diagnostics`` notes each document that is left out.
-    """
+    """Yield pod managers as if read now; their documents are recorded, else rendered."""
     for podm, record in podms:
         if not documents:
             yield Reading(podm)
@@ -103,11 +98,7 @@ def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> Ca
 
 
 def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) -> CaptureResult:
-    """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing.
-
-    Raises:
-        InputError, PodmError: the folder cannot be made; no pod manager could be read.
-    """
+    """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing."""
     left_out: list[str] = []
     counts: Counter[str] = Counter()
 
@@ -190,10 +181,7 @@ class Captures:
         return write_file(readings, file or "", Redactor(aliases, secrets))
 
     def aliases(self, variable: str | None = None) -> Aliases:
-        """Return aliases for names, under the key in an environment variable, else a random key.
-
-        CredentialError if the variable is not set, or its key could be guessed.
-        """
+        """Return aliases under the key in a variable, else a random key; or CredentialError."""
         if variable is None:
             return Aliases(secrets_module.token_bytes(32))
         key = self._sources.config.environ.get(variable, "")

@@ -96,8 +96,7 @@ class _Follower:
 class EventListener:
     """Follows the streams of given pod managers; ``log`` takes a line for each change.
 
-    ``open_stream`` makes the stream of a pod manager, which opens when it is followed. It may raise
-    a SchedulerError, for example for an unreadable password.
+    ``open_stream`` may raise a SchedulerError, for example for an unreadable password.
     """
 
     def __init__(
@@ -184,8 +183,7 @@ class EventListener:
 
 
 def _of_stream(registration: Registration | None) -> Registration | None:
-    """Return the fields of a registration that its stream uses; a reading may set the identity."""
-    return registration and replace(registration, identity=None)
+    return registration and replace(registration, identity=None)  # a reading may set it
 
 
 RECORD = "received events"  # names of pod managers that sent an event
@@ -194,11 +192,7 @@ LOOK_S = 0.5
 
 
 class EventReceiver:
-    """Receives events at an address; ``store`` returns the open store.
-
-    The first of many events of a pod manager is stored until the reading process takes it. The
-    reading begins after all of them, so that one event is enough.
-    """
+    """Receives events at an address, and stores the first of each pod manager for its reader."""
 
     def __init__(self, address: EventAddress, store: Callable[[], Store]) -> None:
         self._address, self._store = address, store

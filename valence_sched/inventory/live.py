@@ -38,8 +38,7 @@ BATCH_SIZE = 50  # readings that the state stores together
 class LiveReader:
     """Reads each live pod manager that a command applies to once, in the order of the registry.
 
-    ``progress`` gets the count of readings and the names without an answer. Unregistered pod
-    managers that only report, ``reporting_names``, come last. ``remarks`` gets a line when the
+    Pod managers that only report, ``reporting_names``, come last. ``remarks`` gets a line when the
     state could not store a reading, and for each password of a file that is sent unencrypted. With
     ``raw`` readings carry their documents.
     """
@@ -125,11 +124,7 @@ class LiveReader:
             yield from (Reading(reported[name]) for name in names)
 
     def _targets(self, store: "Store | None") -> list[ReadTarget | Reading]:
-        """Return the target of each member, or a failed reading if it cannot be read.
-
-        If several names have one endpoint, only the first is read: otherwise each name could
-        compose its blocks.
-        """
+        # of several names with one endpoint only the first is read, lest each compose its blocks
         endpoints: dict[podm_address.EndpointKey, str] = {}
         targets: list[ReadTarget | Reading] = []
         names = [member.registration.name for member in self.members if member.uses_state]
@@ -218,10 +213,7 @@ def podm_of_registration(one: Registration, kind: type[P]) -> P:
 def last_known_podm(
     one: Registration, podm: P, known: P | None, limit_s: float | None, now: datetime.datetime
 ) -> P:
-    """Return the ``known`` podm with the status of ``podm``, its failed reading.
-
-    It has no blocks if it was never read, or longer than ``limit_s`` ago.
-    """
+    """Return the ``known`` podm with the status of its failed reading, without blocks if old."""
     if known is None:
         return replace(podm, identity=one.identity, read_at=None)
     age = age_s(known.read_at, now)
@@ -250,11 +242,7 @@ class StoredMembers(NamedTuple):
 def stored_members(
     registry: Registry, live: ReadOptions, reported: Collection[str]
 ) -> StoredMembers:
-    """Return the members of a command; ``reported`` are the names of all reports in the state.
-
-    Errors as for members, UnknownName for a name of ``live.only`` that is neither a member nor
-    in ``reported``.
-    """
+    """Return the members of a command; ``reported`` are the names of all reports in the state."""
     every = registry.all_members(live)
     registered = {member.registration.name for member in every}
     alone = [] if live.catalogue is not None or not registry.uses_state(live) else reported
@@ -283,10 +271,20 @@ def stored_podm(
     """Return a registered podm as stored in the state, and the reason if its reading is old.
 
     It has no blocks if it was never read, if the failure makes the reading invalid, or if the
-    reading is older than ``limit_s``. Its own report takes precedence.
+    reading is older than ``limit_s``. Its own report takes precedence: only its ``enabled`` applies
+    now, the rest at the next reading.
     """
     if known is not None and failure is None:
-        return _registered_podm(one, known, report), None
+        if report is not None:
+            enabled = one.enabled if report.enabled is None else report.enabled
+            return replace(known, enabled=enabled), None
+        # its registration may be newer than its reading
+        aggregates = tuple(dict.fromkeys(one.aggregates + known.aggregates))
+        traits = tuple(dict.fromkeys(one.traits + known.traits))
+        merged = {"capabilities": known.capabilities | one.capabilities, "aggregates": aggregates}
+        merged |= {"traits": traits, "facts": known.facts | one.facts}
+        zone = one.zone or known.zone
+        return replace(known, enabled=one.enabled, zone=zone, **merged), None
     podm = podm_of_registration(one, kind)
     if failure is None:
         return replace(podm, identity=one.identity), f"{one.url}: not read yet (podm watch)"
@@ -296,24 +294,6 @@ def stored_podm(
     # the line may be printed much later: a time stays true, an age does not
     last = f"; last read {podm.read_at}" if podm.read_at else ""
     return podm, failure.reason + last
-
-
-def _registered_podm(one: Registration, known: P, report: ReportedSwitch | None) -> P:
-    """Return a podm with the properties of its registration, which may be newer than its reading.
-
-    Only ``enabled`` of a report applies now: the rest applies at the next reading.
-    """
-    if report is not None:
-        return replace(known, enabled=one.enabled if report.enabled is None else report.enabled)
-    return replace(
-        known,
-        enabled=one.enabled,
-        zone=one.zone or known.zone,
-        aggregates=tuple(dict.fromkeys(one.aggregates + known.aggregates)),
-        capabilities=known.capabilities | one.capabilities,
-        traits=tuple(dict.fromkeys(one.traits + known.traits)),
-        facts=known.facts | one.facts,
-    )
 
 
 class StoredReader:

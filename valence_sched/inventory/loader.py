@@ -338,10 +338,7 @@ class InventoryLoader:
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would traverse a million new objects repeatedly.
-
-    The objects made meanwhile live as long as the inventory: later traversals skip them.
-    """
+    """Pause the garbage collector, and exempt the objects made meanwhile from its traversals."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -107,9 +107,8 @@ def named_by_service(
 ) -> Iterator[Registration]:
     """Yield the pod managers of a catalogue named after the services that answer.
 
-    Each is ``found`` with the identity of its service, if known; ``names`` has the names in the
-    state by identity. A pod manager without an answer, or at another endpoint of an earlier
-    service, keeps the name of its endpoint.
+    ``names`` has the names in the state by identity. A pod manager without an answer, or at another
+    endpoint of an earlier service, keeps the name of its endpoint.
     """
     used_names: set[str] = set()
     for one, identity in found:
@@ -236,9 +235,8 @@ class Registry:
     ) -> Registration:
         """Register a pod manager with the identity that it reports, if it answers; return it.
 
-        Stores its typed password and its reading ``podm``, so that the next decision need not wait
-        for a reading. Errors as for :meth:`check_new`, and IdentityConflict if the service has
-        another name.
+        Stores its typed password and its reading ``podm``. Errors as for :meth:`check_new`, and
+        IdentityConflict if the service has another name.
         """
         validate_registration(registration)
         found = (podm and podm.identity) or self._find_identity(registration, password)
@@ -258,10 +256,8 @@ class Registry:
     def check_new(self, registration: Registration) -> None:
         """Check a registration before the user types a password for it.
 
-        Raises:
-            NameTaken: another pod manager has the name.
-            InputError, UnknownName: the URL, name or certificates are invalid; the driver is
-            unknown.
+        NameTaken for a used name, InputError for an invalid URL, name or certificate, UnknownName
+        for an unknown driver.
         """
         validate_registration(registration)
         _check_certificates(registration)
@@ -293,9 +289,8 @@ class Registry:
     def change(self, registration: Registration, password: str | None = None) -> None:
         """Replace the registration of the same name; without an identity, the next reading sets it.
 
-        Raises:
-            InputError, UnknownName: it is invalid; the name is not registered. IdentityConflict:
-            another service answers at a new URL, or a service of another name.
+        InputError for an invalid one, UnknownName for an unregistered name, IdentityConflict if
+        another service answers at a new URL, or a service of another name.
         """
         validate_registration(registration)
         known = self.get(registration.name)
@@ -317,9 +312,8 @@ class Registry:
     def delete(self, name: str) -> None:
         """Delete a pod manager, registered or only read, with its readings and its password.
 
-        Raises:
-            UnknownName, InUse: the name is unknown; the state has claims or nodes of it.
-            CredentialError: its password cannot be deleted; nothing is deleted.
+        UnknownName; InUse if the state has claims or nodes of it; CredentialError if its password
+        cannot be deleted: then nothing is deleted.
         """
         if self.empty:
             self.get(name)

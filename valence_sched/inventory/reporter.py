@@ -39,10 +39,8 @@ def needed(
 class Reporter:
     """Reports the pod managers of a store every ``interval_s``, changed or not.
 
-    ``names`` returns the names of the registered pod managers. The functions ``targets``, by name,
-    each send a pod manager and its stats; after a failure the next report is sent after the
-    interval. A pod manager that cannot be read is Offline. ``log`` takes a line for each change,
-    ``sleep`` waits.
+    The functions ``targets``, by name, each send a pod manager and its stats. A pod manager that
+    cannot be read is Offline. ``log`` takes a line for each change.
     """
 
     def __init__(

@@ -25,12 +25,10 @@ Now = Callable[[], datetime.datetime]
 class SourceReader:
     """Reads the records of pod managers, and notes problems in ``diagnostics``.
 
-    ``registry`` returns the registry of a state, by its URL or None for the usual state.
-    ``progress`` gets the count of records, and the names of live pod managers without an answer.
-
-    The attributes describe the last reading. ``live_ids`` are the ids of live pod managers,
-    ``read_ids`` of readings in this run, and ``unread_ids`` of failed readings. ``stored_names``
-    are the names that the state knows.
+    ``registry`` returns the registry of a state, by its URL or None for the usual state. The
+    attributes describe the last reading: ``live_ids`` are the ids of live pod managers,
+    ``read_ids`` of readings in this run, ``unread_ids`` of failed readings, and ``stored_names``
+    the names that the state knows.
     """
 
     def __init__(

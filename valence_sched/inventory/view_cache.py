@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The view cache: stores views of large inventory files as columns in files for later commands.
 
-An inventory file is known by its path, its size, its times, its inode and a sample of its bytes. A
-cached view is not used if the file changed, if other users can write the view, or if it is damaged:
-the inventory is then read and cached again.
+A cached view is not used if the file changed, if other users can write the view, or if it is
+damaged: the inventory is then read and cached again.
 """
 
 import contextlib
@@ -55,11 +54,7 @@ class CachedView(NamedTuple):
 
 
 class ViewCache:
-    """The cached views of one user in a folder.
-
-    ``problem`` gets a line if a cached view could not be used or written. ``now_ns`` returns the
-    nanoseconds since 1970. Files of less than ``min_bytes`` are not cached.
-    """
+    """The cached views of one user; ``problem`` gets a line if one cannot be used or written."""
 
     def __init__(
         self,
