@@ -45,6 +45,23 @@ _SHORT = re.compile(r"\d{1,3}")
 _QUERY = re.compile(r"(\$?(?:skip|top)=\d{1,6}(?:&|$))+")
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#]*)(?P<rest>.*)", re.DOTALL)
 _DEVICE_NUMBER = re.compile(r"(?P<head>(?:Processor|Accelerator|Memory|Drive|Nic)-\d{1,4})")
+#: Properties whose texts are terms of a standard, or product names.
+_HARMLESS = re.compile(
+    r"(?:.*(?:Type|Types|State|Status|Health|HealthRollup|Mode|Protocol|Protocols|Media|"
+    r"Architecture|InstructionSet|UseCase|Units|AllowableValues|Severity|Version)"
+    r"|Model|Manufacturer|Vendor|@odata\.type|Reserved|BaseModuleType|RAIDTypes|"
+    r"BootSourceOverrideEnabled|BootSourceOverrideTarget)"
+)
+_STANDARD = ("Id", "Name", "Description", "Links", "Oem")
+_POOLS = ("Free", "Active", "Unassigned")
+_UUIDS = ("UUID", "ServiceEntryPointUUID")  # of the service of a pod manager
+#: Numeric properties that identify a single device.
+_IDENTIFYING = re.compile(
+    r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
+    r"durablename|vlan|phone|latitude|longitude|altitude).*"
+)
+_PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#\d]*")
+_HARDWARE = re.compile(r"[^\r\n]{0,200}")
 
 
 class Aliases:
@@ -103,26 +120,6 @@ class Aliases:
         if text.startswith("/") or "://" in text:
             return self.uri(text)
         return self.segment(text)
-
-
-#: Properties whose texts are terms of a standard, or product names.
-_HARMLESS = re.compile(
-    r"(?:.*(?:Type|Types|State|Status|Health|HealthRollup|Mode|Protocol|Protocols|Media|"
-    r"Architecture|InstructionSet|UseCase|Units|AllowableValues|Severity|Version)"
-    r"|Model|Manufacturer|Vendor|@odata\.type|Reserved|BaseModuleType|RAIDTypes|"
-    r"BootSourceOverrideEnabled|BootSourceOverrideTarget)"
-)
-_STANDARD = ("Id", "Name", "Description", "Links", "Oem")
-_POOLS = ("Free", "Active", "Unassigned")
-#: Properties that identify the service of a pod manager.
-_UUIDS = ("UUID", "ServiceEntryPointUUID")
-#: Numeric properties that identify a single device.
-_IDENTIFYING = re.compile(
-    r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
-    r"durablename|vlan|phone|latitude|longitude|altitude).*"
-)
-_PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#\d]*")
-_HARDWARE = re.compile(r"[^\r\n]{0,200}")
 
 
 def anonymise_podm(aliases: Aliases, podm: inventory.FullPodm) -> inventory.FullPodm:

@@ -45,6 +45,14 @@ from valence_sched.model.registration import Registration
 from valence_sched.store.service_state import process_name
 from valence_sched.store.store import Store
 
+LEASE = "background reader"
+LEASE_S = 30.0
+RENEWALS = 3  # of a lease before it ends
+#: Intervals for checking the change log for registrations, and for reading all registrations.
+LOOK_S, MEMBERS_S = 0.5, 5.0
+LONGEST_WAIT_S = 1.0  # between checks for due readings and for the end
+THREADS = 32
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -115,16 +123,6 @@ class ReadSchedule:
 
     def _is_open(self, entry: _Entry) -> bool:
         return entry.failures >= self._pace.open_after
-
-
-LEASE = "background reader"
-LEASE_S = 30.0
-RENEWALS = 3  # of a lease before it ends
-#: Intervals for checking the change log for registrations, and for reading all registrations.
-LOOK_S, MEMBERS_S = 0.5, 5.0
-#: The longest time between checks for due readings and for the end.
-LONGEST_WAIT_S = 1.0
-THREADS = 32
 
 
 class ReaderClock(NamedTuple):

@@ -30,6 +30,8 @@ from valence_sched.model.reading import Selection
 if TYPE_CHECKING:
     from valence_sched.inventory.live import LiveReader
 
+MIN_KEY_CHARS = 16  # characters of a key for aliases
+
 
 class CaptureResult(NamedTuple):
     """The numbers of captured things, the reasons of failed readings by name, and omissions.
@@ -132,9 +134,6 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
     trees.build_folder(folder, fill)
     sizes = counts["podms"], counts["blocks"], counts["documents"]
     return CaptureResult(*sizes, redactor.failures, left_out)
-
-
-MIN_KEY_CHARS = 16  # characters of a key for aliases
 
 
 class Captures:

@@ -18,6 +18,15 @@ from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 
+#: The pauses before a stream is opened again: the first, doubled up to the longest. A stream that
+#: was open for longer resets the pause.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+#: How often a pod manager without a stream is checked again: its firmware may be newer.
+LOOK_AGAIN_S = 3600.0
+MAX_STREAMS = 512  # at the same time; further pod managers are read at their interval
+RECORD = "received events"  # names of pod managers that sent an event
+LOOK_S = 0.5  # between readings of the record
+
 
 class Hints:
     """The pod managers to read soon, by name, each with its first reason."""
@@ -44,15 +53,6 @@ class NoStreams:
     def close(self) -> None: ...
     def take(self) -> dict[str, str]:
         return {}
-
-
-#: The pauses before a stream is opened again: the first, doubled up to the longest. A stream that
-#: was open for longer resets the pause.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
-#: How often a pod manager without a stream is checked again: its firmware may be newer.
-LOOK_AGAIN_S = 3600.0
-#: Limit on concurrent streams; further pod managers are read at their interval.
-MAX_STREAMS = 512
 
 
 class HintStream(Protocol):
@@ -184,11 +184,6 @@ class EventListener:
 
 def _of_stream(registration: Registration | None) -> Registration | None:
     return registration and replace(registration, identity=None)  # a reading may set it
-
-
-RECORD = "received events"  # names of pod managers that sent an event
-#: How often they are read from the store.
-LOOK_S = 0.5
 
 
 class EventReceiver:

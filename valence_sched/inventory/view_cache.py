@@ -23,8 +23,7 @@ from valence_sched.view.columns import ALIGNMENT, decode_view, encode_view
 from valence_sched.view.view import View
 
 MIB = 1 << 20
-#: Smaller files are read about as fast as their views.
-MIN_FILE_BYTES = 8 * MIB
+MIN_FILE_BYTES = 8 * MIB  # smaller files are read about as fast as their views
 MAX_VIEW_BYTES = 512 * MIB
 MAX_CACHE_BYTES = 1024 * MIB  # of all views; the oldest are deleted
 #: A file that changes twice within the resolution of its times looks the same after each change.

@@ -18,6 +18,29 @@ from markupsafe import Markup
 from valence_sched.model import page as pages
 from valence_sched.pages.tables import amount_text, measured_text, shown_text, table
 
+COLOURS = 6  # of lines, in the style of the page; further lines repeat them
+_SHAPES = frozenset(("svg", "g", "path", "rect", "circle", "line", "text"))
+_NUMBERS = frozenset(("cx", "cy", "d", "height", "r", "rx", "ry", "transform", "viewBox", "width"))
+_NUMBERS |= {"x", "x1", "x2", "y", "y1", "y2"}
+_ATTRIBUTES = _NUMBERS | {"class", "style"}
+#: Groups and shapes of the library that are invisible without its scripts.
+_HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles", "dots"))
+_COLOUR = re.compile(r"\bcolor-(\d+)")
+_LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
+MOST_POINTS = 400  # of a line: more than fit a screen
+WIDTHS = {"wide": 720, "narrow": 350}
+TIME_HEIGHT = 260
+SMALL_HEIGHT = 190  # of a chart in a grid
+BAR_HEIGHT, BAR_MARGIN = 30, 44
+MOST_LABEL = 20  # characters of a name beside its bar
+MOST_FOCUS = 60  # of a line that a point shows on focus
+MOST_STEPS = 6  # of an axis
+READINGS = 12  # points of a line over time that show their values, besides the first
+_UNITS_S = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+_NUMBER_COLUMNS = ("Line", "First", "Least", "Most", "Last")
+_TICKS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 25, 30, 50, 60)
+Points = Sequence[tuple[float, float | None]]
+
 
 def comparison_table(section: pages.BarComparison) -> pages.PageTable:
     titles = [measure.name for measure in section.measures]
@@ -34,17 +57,6 @@ def _measured(measure: pages.Measure, number: int) -> str:
         return "unknown"
     error = measure.errors[number] if measure.errors else None
     return measured_text(value, measure.unit) + ("" if error is None else f" ± {error:.2g}")
-
-
-COLOURS = 6  # of lines, in the style of the page; further lines repeat them
-_SHAPES = frozenset(("svg", "g", "path", "rect", "circle", "line", "text"))
-_NUMBERS = frozenset(("cx", "cy", "d", "height", "r", "rx", "ry", "transform", "viewBox", "width"))
-_NUMBERS |= {"x", "x1", "x2", "y", "y1", "y2"}
-_ATTRIBUTES = _NUMBERS | {"class", "style"}
-#: Groups and shapes of the library that are invisible without its scripts.
-_HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles", "dots"))
-_COLOUR = re.compile(r"\bcolor-(\d+)")
-_LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
 
 
 class FocusValue(NamedTuple):
@@ -111,22 +123,6 @@ def _attribute(name: str, value: str) -> Markup:
     if name in _NUMBERS:
         value = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), value)
     return Markup(' {}="{}"').format(name, value)
-
-
-MOST_POINTS = 400  # of a line: more than fit a screen
-WIDTHS = {"wide": 720, "narrow": 350}
-TIME_HEIGHT = 260
-SMALL_HEIGHT = 190  # of a chart in a grid
-BAR_HEIGHT, BAR_MARGIN = 30, 44
-MOST_LABEL = 20  # characters of a name beside its bar
-MOST_FOCUS = 60  # of a line that a point shows on focus
-MOST_STEPS = 6  # of an axis
-READINGS = 12  # points of a line over time that show their values, besides the first
-_UNITS_S = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
-_NUMBER_COLUMNS = ("Line", "First", "Least", "Most", "Last")
-_TICKS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 25, 30, 50, 60)
-
-Points = Sequence[tuple[float, float | None]]
 
 
 def time_charts(section: pages.TimeChart) -> Markup:

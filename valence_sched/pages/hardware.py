@@ -36,6 +36,16 @@ _ORDER = {role: number for number, role in enumerate(_ROLES.values())}
 
 #: By (pod manager, URI): the role of a block, and the numbers of its takers.
 BlockMarks = Mapping[tuple[str, str], tuple[pages.BlockRole, tuple[int, ...]]]
+OLD_READING_S = 86400.0  # the age from which a page marks a reading, by default
+Pair = tuple[float | None, float | None]
+#: The field of a summary, and its title.
+_MEASURES = {"blocks": "Blocks", "cores": "Cores", "memory_mib": "Memory", "gpus": "GPUs"}
+_MEASURES |= {"drives": "Drives", "nics": "NICs"}
+_IN_TABLE = ("blocks", "cores", "memory_mib", "gpus")
+_BARS = "A bar is the unusable part: in use, in a bad condition, or on an unusable pod manager."
+Amounts = tuple[float | None, float | None, float | None]  # usable, free and total
+CLAIM = "claim:"  # prefix of the name of a node that a claim holds, in place of a URI
+MOST_NAMED = 30  # blocks of a node
 
 
 @dataclass(frozen=True)
@@ -58,9 +68,6 @@ class HardwareListing:
         if len(self.podms) <= MOST_MARKED or len(self.old) < len(self.podms):
             return ""
         return Counter(self.old.values()).most_common(1)[0][0]
-
-
-OLD_READING_S = 86400.0  # the age from which a page marks a reading, by default
 
 
 def old_readings(
@@ -248,15 +255,6 @@ def _pools(
     return tuple(drawn)
 
 
-Pair = tuple[float | None, float | None]
-
-#: The field of a summary, and its title.
-_MEASURES = {"blocks": "Blocks", "cores": "Cores", "memory_mib": "Memory", "gpus": "GPUs"}
-_MEASURES |= {"drives": "Drives", "nics": "NICs"}
-_IN_TABLE = ("blocks", "cores", "memory_mib", "gpus")
-_BARS = "A bar is the unusable part: in use, in a bad condition, or on an unusable pod manager."
-
-
 def inventory_page(hardware: HardwareListing) -> pages.Page:
     podms, facts = hardware.podms, (*size_facts(hardware.podms), *use_facts(hardware))
     tables = (device_table(hardware), podm_table(hardware), node_table(hardware))
@@ -322,9 +320,6 @@ def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
     ]
     columns = ("Resource", "Usable", "Free", "Total", "Not usable")
     return table("Free resources", columns, rows, columns[1:], _BARS)
-
-
-Amounts = tuple[float | None, float | None, float | None]  # usable, free and total
 
 
 def _total_texts(title: str, each: Sequence[Amounts]) -> Iterable[str | pages.TableCell]:
@@ -406,9 +401,6 @@ def node_table(hardware: HardwareListing) -> pages.PageTable:
     return table("Nodes", ("Node", "Podm", "Flavor", "Owner", "Blocks"), rows, text=text)
 
 
-CLAIM = "claim:"  # prefix of the name of a node that a claim holds, in place of a URI
-
-
 def node_name(node: Node) -> str:
     if node.uri.startswith(HIDDEN):
         return f"a node of {OTHERS}"
@@ -424,9 +416,6 @@ def node_cell(podm: str, node: Node, links: PageLinks | None) -> pages.TableCell
     else:
         href = "" if node.uri.startswith(HIDDEN) else links.node(node.uri, podm)
     return pages.TableCell(text=name, href=href)
-
-
-MOST_NAMED = 30  # blocks of a node
 
 
 def names_of(uris: Sequence[str]) -> str:

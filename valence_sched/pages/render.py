@@ -46,6 +46,29 @@ MOST_SHARERS = 3  # of a block, whose numbers it shows
 MOST_TAKERS = 40  # that the legend names
 _BYTES = {"names": 45, "squares": 22, "group": 75, "bars": 60, "podm": 300}  # of their markup
 _DIGITS = re.compile(r"([0-9]+)")
+MOST_OPEN_ROWS = 30  # of a table, above which it is folded
+MOST_CARD_ROWS = 100  # of a table, above which a narrow screen scrolls it
+MOST_OPEN_PODMS = 12  # of a map
+ROLES = {
+    "chosen": "chosen",
+    "alternate": "alternate",
+    "candidate": "fits",
+    "undecided": "undecided",
+    "rejected": "does not fit",
+    "source": "nodes leave",
+    "destination": "takes nodes",
+    "buyer": "gets new blocks",
+}
+#: The macro that draws each kind of section, in ``templates/sections.html``.
+_KINDS: dict[type, str] = {
+    pages.PageTable: "table",
+    pages.HardwareMap: "map",
+    pages.FunnelChart: "funnel",
+    pages.TimeChart: "time",
+    pages.ChartGrid: "grid",
+    pages.BarComparison: "comparison",
+    pages.Lines: "lines",
+}
 
 
 def map_detail(section: pages.HardwareMap) -> MapDetail:
@@ -193,31 +216,6 @@ def _rank(block: pages.MapBlock) -> tuple[int, tuple[int, ...], list[tuple[int, 
 def _class(block: pages.MapBlock) -> str:
     unwell = block.use == "used" and block.condition
     return _ROLE_CLASSES.get(block.role) or ("e" if unwell else _CLASSES[block.use])
-
-
-MOST_OPEN_ROWS = 30  # of a table, above which it is folded
-MOST_CARD_ROWS = 100  # of a table, above which a narrow screen scrolls it
-MOST_OPEN_PODMS = 12  # of a map
-ROLES = {
-    "chosen": "chosen",
-    "alternate": "alternate",
-    "candidate": "fits",
-    "undecided": "undecided",
-    "rejected": "does not fit",
-    "source": "nodes leave",
-    "destination": "takes nodes",
-    "buyer": "gets new blocks",
-}
-#: The macro that draws each kind of section, in ``templates/sections.html``.
-_KINDS: dict[type, str] = {
-    pages.PageTable: "table",
-    pages.HardwareMap: "map",
-    pages.FunnelChart: "funnel",
-    pages.TimeChart: "time",
-    pages.ChartGrid: "grid",
-    pages.BarComparison: "comparison",
-    pages.Lines: "lines",
-}
 
 
 def idle_filters(section: pages.FunnelChart) -> str:

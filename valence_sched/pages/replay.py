@@ -14,6 +14,25 @@ from valence_sched.words.phrases import ReasonPhrases
 
 Values = Sequence[float]
 _USED_TEXT = "The share of each resource that no further node can have."
+MOST_MEASURES = 10
+#: The compared measures in order, with their titles; a dotted measure has the title of its prefix.
+TITLES = {
+    "placed": "Placed",
+    "refused": "Refused",
+    "undecided": "Undecided",
+    "podms_needed": "Podms needed",
+    "podms_per_node": "Podms per placed node",
+    "fragmentation": "Fragmentation",
+    "cost": "Cost",
+    "cost_per_node": "Cost per placed node",
+    "utilisation": "",
+}
+MOST_COLUMNS = 8  # of runs with a column each
+NO_FLAVOR = "without flavor"
+Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
+MOST_RUNS = 2000  # of a sweep in a table
+_SPREAD = ("placed", "refused", "podms_needed", "fragmentation", "cost")
+Variations = dict[str, list[model.SweepRun]]  # by the name of a scenario and a policy
 
 
 def time_sections(runs: Sequence[model.ReplayResult]) -> Iterator[pages.Section]:
@@ -95,21 +114,6 @@ def _line(run: model.ReplayResult, name: str, values: Values | None) -> pages.Ch
     return pages.ChartSeries(name=name, points=tuple(points))
 
 
-MOST_MEASURES = 10
-#: The compared measures in order, with their titles; a dotted measure has the title of its prefix.
-TITLES = {
-    "placed": "Placed",
-    "refused": "Refused",
-    "undecided": "Undecided",
-    "podms_needed": "Podms needed",
-    "podms_per_node": "Podms per placed node",
-    "fragmentation": "Fragmentation",
-    "cost": "Cost",
-    "cost_per_node": "Cost per placed node",
-    "utilisation": "",
-}
-
-
 def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> pages.BarComparison:
     groups = list(TITLES)
     known = [one for one in compared if one.measure.name.partition(".")[0] in groups]
@@ -143,12 +147,6 @@ def _measure(one: model.MeasureComparison) -> pages.Measure:
         errors=tuple(value and value * (100 if share else 1) for value in one.errors.values()),
         best=None if one.best is None else [*one.means].index(one.best),
     )
-
-
-MOST_COLUMNS = 8  # of runs with a column each
-NO_FLAVOR = "without flavor"
-
-Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
 
 
 def replay_page(replay: model.Replay, edits: Edits, facts: tables.Facts = ()) -> pages.Page:
@@ -300,12 +298,6 @@ def _made_of(
         rows.append((run.name, run.policy or "of each request", texts, *size))
     columns = ("Run", "Policy", "Edits", "Podms", "Blocks", "Inventory")
     yield tables.table("Runs", columns, rows, ("Podms", "Blocks"))
-
-
-MOST_RUNS = 2000  # of a sweep in a table
-_SPREAD = ("placed", "refused", "podms_needed", "fragmentation", "cost")
-
-Variations = dict[str, list[model.SweepRun]]  # by the name of a scenario and a policy
 
 
 def sweep_page(

@@ -19,6 +19,8 @@ from valence_sched.pages.tables import MOST_ROWS, sentence, table
 from valence_sched.words.phrases import device_phrases, format_instant, state_text
 
 MOST_LINES = 100
+MOST_PODMS = 3  # of a claim that are named
+NO_OWNER = "–"
 
 
 def site_page(podms: Sequence[PodmOverview], shown: inventory.HardwareListing) -> Page:
@@ -134,11 +136,6 @@ def block_page(
             table("Claims", ("Claim",), claims),
         ),
     )
-
-
-MOST_PODMS = 3  # of a claim that are named
-
-NO_OWNER = "–"
 
 
 def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Page:

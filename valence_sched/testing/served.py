@@ -21,8 +21,7 @@ from valence_sched.simulator.server.load import load_documents
 from valence_sched.simulator.server.podm import SimulatedPodm, SimulatorSettings
 from valence_sched.simulator.server.serve import bind_sockets, listen, url_of
 
-#: Requests that are remembered per pod manager.
-MOST_REQUESTS = 100_000
+MOST_REQUESTS = 100_000  # that are remembered per pod manager
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,13 @@ from valence_sched.simulator.server.reads import ExpandQuery, expand_document
 
 UNABLE = "UnableToProcessStanzaRequest"
 REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
+DEFAULT_S = 3 * 3600.0
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 
 
 def target(documents: DocumentTree, service: str) -> str:
     actions = docs.value_at(documents.get(service), "Actions")
     return str(docs.value_at(actions, "#CompositionService.Compose", "target") or "")
-
-
-DEFAULT_S = 3 * 3600.0
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 
 
 class Reservations:

@@ -15,6 +15,14 @@ from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.faults import Faults
 
+#: Properties that distinguish equal devices.
+_OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
+SPECIFIC = "ComputerSystemComposition"
+CONSTRAINED = "ComputerSystemConstrainedComposition"
+#: Properties of a request for devices that may be exceeded if the client accepts more.
+AMOUNTS: tuple[str, ...] = ("TotalCores", "TotalThreads", "MaxSpeedMHz", "OperatingSpeedMhz")
+AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
+
 
 def is_block(json: Json | None) -> bool:
     return isinstance(docs.value_at(json, "CompositionStatus"), dict)
@@ -106,10 +114,6 @@ def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:
     ]
 
 
-#: Properties that distinguish equal devices.
-_OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
-
-
 def node_name(faults: Faults, wanted: str | None) -> str | None:
     """Return the name of a new node, None if the pod manager generates one."""
     return None if "own-names" in faults or "uri-names" in faults else wanted
@@ -141,10 +145,6 @@ def _equal_blocks(documents: DocumentTree, named: Sequence[str]) -> tuple[str, .
 def content_of(device: Json) -> Json:
     plain = ((key, value) for key, value in device.items() if not isinstance(value, dict | list))
     return {key: value for key, value in plain if key not in _OWN and not key.startswith("@")}
-
-
-SPECIFIC = "ComputerSystemComposition"
-CONSTRAINED = "ComputerSystemConstrainedComposition"
 
 
 class SimulatedCapability(NamedTuple):
@@ -205,11 +205,6 @@ def _limits(json: Json) -> Iterator[tuple[str, int]]:
         for name, limit in limits.items() if isinstance(limits, dict) else ():
             if name[:3] in ("Min", "Max") and isinstance(limit, int):
                 yield name, limit
-
-
-#: Properties of a request for devices that may be exceeded if the client accepts more.
-AMOUNTS: tuple[str, ...] = ("TotalCores", "TotalThreads", "MaxSpeedMHz", "OperatingSpeedMhz")
-AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
 
 
 class DeviceRequest(NamedTuple):

@@ -26,6 +26,18 @@ BOOT: Json = {
 }
 _EMPTY: Json = {"Image": None, "ImageName": None, "Inserted": False, "WriteProtected": True}
 _EMPTY["ConnectedVia"] = "NotConnected"
+#: The device collections of a system, and the type of their members.
+COLLECTIONS = {
+    "Processors": "Processor",
+    "Memory": "Memory",
+    "Storage": "Storage",
+    "SimpleStorage": "SimpleStorage",
+    "EthernetInterfaces": "EthernetInterface",
+    "NetworkInterfaces": "NetworkInterface",
+}
+#: The properties of a system that a client may set when it composes one.
+CLIENT_PROPERTIES = ("Description", "HostName", "Boot", "AssetTag")
+Devices = dict[str, dict[str, Json]]
 
 
 def complete_system(documents: DocumentTree, uri: str) -> None:
@@ -121,22 +133,6 @@ def _put_manager(documents: DocumentTree, system: str) -> str:
 def _manager_uri(documents: DocumentTree, system: str) -> str:
     collection = docs.uri_of(docs.value_at(documents.get(ROOT), "Managers")) or f"{ROOT}/Managers"
     return f"{collection}/{system.rpartition('/')[2]}-manager"
-
-
-#: The device collections of a system, and the type of their members.
-COLLECTIONS = {
-    "Processors": "Processor",
-    "Memory": "Memory",
-    "Storage": "Storage",
-    "SimpleStorage": "SimpleStorage",
-    "EthernetInterfaces": "EthernetInterface",
-    "NetworkInterfaces": "NetworkInterface",
-}
-
-#: The properties of a system that a client may set when it composes one.
-CLIENT_PROPERTIES = ("Description", "HostName", "Boot", "AssetTag")
-
-Devices = dict[str, dict[str, Json]]
 
 
 def devices_of(documents: DocumentTree, block: Json) -> Devices:

@@ -5,10 +5,10 @@ It changes only the documents of nodes, fabric zones and volumes. A node gets th
 passes all filters. :meth:`NodesService.tick` advances asynchronous changes to the present time.
 """
 
+import contextlib
 import copy
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any
 
 from valence_sched.drivers.fields import NO_NOTES, links, objects
@@ -27,6 +27,7 @@ from valence_sched.simulator.server.faults import Faults
 
 RESETS: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "GracefulRestart")
 RESETS += ("ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
+RETRY_AFTER_S = 5
 
 
 def _node_document(
@@ -223,7 +224,8 @@ class NodesService:
         for volume in volumes:
             _release(self._documents, volume)
         for asset in assets:
-            _change(self._documents, asset, _erase)
+            with _changed(self._documents, asset) as device:
+                _erase(device)
         for collection in self._collections:
             self._documents.remove_member(collection, uri)
         self._due.pop(uri, None)
@@ -278,9 +280,6 @@ def _erase(device: Json) -> None:
         rack["Storage"] = None
 
 
-RETRY_AFTER_S = 5
-
-
 def _invalid(reasons: Iterable[str]) -> HttpReply:
     return _refused(400, "InvalidPayload", "Request payload is invalid or missing", reasons)
 
@@ -324,10 +323,12 @@ def _linked_members(documents: DocumentTree, collections: Iterable[str]) -> list
     return [it for one in collections for it in _uris_at(documents.get(one), "Members")]
 
 
-def _change(documents: DocumentTree, uri: str, by: Callable[[Json], object]) -> None:
-    if (json := documents.get(uri)) is not None:
-        json = copy.deepcopy(json)
-        by(json)
+@contextlib.contextmanager
+def _changed(documents: DocumentTree, uri: str) -> Iterator[Json]:
+    """Yield a copy of a document to change, which replaces it; an empty one if it is missing."""
+    json = copy.deepcopy(documents.get(uri))
+    yield json or {}
+    if json is not None:
         documents.put(uri, json)
 
 
@@ -374,13 +375,11 @@ def _disconnect(documents: DocumentTree, devices: set[str]) -> None:
 
 
 def _set_zones(documents: DocumentTree, endpoints: Iterable[str], zones: list[str]) -> None:
-    def change(endpoint: Json) -> None:
-        rack = docs.value_at(endpoint, "Links", "Oem", "Intel_RackScale")
-        if isinstance(rack, dict):
-            rack["Zones"] = docs.links_to(zones)
-
     for end in endpoints:
-        _change(documents, end, change)
+        with _changed(documents, end) as endpoint:
+            rack = docs.value_at(endpoint, "Links", "Oem", "Intel_RackScale")
+            if isinstance(rack, dict):
+                rack["Zones"] = docs.links_to(zones)
 
 
 def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str | None:
@@ -413,7 +412,7 @@ def _release(documents: DocumentTree, uri: str) -> None:
             size = schema.DriveDevice.capacity_bytes.of(schema.DriveDevice("", json, NO_NOTES)) or 0
             for source in objects(json.get("CapacitySources")):
                 for pool in _uris_at(source, "ProvidingPools"):
-                    _change(documents, pool, partial(_consume, size=-size))
+                    _consume(documents, pool, -size)
             documents.remove_member(volumes, uri)
         if uri in _linked_members(documents, [targets]):
             _remove_logical_drives(documents, _link(storage.json, "LogicalDrives"), json)
@@ -441,7 +440,7 @@ def _cut_volume(
     own |= {"CapacitySources": [source], "Links": {"Oem": {"Intel_RackScale": {"Endpoints": []}}}}
     json = docs.resource_document(uri, "Volume.v1_1_0", f"Volume {id_}", **own)
     documents.add_member(collection, json)
-    _change(documents, pool, partial(_consume, size=size))
+    _consume(documents, pool, size)
     return uri
 
 
@@ -471,18 +470,15 @@ def _remove_logical_drives(documents: DocumentTree, drives: str, target: Json) -
             for uri in _uris_at(unit, "LogicalDrive"):
                 documents.remove_member(drives, uri)
                 for group in _linked_members(documents, [drives]):
-                    _change(documents, group, partial(_forget, uri=uri))
+                    with _changed(documents, group) as drive:
+                        used = docs.value_at(drive, "Links", "UsedBy")
+                        if isinstance(used, list):
+                            used[:] = [it for it in used if docs.value_at(it, "@odata.id") != uri]
 
 
-def _consume(pool: Json, size: int) -> None:
-    data = docs.value_at(pool, "Capacity", "Data")
-    if isinstance(data, dict):
-        used = schema.StoragePool.used_bytes.of(schema.StoragePool("", pool, NO_NOTES))
-        data["ConsumedBytes"] = max(0, int(used or 0) + size)
-
-
-def _forget(drive: Json, uri: str) -> None:
-    used = docs.value_at(drive, "Links", "UsedBy")
-    if isinstance(used, list):
-        others = [link for link in used if docs.value_at(link, "@odata.id") != uri]
-        drive["Links"]["UsedBy"] = others
+def _consume(documents: DocumentTree, pool: str, size: int) -> None:
+    with _changed(documents, pool) as json:
+        data = docs.value_at(json, "Capacity", "Data")
+        if isinstance(data, dict):
+            used = schema.StoragePool.used_bytes.of(schema.StoragePool("", json, NO_NOTES))
+            data["ConsumedBytes"] = max(0, int(used or 0) + size)

@@ -17,10 +17,15 @@ from valence_sched.simulator.server.podm import EncodedReply, SimulatedPodm, enc
 from valence_sched.simulator.server.reads import HttpRequest
 from valence_sched.simulator.server.services import Destination, bodies_of, events_of
 
-#: The interval of checks for changes, and the number of checks without a change after which a
-#: stream sends a comment.
-LOOK_S, QUIET_LOOKS = 0.05, 20
+LOOK_S = 0.05  # between checks for changes
+QUIET_LOOKS = 20  # checks without a change, after which a stream sends a comment
 ENDLESS_BYTES = 1 << 30
+#: Bodies that are not documents, by the kind of the rule ``body``.
+BODIES = {"text": b"It is done.", "number": b"42", "list": b"[]", "object": b"{}"}
+WRITES = ("POST", "PATCH", "PUT", "DELETE")
+NESTING_DEPTH = 100_000
+_PIECE = b'{"@odata.id":"/redfish/v1/Chassis/of-very-many"},' * 1338  # about 64 KiB
+RECEIVER_S = 2.0  # time limit of the answer of an event receiver
 
 
 async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.StreamResponse | None:
@@ -52,13 +57,6 @@ async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.St
             quiet = 0
             await response.write(b": keep-alive\n\n")
     return None
-
-
-#: Bodies that are not documents, by the kind of the rule ``body``.
-BODIES = {"text": b"It is done.", "number": b"42", "list": b"[]", "object": b"{}"}
-WRITES = ("POST", "PATCH", "PUT", "DELETE")
-NESTING_DEPTH = 100_000
-_PIECE = b'{"@odata.id":"/redfish/v1/Chassis/of-very-many"},' * 1338  # about 64 KiB
 
 
 class SeenRequest(NamedTuple):
@@ -189,9 +187,6 @@ async def _send_endless(response: web.StreamResponse, begin: bytes) -> None:
     await response.write(begin)
     for _ in range(0, ENDLESS_BYTES, len(_PIECE)):
         await response.write(_PIECE)
-
-
-RECEIVER_S = 2.0  # time limit of the answer of an event receiver
 
 
 async def deliver_events(podms: Sequence[SimulatedPodm]) -> None:

@@ -15,6 +15,11 @@ from valence_sched.drivers.links import ROOT, path_of
 
 Json = dict[str, Any]
 OK = {"State": "Enabled", "Health": "OK"}  # the status of working resources
+MOST_CHANGES = 10_000  # stored for event streams
+MISSING, WRONG_TYPE = "CreateFailedMissingReqProperties", "PropertyValueTypeError"
+#: Prefixes of the messages of the composition registry; all others are of Base.
+COMPOSITION_MESSAGES: tuple[str, ...] = ("ResourceBlock", "EmptyManifest", "UnableToProcess")
+COMPOSITION_MESSAGES += ("NoResourceMatch", "IncompatibleZone", "SpecifiedResourceAlready")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +29,6 @@ class HttpReply:
     status: int
     body: Json | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-
-
-#: The number of changes stored for event streams.
-MOST_CHANGES = 10_000
 
 
 class Change(NamedTuple):
@@ -211,12 +212,6 @@ def collection_document(uri: str, type_: str, name: str, members: Iterable[str] 
     head = {"@odata.type": f"#{type_}.{type_}", "@odata.id": uri, "Name": name}
     links = links_to(members)
     return head | {"Members@odata.count": len(links), "Members": links}
-
-
-MISSING, WRONG_TYPE = "CreateFailedMissingReqProperties", "PropertyValueTypeError"
-#: Prefixes of the messages of the composition registry; all others are of Base.
-COMPOSITION_MESSAGES: tuple[str, ...] = ("ResourceBlock", "EmptyManifest", "UnableToProcess")
-COMPOSITION_MESSAGES += ("NoResourceMatch", "IncompatibleZone", "SpecifiedResourceAlready")
 
 
 class RequestRefused(Exception):

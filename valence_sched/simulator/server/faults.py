@@ -94,9 +94,7 @@ RULES = (
     FaultRule("odd-actions", "", "the actions of a rack's nodes have names with another prefix"),
 )
 
-#: The forms of a body that is not a document.
-KINDS = ("text", "number", "list", "object")
-
+KINDS = ("text", "number", "list", "object")  # the forms of a body that is not a document
 _BY_NAME = {rule.name: rule for rule in RULES}
 
 

@@ -28,6 +28,8 @@ _BY_SYSTEM = ("Processors", "Memory", "EthernetInterfaces")
 _CAPABILITIES = "@Redfish.CollectionCapabilities"
 _GROUPS = ("LVG", "Pool")
 _SETS = "InterleavableMemorySets"
+#: The documents that a new root links, if they exist.
+PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
 
 
 def _without(value: Any, name: str, keep: bool) -> Any:
@@ -152,10 +154,6 @@ _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
     "no-limits": _omit_limits,
     "join": _join_blocks,
 }
-
-
-#: The documents that a new root links, if they exist.
-PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
 
 
 def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:

@@ -26,8 +26,9 @@ from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.load import complete
 from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
 
-#: Documents that can be read without a login.
-PUBLIC_PATHS = ("/redfish", "/redfish/v1")
+PUBLIC_PATHS = ("/redfish", "/redfish/v1")  # that can be read without a login
+_AMOUNTS = ("#MemoryChunks.", "#Volume.")  # prefixes of the types of memory chunks and volumes
+POOLS = ("Free", "Active", "Unassigned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,6 @@ def encode_reply(answer: HttpReply) -> EncodedReply:
     if answer.status == 200:
         headers["ETag"] = docs.etag_of(body)
     return EncodedReply(answer.status, escape_json(body), headers)
-
-
-#: The prefixes of the types of memory chunks and volumes.
-_AMOUNTS = ("#MemoryChunks.", "#Volume.")
 
 
 class DocumentWrites:
@@ -402,9 +399,6 @@ def _consume(documents: DocumentTree, pool: str, size: int) -> None:
     data = docs.object_of(capacity, "Data")
     used = max(0, int(data.get("ConsumedBytes") or 0) + size)
     documents.update(pool, Capacity={**capacity, "Data": {**data, "ConsumedBytes": used}})
-
-
-POOLS = ("Free", "Active", "Unassigned")
 
 
 def _not_writable(name: str) -> RequestRefused:

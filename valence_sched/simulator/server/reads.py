@@ -14,6 +14,14 @@ from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Js
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.services import Tasks
 
+MAX_LEVELS = 6
+MAX_DOCUMENTS = 20_000  # that one answer expands; the rest stay links
+#: The features of this service, as its root states them.
+EXPAND_FEATURES: Json = {"ExpandAll": True, "Levels": True, "MaxLevels": MAX_LEVELS}
+EXPAND_FEATURES |= {"Links": True, "NoLinks": True}
+_FORM = re.compile(r"([.~*])(?:\(\$levels=(\d{1,9})\))?")
+_FLAGS = {".": "NoLinks", "~": "Links", "*": "ExpandAll"}
+
 
 def _query_number(query: Mapping[str, str], name: str, otherwise: int) -> int:
     text = query.get(name, "")
@@ -150,18 +158,6 @@ def _with_short_links(value: Any, base: str) -> Any:
 
 def _is_link(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("@odata.id"), str)
-
-
-MAX_LEVELS = 6
-#: The most links that one answer expands; the rest stay links.
-MAX_DOCUMENTS = 20_000
-
-#: The features of this service, as its root states them.
-EXPAND_FEATURES: Json = {"ExpandAll": True, "Levels": True, "MaxLevels": MAX_LEVELS}
-EXPAND_FEATURES |= {"Links": True, "NoLinks": True}
-
-_FORM = re.compile(r"([.~*])(?:\(\$levels=(\d{1,9})\))?")
-_FLAGS = {".": "NoLinks", "~": "Links", "*": "ExpandAll"}
 
 
 class ExpandQuery(NamedTuple):

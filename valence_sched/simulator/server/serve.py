@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 #: Called once, when all pod managers listen, with the id and the URL of each.
 Ready = Callable[[list[tuple[str, str]]], None]
+HOST = "127.0.0.1"
 
 
 def serve(
@@ -68,9 +69,6 @@ def serve(
     urls = (url_of(sock.getsockname()[1]) for sock in sockets)
     named = [(one.podm.id, url) for one, url in zip(apps, urls, strict=True)]
     asyncio.run(_run(apps, sockets, lambda: ready(named)))
-
-
-HOST = "127.0.0.1"
 
 
 def url_of(port: int) -> str:

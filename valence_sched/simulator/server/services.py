@@ -22,6 +22,17 @@ from valence_sched.simulator.server.documents import Change, DocumentTree, HttpR
 from valence_sched.simulator.server.faults import Faults
 
 Clock = Callable[[], float]
+EVENT_SERVICE = f"{ROOT}/EventService"
+#: The message of each older type of event.
+MESSAGES = {
+    "ResourceAdded": ("ResourceCreated", "The resource was created successfully."),
+    "ResourceUpdated": ("ResourceChanged", "One or more resource properties have changed."),
+    "ResourceRemoved": ("ResourceRemoved", "The resource was removed successfully."),
+}
+OFFERS = ("ServerSentEventUri", "Subscriptions")  # the properties with the URIs of events
+MOST_EVENTS = 100  # of one message
+MOST_SUBSCRIPTIONS = 20
+TASK_SERVICE = f"{ROOT}/TaskService"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +143,6 @@ def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
     return uri
 
 
-EVENT_SERVICE = f"{ROOT}/EventService"
-#: The message of each older type of event.
-MESSAGES = {
-    "ResourceAdded": ("ResourceCreated", "The resource was created successfully."),
-    "ResourceUpdated": ("ResourceChanged", "One or more resource properties have changed."),
-    "ResourceRemoved": ("ResourceRemoved", "The resource was removed successfully."),
-}
-#: The properties with the URIs of events.
-OFFERS = ("ServerSentEventUri", "Subscriptions")
-#: Events of one message.
-MOST_EVENTS = 100
-
-
 def add_event_service(documents: DocumentTree, faults: Faults) -> str:
     """Give a tree an event service without subscriptions; return its stream, or an empty text."""
     root = documents.get(ROOT) or {}
@@ -209,9 +207,6 @@ def _record(kind: str, uri: str, index: int, *, older: bool) -> Json:
     return record | {"MessageSeverity": "OK", "OriginOfCondition": {"@odata.id": uri}}
 
 
-MOST_SUBSCRIPTIONS = 20
-
-
 class Destination(NamedTuple):
     """The URL of a receiver of events, and the context of its client."""
 
@@ -268,9 +263,6 @@ def _on_loopback(url: str) -> bool:
         return parts.scheme == "http" and loopback and (parts.port or 80) > 0
     except ValueError:
         return False
-
-
-TASK_SERVICE = f"{ROOT}/TaskService"
 
 
 @dataclass(slots=True)
