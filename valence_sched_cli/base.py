@@ -11,18 +11,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from cliff import command, lister, show
 
-from valence_sched.errors import (
-    InventoryIncomplete,
-    SchedulerError,
-    UnknownName,
-    UsageError,
-    one_line,
-    suggest,
-)
+from valence_sched import errors
 from valence_sched.streams import log_failures, print_message
 from valence_sched_cli import cloud, late
 from valence_sched_cli.late import model, msgspec, words
@@ -32,17 +25,6 @@ from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
 from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_on_signals
 from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
-
-if TYPE_CHECKING:
-    import valence_sched_cli.output.capacity
-    import valence_sched_cli.output.decision
-    import valence_sched_cli.output.hardware
-    import valence_sched_cli.output.relocation
-    import valence_sched_cli.output.replay
-
-    output = valence_sched_cli.output
-else:
-    output = late.Package("valence_sched_cli.output")  # its modules that import nouns
 
 Args = argparse.Namespace
 LOG = logging.getLogger(__name__)
@@ -77,7 +59,9 @@ class PodmCommand:
     closing: list[str]  # lines on standard error after all output
     before: Sequence[str] = ()  # lines around a table for people
     after: Sequence[str] = ()
-    untold: SchedulerError | None = None  # the error of an output that failed after an effect
+    untold: errors.SchedulerError | None = (
+        None  # the error of an output that failed after an effect
+    )
     lists_remarks = False  # print each remark on the inventory, not only their number
     is_live = False  # whether it always reads live pod managers
     arguments = ""  # usage texts of its own options and arguments, for add_options
@@ -90,12 +74,11 @@ class PodmCommand:
     args: Args = Args()  # the arguments of this run
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return cliff's parser with our arguments; it refuses a repeated single value."""
         for name in WIDTH_VARIABLES:
             text = os.environ.get(name, "0")
             if not re.fullmatch(r"\s*[-+]?\d+\s*", text):
                 wrong = f"{prog_name}: {name}: must be a whole number, got {text[:40]!r}"
-                message = one_line(f"{wrong}: change or unset it")
+                message = errors.one_line(f"{wrong}: change or unset it")
                 argparse.ArgumentParser(prog_name).exit(2, message + "\n")
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.error = functools.partial(_refuse, parser)  # type: ignore[method-assign]
@@ -104,18 +87,19 @@ class PodmCommand:
         for action in (None, "store"):
             parser.register("action", action, parsing.StoreOnce)
         if option := parser._option_string_actions.get("--format"):
-            formats = ", ".join(map(str, option.choices or ()))
-            option.metavar, option.help = "<format>", f"{option.help}: {formats}"
+            formats = [*map(str, option.choices or ())]
+            option.metavar, option.help = "<format>", f"{option.help}: {', '.join(formats)}"
             option.default = Implied(option.default)
-            if "csv" in (option.choices or ()):
+            if "csv" in formats:
                 text = "with csv: put an apostrophe before each text that a spreadsheet evaluates"
                 group = next(one for one in parser._action_groups if one.title == "CSV Formatter")
                 group.add_argument("--escape-formulas", action="store_true", help=text)
-        parser.add_argument(
-            "--help-all", action=parsing.HelpAll, nargs=0, help="show all options, by group"
-        )
+        words = "show all options, by group"
+        parser.add_argument("--help-all", action=parsing.HelpAll, nargs=0, help=words)
         self.add_arguments(parser)
-        parsing.refuse_empty_names(parser)
+        for one in parser._actions:
+            if one.metavar in parsing.NAMES and one.type is None:  # files and URLs
+                one.type = parsing.nonempty(parsing.NAMES[one.metavar])
         return parser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -141,9 +125,8 @@ class PodmCommand:
         """Run and return the exit code: the command's, its error's, or 7 for a lost output."""
         self.closing, self.effects, self.args = [], model.effect.EffectLog(), args
         escape_logs()
-        self._delivery = Delivery(
-            self.effects, self.app.stdout, self.log_line, self._close_progress
-        )
+        log = self.log_line
+        self._delivery = Delivery(self.effects, self.app.stdout, log, self._close_progress)
         with interrupt_on_signals(), log_failures() as failures:
             try:
                 code = self._run(args)
@@ -151,8 +134,8 @@ class PodmCommand:
                 error = raised
                 if isinstance(raised, MemoryError):  # most MemoryErrors have no text
                     text = ": ".join(filter(None, ("out of memory", str(raised))))
-                    error = SchedulerError(f"{text}: use smaller files or fewer nodes")
-                if not (isinstance(error, SchedulerError) or self.effects):
+                    error = errors.SchedulerError(f"{text}: use smaller files or fewer nodes")
+                if not (isinstance(error, errors.SchedulerError) or self.effects):
                     raise
                 error = parsing.with_file_hint(error, args)
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # the traceback, with --debug
@@ -162,10 +145,10 @@ class PodmCommand:
                 self._close_progress()
             app, outcomes = self._scheduler_app, list(self.effects.outcomes())
             if app is not None and app.service is None and outcomes:
-                state = getattr(args, "state", None)
                 try:
+                    state = getattr(args, "state", None)
                     app.record_changes(state, self.cmd_name or "", outcomes)
-                except SchedulerError as failure:
+                except errors.SchedulerError as failure:
                     self.log_line(f"not recorded in the audit: {failure}")
             return self._delivery.check(failures, code)
 
@@ -214,8 +197,8 @@ class PodmCommand:
     def print_object(self, fields: Mapping[str, Any]) -> int:
         """Print one object in place of rows."""
         formatter = tables.PreparedFormatter(self.formatter, self.args.formatter)
-        cells = [*fields], [*fields.values()]
-        self._delivery.print(lambda stream: formatter.emit_one(*cells, stream, self.args))
+        emit, cells = formatter.emit_one, [*fields.values()]
+        self._delivery.print(lambda stream: emit([*fields], cells, stream, self.args))
         return 0
 
     def print_lines(self, lines: Iterable[str]) -> None:
@@ -253,15 +236,26 @@ class PodmCommand:
 
     @property
     def scheduler_app(self) -> late.app.App:
-        """Return the application of this command alone, not of a whole shell."""
-        if self._scheduler_app is None:
-            self._scheduler_app = self._client
-            name, profile = self.profile
-            variables, config = profile.variables(os.environ), self._client.config
-            config.environ = os.environ | variables
-            config.origins = dict.fromkeys(variables, f"profile {name}")
-            self._configure(self._client)
-        return self._scheduler_app
+        """The application of this command alone, not of a whole shell."""
+        if self._scheduler_app is not None:
+            return self._scheduler_app
+        app = self._scheduler_app = self._client
+        args, manager, (name, profile) = self.args, self.app.client_manager, self.profile
+        variables = profile.variables(os.environ)
+        app.config.environ = os.environ | variables
+        app.config.origins = dict.fromkeys(variables, f"profile {name}")
+        self._choose_service(app)
+        app.ask_ironic(functools.partial(cloud.baremetal_login, manager))
+        if getattr(args, "no_ironic", False):
+            if app.service is not None:
+                raise errors.UsageError("--no-ironic: a service uses its own Ironic setting")
+            app.config.baremetals = tuple
+        if getattr(self.app.options, "verbose_level", 1) == 0:
+            app.sources.progress = model.diagnostic.NoProgress()
+        app.config.ignored_extra_specs = tuple(getattr(args, "ignore_extra_spec", ()))
+        log_in = getattr(args, "from_catalog", False)
+        app.config.default_owner = functools.partial(cloud.token_project, manager, log_in=log_in)
+        return app
 
     def forget(self) -> None:
         """Forget the application, so that the next run reads everything again."""
@@ -281,11 +275,15 @@ class PodmCommand:
     def _apply_profile(self, args: Args) -> None:
         """Set the options that are not given and have a default in the profile."""
         name, profile = self.profile
-        if profile.output and isinstance(getattr(args, "formatter", None), Implied):
-            if profile.output in self._formatter_plugins:
-                args.formatter = profile.output
-            elif profile.output not in (known := _format_names()):  # a format of other commands
-                raise UnknownName("output format", profile.output, known, f"profile {name}")
+        if (style := profile.output) and isinstance(getattr(args, "formatter", None), Implied):
+            if style in self._formatter_plugins:
+                args.formatter = style
+            else:  # a format of other commands, or of none
+                rooms = [f"{room}.{kind}" for room in ("cliff.formatter", STYLES)
+                         for kind in ("list", "show")]  # fmt: skip
+                known = {name for room in rooms for name in entry_points(group=room).names}
+                if style not in known:
+                    raise errors.UnknownName("output format", style, known, f"profile {name}")
         if getattr(args, "request_file", None):
             return  # a request file sets these for each request
         if profile.policy and getattr(args, "policy", "") in (None, []):
@@ -321,21 +319,6 @@ class PodmCommand:
             no_cache=getattr(args, "no_cache", False),
         )
 
-    def _configure(self, app: late.app.App) -> None:
-        args, manager = self.args, self.app.client_manager
-        self._choose_service(app)
-        app.ask_ironic(functools.partial(cloud.baremetal_login, manager))
-        if getattr(args, "no_ironic", False):
-            if app.service is not None:
-                raise UsageError("--no-ironic: a service uses its own Ironic setting")
-            app.config.baremetals = tuple
-        if getattr(self.app.options, "verbose_level", 1) == 0:
-            app.sources.progress = model.diagnostic.NoProgress()
-        app.config.ignored_extra_specs = tuple(getattr(args, "ignore_extra_spec", ()))
-        app.config.default_owner = functools.partial(
-            cloud.token_project, manager, log_in=getattr(args, "from_catalog", False)
-        )
-
     def _choose_service(self, app: late.app.App) -> None:
         """Let a service decide, unless an option names pod managers for a local decision."""
         manager = self.app.client_manager
@@ -345,20 +328,19 @@ class PodmCommand:
         if endpoint and (here or not (asks_service or self.reads_files_only)):
             option = f"--{here[0].replace('_', '-')}" if here else "this command"
             hint = "is for a local scheduler, not for a service: omit one of them"
-            raise UsageError(f"--os-scheduler-endpoint: {option} {hint}")
+            raise errors.UsageError(f"--os-scheduler-endpoint: {option} {hint}")
         if here or not asks_service:
             return
+        token = cloud.token_source(manager)
         if endpoint or os.environ.get(URL_VARIABLE):
-            app.use_service(endpoint, token=cloud.token_source(manager))
+            app.use_service(endpoint, token=token)
+        elif not vars(self.args) or any(map(os.environ.get, _SOURCE_VARIABLES)):
             return
-        if not vars(self.args) or any(map(os.environ.get, _SOURCE_VARIABLES)):
-            return
-        if found := cloud.scheduler_endpoint(manager):
+        elif found := cloud.scheduler_endpoint(manager):
             url, verify, certificate = found
-            token = cloud.token_source(manager)
             app.use_service(url, token=token, verify=verify, certificate=certificate)
         elif self.profile[1].service:
-            app.use_service(self.profile[1].service, token=cloud.token_source(manager))
+            app.use_service(self.profile[1].service, token=token)
 
     def live(self, args: Args, only: Sequence[str] = ()) -> model.reading.ReadOptions:
         """Return the live pod managers that the options name, with the options of their reading."""
@@ -369,7 +351,7 @@ class PodmCommand:
             found = cloud.catalogue(self.app.client_manager, all_regions=every)
             catalogue = self.scheduler_app.registry(args.state).named_catalogue(found)
         elif every:
-            raise UsageError("--all-regions: only with --from-catalog")
+            raise errors.UsageError("--all-regions: only with --from-catalog")
         return model.reading.ReadOptions(
             podm_files=tuple(args.podm_file),
             state=args.state,
@@ -393,7 +375,7 @@ class PodmCommand:
         try:
             return model.quantity.parse_age_limit(text)
         except ValueError as error:
-            raise UsageError(f"{WARN_AGE}: {error}") from None
+            raise errors.UsageError(f"{WARN_AGE}: {error}") from None
 
     def known_podms(self, args: Args) -> Iterable[str]:
         """Return the IDs of pod managers: in the named inventories, else registered."""
@@ -404,9 +386,9 @@ class PodmCommand:
         live = self.live(args)
         return (member.registration.name for member in registry.members(live))
 
-    def log_errors(self, errors: Iterable[SchedulerError]) -> None:
+    def log_errors(self, failures: Iterable[errors.SchedulerError]) -> None:
         """Log each error when it occurs; the command's exit code is the highest of theirs."""
-        for error in errors:
+        for error in failures:
             self.log_line(str(error), logging.ERROR)
             self.exit_code = max(self.exit_code, error.exit_code)
 
@@ -423,12 +405,18 @@ class PodmCommand:
         config.remarks.clear()
         diagnostics = self._scheduler_app.diagnostics
         unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
-        if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
+        if isinstance(error, errors.InventoryIncomplete) and len(skipped) + len(unread) == 1:
             skipped = unread = []  # the error already names it
         warnings, remarks = diagnostics.lines("warning"), diagnostics.lines("remark")
-        self._log_lines("not read", unread, "pod managers")
-        self._log_lines("skipped", skipped, "documents")
-        self._log_lines("warning", list(dict.fromkeys(warnings)), "warnings")
+        for word, lines, noun in (
+            ("not read", unread, "pod managers"),
+            ("skipped", skipped, "documents"),
+            ("warning", list(dict.fromkeys(warnings)), "warnings"),
+        ):
+            for line in lines[:MAX_LINES]:
+                self.log_line(f"{word}: {line}")
+            if len(lines) > MAX_LINES:
+                self.log_line(f"{word}: {len(lines)} {noun} in all; the report lists them")
         if self.lists_remarks:
             for line in remarks:
                 self.log_line(f"remark: {line}")
@@ -437,12 +425,6 @@ class PodmCommand:
             place = "podm show <podm>" if live else "podm inventory validate --long"
             self.log_line(f"{format_count(len(remarks), 'remark')} on the inventory: see {place}")
         diagnostics.clear()
-
-    def _log_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
-        for line in lines[:MAX_LINES]:
-            self.log_line(f"{word}: {line}")
-        if len(lines) > MAX_LINES:
-            self.log_line(f"{word}: {len(lines)} {noun} in all; the report lists them")
 
 
 class Command(PodmCommand, command.Command):
@@ -474,7 +456,7 @@ class Lister(PodmCommand, lister.Lister):
             strict, line = self.args.strict, words.phrases.missing_line(silent, noun or self.nouns)
             self.closing.append(line if strict else f"warning: {line}")
             self._lacks_zones = True
-            self.exit_code = InventoryIncomplete.exit_code if strict else self.exit_code
+            self.exit_code = errors.InventoryIncomplete.exit_code if strict else self.exit_code
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
         rows = list(data)
@@ -498,8 +480,7 @@ class PagedLister(Lister):
                 (repeat to sort equal rows by further columns)
             output --limit <n>: print at most this many rows
             output --marker <name>: start after this row, the last one of the previous page
-                ({names})
-            """
+                ({names})"""
         parsing.add_options(parser, text)
         return parser
 
@@ -508,7 +489,7 @@ class PagedLister(Lister):
         for word in reversed(args.sort):
             name, _, direction = word.partition(":")
             if direction not in ("", "asc", "desc"):
-                raise UsageError(f"--sort: {word!r}: the direction must be asc or desc")
+                raise errors.UsageError(f"--sort: {word!r}: the direction must be asc or desc")
             title = tables.full_titles([name], column_names)[0]
             tables.check_columns([title], column_names, "--sort")
             index = [*map(tables.column_key, column_names)].index(tables.column_key(title))
@@ -518,7 +499,7 @@ class PagedLister(Lister):
             parts = ([tables.machine_value(row[pick]) for pick in picks] for row in rows)
             names = ["/".join(map(str, some)) for some in parts]
             if args.marker not in names:
-                raise UnknownName("row", args.marker, names, "--marker")
+                raise errors.UnknownName("row", args.marker, names, "--marker")
             rows = rows[names.index(args.marker) + 1 :]
         return super().produce_output(args, column_names, rows[: args.limit])
 
@@ -527,13 +508,8 @@ class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one object."""
 
 
-def _format_names() -> set[str]:
-    groups = (f"{room}.{kind}" for room in ("cliff.formatter", STYLES) for kind in ("list", "show"))
-    return {name for group in groups for name in entry_points(group=group).names}
-
-
 def name_columns(args: Args, known: Sequence[str]) -> None:
-    """Replace short column titles by full titles; UsageError if one is unknown."""
+    """Replace short column titles by full titles; errors.UsageError if one is unknown."""
     for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
         if hasattr(args, name):
             titles = tables.full_titles(getattr(args, name), known)
@@ -546,8 +522,8 @@ def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     option, found, rest = message.partition(": invalid choice: ")
     value, _, listed = rest.rpartition(" (choose from ")
     if choices := re.findall("'([^']*)'", listed):
-        message = f"{option}{found}{value} ({suggest(value[1:-1], choices)})"
+        message = f"{option}{found}{value} ({errors.suggest(value[1:-1], choices)})"
     if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
-        hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
+        hint = errors.suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""
-    parser.exit(2, one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")
+    parser.exit(2, errors.one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from valence_sched.errors import UsageError
@@ -12,7 +12,7 @@ from valence_sched_cli.commands.claim import NODE_COLUMNS, claim_lines, node_tab
 from valence_sched_cli.late import model
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
-from valence_sched_cli.output.cells import UriTails, format_count
+from valence_sched_cli.output.cells import Shown, UriTails, format_count
 from valence_sched_cli.output.table import telling_columns
 
 CLAIM_COLUMNS = ("Node", "Podm", "Pool", "Blocks", "Claim")
@@ -42,8 +42,7 @@ class ApplyPodm(base.Lister):
         then | --compose: hold the blocks and compose the nodes (default)
         then | --refresh: decide again on the present inventory and show the difference; changes
             nothing
-        then --detailed-exitcode: with --refresh, exit 10 if the decision differs now
-        """
+        then --detailed-exitcode: with --refresh, exit 10 if the decision differs now"""
     option_settings = {"plan": {"dest": "planned"}, **claim_options.SETTINGS}
     option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claim_options.CLAIM)
 
@@ -66,7 +65,7 @@ class ApplyPodm(base.Lister):
             result = scheduler.compose_plan(plan, key=args.key, ttl_s=ttl_s, wait_s=wait_s)
             return node_table(self, result, plan.decision.request.count)
         claim = scheduler.claim_plan(plan, key=args.key, ttl_s=ttl_s)
-        self.closing += claim_lines(self, args, claim)
+        self.closing += claim_lines(self, claim)
         zone = plan.zone and f"{plan.zone}/"
         return CLAIM_COLUMNS, [
             (one.node, f"{zone}{one.chosen.podm}", one.chosen.pool, _blocks(one), claim.id)
@@ -79,29 +78,25 @@ class ApplyPodm(base.Lister):
         self.closing += [f"changed: {change}" for change in changes[:MAX_LISTED_CHANGES]]
         if len(changes) > MAX_LISTED_CHANGES:
             self.closing.append(f"changed: {format_count(len(changes), 'difference')} in all")
-        planned, present = plan.decision.placements, refresh.report.placements
-        rows = list(_differences(planned, present))
+        rows = []
+        before, after = (
+            {one.node: one for one in some}
+            for some in (plan.decision.placements, refresh.report.placements)
+        )
+        for node in sorted({*before, *after}):
+            old, new = before.get(node), after.get(node)
+            row: dict[str, Any] = {"Node": node, "Differs": not model.plan.same_placement(old, new)}
+            for word, placement in (("Old", old), ("New", new)):
+                row[f"{word} Podm"] = placement and placement.chosen.podm
+                row[f"{word} Pool"] = placement and placement.chosen.pool
+                row[f"{word} Blocks"] = _blocks(placement)
+            rows.append(row)
         differing = sum(row["Differs"] for row in rows)
-        nodes = format_count(len(rows), "node")
-        self.closing.append(f"{differing} of {nodes} would differ now")
+        self.closing.append(f"{differing} of {format_count(len(rows), 'node')} would differ now")
         if differing and args.detailed_exitcode:
             self.exit_code = EXIT_DIFFERENT
         return telling_columns(REFRESH_COLUMNS, rows, args, {"Differs": None}), rows
 
 
-def _differences(
-    planned: Sequence[model.decision.Placement], present: Sequence[model.decision.Placement]
-) -> Iterator[dict[str, Any]]:
-    before, after = ({one.node: one for one in some} for some in (planned, present))
-    for node in sorted({*before, *after}):
-        old, new = before.get(node), after.get(node)
-        row: dict[str, Any] = {"Node": node, "Differs": not model.plan.same_placement(old, new)}
-        for word, placement in (("Old", old), ("New", new)):
-            row[f"{word} Podm"] = placement and placement.chosen.podm
-            row[f"{word} Pool"] = placement and placement.chosen.pool
-            row[f"{word} Blocks"] = _blocks(placement) if placement else UriTails([])
-        yield row
-
-
-def _blocks(placement: model.decision.Placement) -> UriTails:
-    return UriTails([block.uri for block in placement.chosen.blocks])
+def _blocks(placement: model.decision.Placement | None) -> Shown[Any]:
+    return UriTails([block.uri for block in placement.chosen.blocks] if placement else [])

@@ -11,15 +11,7 @@ from valence_sched.errors import InputError, RequestError, SchedulerError, Unkno
 from valence_sched_cli import base, cloud
 from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import inventory
-from valence_sched_cli.output.cells import (
-    NounLines,
-    PairLines,
-    Pairs,
-    Sentence,
-    Shown,
-    WordLines,
-    fields,
-)
+from valence_sched_cli.output import cells
 
 LONG_COLUMNS = (
     *("Topology", "Other Alternatives", "Policy", "Share", "Zone", "Locations", "Aggregates"),
@@ -50,8 +42,9 @@ class ShowFlavor(base.ShowOne):
 
     def take_action(self, args: base.Args) -> base.Table:
         flavor = self.scheduler_app.config.flavor(args.flavor, args.flavor_file)
-        cells = _cells(flavor) | {"Properties": PairLines(msgspec.to_builtins(flavor.properties))}
-        return ("Name", "Description", "Properties", "Needs", *LONG_COLUMNS), cells
+        properties = cells.PairLines(msgspec.to_builtins(flavor.properties))
+        row = _cells(flavor) | {"Properties": properties}
+        return ("Name", "Description", "Properties", "Needs", *LONG_COLUMNS), row
 
 
 class _ValidateFiles(base.Lister):
@@ -69,7 +62,7 @@ class _ValidateFiles(base.Lister):
             try:
                 rows.append((file, True, len(self.read_file(file, args)), None))
             except self.invalid as error:
-                rows.append((file, False, 0, Sentence(str(error), file)))
+                rows.append((file, False, 0, cells.Sentence(str(error), file)))
                 self.exit_code = 1
         return ("File", "Valid", self.noun, "Error"), rows
 
@@ -91,9 +84,13 @@ class ValidateFlavor(_ValidateFiles):
 
 def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
     need_phrase, expression = words.phrases.need_phrase, model.expression
+    names, some, each = cells.WordLines, " or ".join, cells.noun_lines
+
+    def constraint_phrase(constraint: model.need.TopologyConstraint) -> str:
+        return f"{constraint.relation} {constraint.place}: {', '.join(constraint.of)}"
 
     def ask_phrase(ask: Any) -> str:
-        return "; ".join([*map(need_phrase, ask.needs), *map(_constraint_phrase, ask.topology)])
+        return "; ".join([*map(need_phrase, ask.needs), *map(constraint_phrase, ask.topology)])
 
     def where_lines(value: Any) -> str:
         return "\n".join(map(str, expression.conjuncts(expression.parse_expression(value))))
@@ -101,24 +98,20 @@ def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
     first, *others = flavor.alternatives
     aggregates, traits = flavor.aggregate_names, flavor.traits
     return {
-        **fields(flavor, "Name", "Description"),
-        "Needs": NounLines(first.needs, need_phrase),
-        "Topology": NounLines(first.topology, _constraint_phrase),
-        "Other Alternatives": NounLines(others, ask_phrase),
-        **fields(flavor, "Policy", "Share", "Zone", "Locations", "Attributes"),
-        "Aggregates": WordLines(aggregates.required),
-        "Forbidden Aggregates": WordLines(aggregates.forbidden),
-        "Any Aggregates": NounLines(aggregates.any_of, " or ".join),
-        "Capabilities": PairLines(flavor.capability_map),
-        "Required Traits": WordLines(traits.required),
-        "Forbidden Traits": WordLines(traits.forbidden),
-        "Any Traits": NounLines(traits.any_of, " or ".join),
-        "Where": None if flavor.where is None else Shown(flavor.where, where_lines),
+        **cells.fields(flavor, "Name", "Description"),
+        "Needs": each(first.needs, need_phrase),
+        "Topology": each(first.topology, constraint_phrase),
+        "Other Alternatives": each(others, ask_phrase),
+        **cells.fields(flavor, "Policy", "Share", "Zone", "Locations", "Attributes"),
+        "Aggregates": names(aggregates.required),
+        "Forbidden Aggregates": names(aggregates.forbidden),
+        "Any Aggregates": each(aggregates.any_of, some),
+        "Capabilities": cells.PairLines(flavor.capability_map),
+        "Required Traits": names(traits.required),
+        "Forbidden Traits": names(traits.forbidden),
+        "Any Traits": each(traits.any_of, some),
+        "Where": None if flavor.where is None else cells.Shown(flavor.where, where_lines),
     }
-
-
-def _constraint_phrase(constraint: model.need.TopologyConstraint) -> str:
-    return f"{constraint.relation} {constraint.place}: {', '.join(constraint.of)}"
 
 
 class ListPolicy(base.Lister):
@@ -133,13 +126,15 @@ class ListPolicy(base.Lister):
         columns = ["Name", "Description", "Scheduler", "Weighers"]
         if args.long:
             columns += ["Filters", "Unknown", "Best Of"]
-        rows = []
-        for one in self.scheduler_app.config.policies(args.policy_file).values():
-            weighers = PairLines({use.name: use.weight for use in one.weighers})
-            filters = WordLines([use.name for use in one.filters])
-            row = (one.name, one.description, one.scheduler, weighers)
-            rows.append((*row, filters, one.unknown, one.pick.best_of))
-        return columns, rows
+        return columns, [
+            {
+                **cells.fields(one, "Name", "Description", "Scheduler", "Unknown"),
+                "Weighers": cells.PairLines({use.name: use.weight for use in one.weighers}),
+                "Filters": cells.WordLines([use.name for use in one.filters]),
+                "Best Of": one.pick.best_of,
+            }
+            for one in self.scheduler_app.config.policies(args.policy_file).values()
+        ]
 
 
 class ShowPolicy(base.ShowOne):
@@ -153,33 +148,28 @@ class ShowPolicy(base.ShowOne):
         if args.policy not in known:
             raise UnknownName("policy", args.policy, known)
         policy = known[args.policy]
-        if args.policy_file:  # a service does not have the policies of a local file
-            reads = self.scheduler_app.engine(self.selection(args)).podm_reads(policy.name)
-        else:
-            reads = self.scheduler(args).podm_reads(policy.name)
-        filters = [{"name": use.name, **use.options} for use in policy.filters]
+        # a service does not have the policies of a local file
+        local = args.policy_file and self.scheduler_app.engine(self.selection(args))
+        reads = (local or self.scheduler(args)).podm_reads(policy.name)
         weighers = []
         for use in policy.weighers:
             places = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
-            others = {place: weights for place, weights in places.items() if weights}
+            overrides = {place: weights for place, weights in places.items() if weights}
             weigher = {"name": use.name, "weight": use.weight, **use.options}
-            weighers.append(weigher | ({"overrides": others} if others else {}))
+            weighers.append(weigher | ({"overrides": overrides} if overrides else {}))
+        filters = [{"name": use.name, **use.options} for use in policy.filters]
         names = ("pool_states", "decision_states", "batch_fits", "solver_nodes")
-        cells = {
-            **fields(policy, "Name", "Description", "Scheduler"),
-            "Filters": NounLines(filters, _pairs),
-            "Weighers": NounLines(weighers, _pairs),
+        row = {
+            **cells.fields(policy, "Name", "Description", "Scheduler"),
+            "Filters": cells.noun_lines(filters, lambda one: str(cells.Pairs(one))),
+            "Weighers": cells.noun_lines(weighers, lambda one: str(cells.Pairs(one))),
             "Best Of": policy.pick.best_of,
             "Unknown": policy.unknown,
-            "Budget": PairLines({name: getattr(policy.budget, name) for name in names}),
+            "Budget": cells.PairLines({name: getattr(policy.budget, name) for name in names}),
             "Goals": ", ".join(policy.goals),
-            "Reads": WordLines(reads.fields),
+            "Reads": cells.WordLines(reads.fields),
         }
-        return tuple(cells), cells
-
-
-def _pairs(words: dict[str, Any]) -> str:
-    return Pairs(words).human_readable()
+        return tuple(row), row
 
 
 class ValidatePolicy(_ValidateFiles):
@@ -209,7 +199,8 @@ class ListPlugins(base.Lister):
             self.log_line(f"{installed.kind} {name!r} cannot be loaded: {error}")
         columns = ["Name", "Description", "Options"] + (["Source"] if args.long else [])
         return columns, [
-            (one.name, one.description, Pairs(one.options), one.source) for one in installed.plugins
+            cells.fields(one, "Name", "Description", "Options", "Source", maps=cells.Pairs)
+            for one in installed.plugins
         ]
 
 
@@ -247,13 +238,12 @@ class ShowConfig(base.Lister):
         path = self.scheduler_app.config.user_file(model.profile.CONFIG_FILE)
         set_here = profile.variables(os.environ)
         options, manager = self.app.options, self.app.client_manager
-        rows: list[tuple[str, Any, str]] = []
+        source = str(path) if name else "default"
         if getattr(options, "scheduler_profile", None):
-            rows.append(("profile", name, "option --profile"))
+            source = "option --profile"
         elif os.environ.get(model.profile.PROFILE):
-            rows.append(("profile", name, f"environment {model.profile.PROFILE}"))
-        else:
-            rows.append(("profile", name or None, str(path) if name else "default"))
+            source = f"environment {model.profile.PROFILE}"
+        rows: list[tuple[str, Any, str]] = [("profile", name or None, source)]
         found = {"service": (options.os_scheduler_endpoint, "option --os-scheduler-endpoint")}
         for setting, variable in model.profile.VARIABLES.items():
             value, source = found.get(setting, (None, ""))
@@ -267,9 +257,7 @@ class ShowConfig(base.Lister):
         for setting in ("policy", "zone", "owner", "output"):
             value = getattr(profile, setting)
             rows.append((setting, value, f"profile {name}" if value else "default"))
-        return self.known_columns, [(one, _hidden(value), source) for one, value, source in rows]
-
-
-def _hidden(value: str | None) -> str | None:
-    """Return a value without the password of its URL."""
-    return model.profile.URL_PASSWORD.sub(r"\1:***@", value) if value else None
+        hide = model.profile.URL_PASSWORD.sub
+        return self.known_columns, [
+            (one, hide(r"\1:***@", value) if value else None, source) for one, value, source in rows
+        ]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,73 +21,51 @@ NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 TIE_COLUMNS = ("Seed", "Request ID")  # the columns that reproduce a decision
 
 
-def result_columns(args: base.Args) -> tuple[str, ...]:
-    """Return the columns of nodes or receipts that the decision does not have."""
-    if args.compose:
-        return (*NODE_COLUMNS, *TIE_COLUMNS)
-    if args.claim:
-        return ("Claim", *TIE_COLUMNS)
-    return () if args.dispatch is None else (*DISPATCH_COLUMNS, *TIE_COLUMNS)
-
-
 def tie_cells(request: model.request.Request) -> dict[str, Any]:
     """Return the seed and the request ID that broke ties, by TIE_COLUMNS."""
     return {"Seed": request.seed, "Request ID": request.id}
 
 
-def claim_lines(command: base.PodmCommand, args: base.Args, claim: model.claim.Claim) -> list[str]:
+def claim_lines(command: base.PodmCommand, claim: model.claim.Claim) -> list[str]:
     """Return the lines about a claim: its resources, its expiry, and the next commands."""
-    program = str(getattr(command.app, "NAME", "")) or "valence-sched"
-    where = _option_words(args, "state")
+    podm_claim = f"{getattr(command.app, 'NAME', '') or 'valence-sched'} podm claim"
+
+    def options(*names: str) -> str:  # that another command needs to find the same state
+        found = []
+        for name in names:
+            value, option = getattr(command.args, name, None), f" --{name.replace('_', '-')}"
+            for one in value if isinstance(value, list) else [value] if value else []:
+                found.append(option if one is True else f"{option} {shlex.quote(str(one))}")
+        return "".join(found)
+
     if claim.state != "HELD":
         state = words.phrases.state_text(claim.state)
-        return [f"claim {claim.id} is {state}: {program} podm claim show {claim.id}{where}"]
-    held = Counter(block=0, amount=0)
-    for part in claim.parts:
-        held["block"] += part.blocks.total()
-        held["amount"] += len(part.amounts)
-    what = " and ".join(cells.format_count(number, noun) for noun, number in held.items() if number)
+        return [f"claim {claim.id} is {state}: {podm_claim} show {claim.id}{options('state')}"]
+    blocks = sum(part.blocks.total() for part in claim.parts)
+    amounts = sum(len(part.amounts) for part in claim.parts)
+    held = ((blocks, "block"), (amounts, "amount"))
+    what = " and ".join(cells.format_count(number, noun) for number, noun in held if number)
     some = len(claim.podms) > MAX_LISTED_PODMS
     podms = f"{len(claim.podms):,} pod managers" if some else ", ".join(claim.podms)
-    until = "" if claim.expires_at is None else f" until {ExpiryCell(claim).human_readable()}"
-    compose = where + _option_words(args, "podm_file", "from_catalog", "all_regions")
+    until = "" if claim.expires_at is None else f" until {ExpiryCell(claim)}"
+    places = options("state", "podm_file", "from_catalog", "all_regions")
     return [
         f"claim {claim.id} holds {what or 'nothing'} on {podms}{until}",
-        f"  compose it:  {program} podm claim compose {claim.id}{compose}",
-        f"  release it:  {program} podm claim release {claim.id}{where}",
+        f"  compose it:  {podm_claim} compose {claim.id}{places}",
+        f"  release it:  {podm_claim} release {claim.id}{options('state')}",
     ]
 
 
-class ExpiryCell(cells.Cell[str | None]):
+class ExpiryCell(cells.Shown[str | None]):
     """The end of a claim: people see only the time of day if it is soon."""
 
     def __init__(self, claim: model.claim.Claim) -> None:
-        super().__init__(cells.format_time(claim.expires_at))
-        self._soon = (claim.expires_at or 0.0) - claim.created_at < DAY_S
-
-    def human_readable(self) -> str:
-        text = self._value or ""
-        return text.partition("T")[2] if self._soon else text
+        soon = (claim.expires_at or 0.0) - claim.created_at < DAY_S
+        people: Any = (lambda at: at.partition("T")[2]) if soon else str
+        super().__init__(cells.format_time(claim.expires_at), lambda at: people(at) if at else "")
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, ExpiryCell) and (self._value or "~") < (other._value or "~")
-
-
-def _option_words(args: base.Args, *names: str) -> str:
-    """Return the options that another command needs to find the same state."""
-    words = []
-    for name in names:
-        value = getattr(args, name, None)
-        option = f" --{name.replace('_', '-')}"
-        for one in value if isinstance(value, list) else [value] if value else []:
-            words.append(option if one is True else f"{option} {shlex.quote(str(one))}")
-    return "".join(words)
-
-
-def detail_of(args: base.Args) -> model.decision.Detail:
-    """Return the detail of the decision that the options select."""
-    whole = args.explain or args.report or args.html or args.dispatch is not None
-    return "report" if whole else "summary"
 
 
 def node_table(
@@ -103,8 +80,23 @@ def node_table(
     ``by`` is the decision on a ``request`` in this run, whose tie columns the rows have.
     """
     args, ties = command.args, tie_cells(request) if request else {}
-    lines, command.exit_code = _describe(result, count, claim_options.wait_s(args) > 0, by)
-    command.closing += lines
+    waits = claim_options.wait_s(args) > 0
+    composing, failed = len(result.still_composing), len(result.unverified)
+    command.closing += [f"warning: {note}" for note in result.notes]
+    command.closing += [f"not composed: {line}" for line in result.failures]
+    for lost in result.unverified:
+        word = "still composing" if lost.still_composing else "not verified"
+        command.closing.append(f"{word}: {lost.message}")
+    goes_on = f", {composing} still composing" if composing else ""
+    nodes = cells.format_count(count, "node")
+    command.closing.append(f"{len(result.nodes)} of {nodes} composed{goes_on}{by}")
+    allowed = 0 if waits else composing
+    if failed > allowed:
+        command.exit_code = 7
+    elif expected := len(result.nodes) + allowed:
+        command.exit_code = 0 if expected == count else 4
+    else:
+        command.exit_code = 6 if result.claim_lost else 5 if result.use_unknown else 1
     found: list[Any] = []
     for node in sorted(result.nodes, key=lambda node: node.id):
         blocks = cells.UriTails(list(node.blocks))
@@ -116,32 +108,9 @@ def node_table(
     return telling_columns((*NODE_COLUMNS, *ties), rows, args, redundant), rows
 
 
-def _describe(
-    result: model.lifecycle.ProvisionResult, count: int, waits: bool, by: str
-) -> tuple[list[str], int]:
-    """Return the lines about nodes that were not composed as decided, and the exit code."""
-    going_on = len(result.still_composing)
-    lines = [f"warning: {note}" for note in result.notes]
-    lines += [f"not composed: {line}" for line in result.failures]
-    for node in result.unverified:
-        word = "still composing" if node.still_composing else "not verified"
-        lines.append(f"{word}: {node.message}")
-    goes_on = f", {going_on} still composing" if going_on else ""
-    nodes = cells.format_count(count, "node")
-    lines.append(f"{len(result.nodes)} of {nodes} composed{goes_on}{by}")
-    allowed = 0 if waits else going_on
-    if len(result.unverified) > allowed:
-        return lines, 7
-    if expected := len(result.nodes) + allowed:
-        return lines, 0 if expected == count else 4
-    return lines, 6 if result.claim_lost else 5 if result.use_unknown else 1
-
-
-def dispatch(
-    command: base.PodmCommand, args: base.Args, report: model.decision.Report
-) -> list[dict[str, Any]]:
+def dispatch(command: base.PodmCommand, report: model.decision.Report) -> list[dict[str, Any]]:
     """Send the decision; return a row for each node, cells by DISPATCH_COLUMNS."""
-    name = args.dispatch.partition("=")[0]
+    args, name = command.args, command.args.dispatch.partition("=")[0]
     key, timeout_s = args.dispatch_key_env, args.request_timeout
     with command.effects.change("order to", name, "may have been accepted", "was accepted"):
         engine = command.scheduler_app.engine()
@@ -174,8 +143,7 @@ class ListClaim(base.PagedLister):
         what --podm <podm>: only of this pod manager
         what --owner <owner>: only of this owner
         what --all: also claims that have ended
-        output --long: list more columns
-        """
+        output --long: list more columns"""
     option_groups = (inventory.STATE, inventory.STRICT_LIST)
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -239,8 +207,7 @@ class RenewClaim(base.ShowOne):
 
     arguments = """
         <claim>: claim (ID)
-        --ttl <age>=10m: time from now, such as 30s, 10m, 2h or 1d (default: 10m)
-        """
+        --ttl <age>=10m: time from now, such as 30s, 10m, 2h or 1d (default: 10m)"""
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -258,8 +225,7 @@ class ReapClaim(base.Lister):
 
     arguments = """
         then --dry-run: print what would be done, and change nothing
-        then --keep <age>=30d: delete ended claims and decisions older than this (default: 30d)
-        """
+        then --keep <age>=30d: delete ended claims and decisions older than this (default: 30d)"""
     option_groups = (claim_options.IRONIC, inventory.LIVE)
     known_columns = ("Kind", "ID", "Podm", "Done")
 
@@ -271,8 +237,7 @@ class ReapClaim(base.Lister):
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
         rows += [(kind, "", "", f"deleted {n} older than --keep") for kind, n in counts if n]
         for claim in result.composing[:MAX_LISTED_CLAIMS]:
-            until = ExpiryCell(claim).human_readable()
-            left = f"skipped: claim {claim.id} is being composed until {until}"
+            left = f"skipped: claim {claim.id} is being composed until {ExpiryCell(claim)}"
             hint = f"run podm claim renew {claim.id} --ttl 1s, and reap again"
             self.closing.append(f"{left}: if its command no longer runs, {hint}")
         if (more := len(result.composing) - MAX_LISTED_CLAIMS) > 0:
@@ -296,7 +261,7 @@ def _cells(claim: model.claim.Claim) -> dict[str, Any]:
     }
 
 
-def event_cell(events: Sequence[model.lifecycle.Event]) -> cells.Cell[Any]:
+def event_cell(events: Sequence[model.lifecycle.Event]) -> cells.Shown[Any]:
     """Return the cell of a claim's history."""
 
     def lines(kind: Callable[[str], str]) -> list[str]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.base import output
-from valence_sched_cli.late import app, model, words
+from valence_sched_cli.late import app, model, output, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, is_not, positive
 from valence_sched_cli.options.request import (
@@ -53,8 +52,7 @@ class FitPodm(base.Lister):
         output --explain: also the resource that runs out first, and the number of nodes that the
             sums of free amounts suggest
         output --stranded: list free amounts that no flavor can use, with the reasons, instead of
-            counts
-        """
+            counts"""
     option_settings = {"require": _requirement}
     option_groups = (
         inventory.INVENTORY,
@@ -67,8 +65,7 @@ class FitPodm(base.Lister):
         decide --limit <n>: stop counting at this many nodes per pod manager (default:
             {MOST_COUNTED})
         decide --require <flavor=n>...: exit 3 unless n nodes of this flavor fit; mix=n for nodes of
-            the mix (repeat for several)
-        """,
+            the mix (repeat for several)""",
     )
 
     def take_action(self, args: base.Args) -> base.Table:

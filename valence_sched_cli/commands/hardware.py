@@ -7,8 +7,7 @@ import argparse
 from typing import Any, get_args
 
 from valence_sched_cli import base
-from valence_sched_cli.base import output
-from valence_sched_cli.late import model, words
+from valence_sched_cli.late import model, output, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_options, nonempty_name
 from valence_sched_cli.output.cells import (
@@ -33,8 +32,7 @@ what --podm <podm>: only of this pod manager (ID or name)
 what --pool <pool>: only of this pool
 what --model <words>: only blocks with a device of this model, such as A100
 what --free: only blocks that a new node may use now
-what --type <type>: only blocks of this type: {", ".join(types)}
-"""
+what --type <type>: only blocks of this type: {", ".join(types)}"""
     add_options(parser, text, model=nonempty_name, type={"choices": types})
 
 
@@ -75,8 +73,7 @@ class ShowBlock(base.ShowOne):
     examples = ("--inventory examples/site.json GPU-03", "--podm gpu-east GPU-03")
     arguments = """
         <block>: block (URI, or the last part of it)
-        what --podm <podm>: of this pod manager (ID or name)
-        """
+        what --podm <podm>: of this pod manager (ID or name)"""
     option_groups = (inventory.INVENTORY,)
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -91,7 +88,7 @@ def _cells(block: model.hardware.BlockOverview, *, is_long: bool) -> dict[str, A
         "Podm": block.podm,
         "Pool": WordLines(block.pools),
         "Block": tail(block.uri),
-        "Hardware": output.hardware.DevicesCell(block.devices, width),
+        "Hardware": output.hardware.devices_cell(block.devices, width),
         "Free": block.slots,
         "Condition": block.condition,
         "Node": WordLines(block.nodes),
@@ -130,8 +127,7 @@ class ListPool(base.PagedLister):
     examples = ("--inventory examples/site.json --podm gpu-east", "--long --sort free_gpus:desc")
     arguments = """
         what --podm <podm>: only of this pod manager (ID or name)
-        output --long: list more columns
-        """
+        output --long: list more columns"""
     option_groups = (inventory.INVENTORY,)
 
     def take_action(self, args: base.Args) -> base.Table:

@@ -36,8 +36,7 @@ class ValidateInventory(base.Lister):
     arguments = """
         <path>...: file, directory, archive, or -
         --strict: exit 5 if any document was skipped
-        --long: also list remarks on doubtful values
-        """
+        --long: also list remarks on doubtful values"""
     option_settings = {"path": {"dest": "source"}}
     option_groups = (inventory.RESOURCE_FILE,)
 
@@ -160,8 +159,7 @@ class DiffInventory(base.Lister):
     arguments = """
         <old>: earlier inventory: file, directory, archive, or - for standard input
         <new>: later inventory: file, directory, archive, or - for standard input
-        --detailed-exitcode: exit 10 if the inventories differ
-        """
+        --detailed-exitcode: exit 10 if the inventories differ"""
 
     def take_action(self, args: base.Args) -> base.Table:
         loader = self.scheduler_app.loader
@@ -230,8 +228,7 @@ class CapturePodm(base.ShowOne):
         output --anonymize: replace serial numbers, UUIDs, addresses and all names by aliases,
             consistently; models, amounts and capabilities stay
         output --anonymize-key-env <variable>: environment variable with a secret key, for the same
-            aliases in several captures (default: a new key per run)
-        """
+            aliases in several captures (default: a new key per run)"""
     option_groups = (inventory.INVENTORY,)
 
     def column_names(self, args: base.Args) -> Sequence[str]:

@@ -8,19 +8,10 @@ from typing import Any
 
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import base
-from valence_sched_cli.base import output
 from valence_sched_cli.commands.claim import event_cell
-from valence_sched_cli.late import model
+from valence_sched_cli.late import model, output
 from valence_sched_cli.options import claim, inventory
-from valence_sched_cli.output.cells import (
-    Amount,
-    UriTails,
-    WordLines,
-    fields,
-    format_time,
-    state_cell,
-    tail,
-)
+from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE
 
 COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
@@ -48,8 +39,7 @@ class ListNode(base.PagedLister):
         what --podm <podm>: only of this pod manager
         what --owner <owner>: only of this owner
         what --live: read the pod managers: also list nodes that are gone, and unmanaged nodes
-        output --long: list more columns
-        """
+        output --long: list more columns"""
     option_groups = (RECORDED, inventory.LIVE, inventory.STRICT_LIST)
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -65,19 +55,24 @@ class ListNode(base.PagedLister):
         else:
             nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
             self.log_missing(nodes)
-        columns = _visible_columns(args, nodes)
-        now = self.scheduler_app.now().timestamp()
+        columns, now = _visible_columns(args, nodes), self.scheduler_app.now().timestamp()
+
+        def since(at: float) -> Any:
+            age = model.quantity.format_age(max(0.0, now - at))
+            return cells.Amount(cells.format_time(at), lambda _: age)
+
         rows = []
         for one in nodes:
-            blocks = UriTails(list(one.node.blocks))
-            rows.append({**_cells(one), "Since": _since(one, now), "Blocks": blocks})
+            node, at = one.node, one.node.created_at
+            more = {"Since": since(at) if at else None, "Blocks": cells.UriTails(list(node.blocks))}
+            rows.append(_cells(one) | more)
         taken = 3 * len(columns)
         for name in columns:
             texts = ("" if row[name] is None else str(row[name]) for row in rows)
             taken += max(map(len, (name, *texts))) if name != "Hardware" else 0
         width = max(LEAST_WIDTH, min(MOST_WIDTH, 78 - taken))
-        for row in rows:
-            row["Hardware"].width = output.hardware.RECORD_WIDTH if args.long else width
+        for row, one in zip(rows, () if args.long else nodes, strict=False):
+            row["Hardware"] = output.hardware.node_hardware_cell(one, width)
         return columns, rows
 
 
@@ -92,25 +87,25 @@ class ShowNode(base.ShowOne):
 
     def take_action(self, args: base.Args) -> base.Table:
         scheduler = self.scheduler(args)
-        if args.inventory:
+        if not args.inventory:
+            record = scheduler.node_record(args.node)
+        else:
             recorded = {f"{one.node.podm}/{one.node.id}": one for one in _recorded_nodes(scheduler)}
-            found = {
-                full: one
-                for full, one in recorded.items()
-                if args.node in (full, one.node.id, one.node.uri, tail(one.node.uri))
-            }
+            found = {}
+            for full, one in recorded.items():
+                uri = one.node.uri
+                if args.node in (full, one.node.id, uri, cells.tail(uri)):
+                    found[full] = one
             if not found:
                 raise UnknownName("node", args.node, [one.node.id for one in recorded.values()])
             if len(found) > 1 and args.node not in found:
                 several = ", ".join(found)
                 raise UsageError(f"node {args.node}: the name is ambiguous: {several}")
             record = found.get(args.node) or next(iter(found.values()))
-        else:
-            record = scheduler.node_record(args.node)
-        cells = _cells(record) | fields(record, "Podm URL", "Systems", "UUIDs", "MAC Addresses")
-        cells["Hardware"].width = output.hardware.RECORD_WIDTH
-        cells["Events"] = event_cell(record.events)
-        return tuple(cells), cells
+        row = _cells(record)
+        row |= cells.fields(record, "Podm URL", "Systems", "UUIDs", "MAC Addresses")
+        row["Events"] = event_cell(record.events)
+        return tuple(row), row
 
 
 def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycle.NodeRecord]:
@@ -121,12 +116,9 @@ def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycl
     for podm in (one.podm for one in scheduler.podms()):
         for node in podm.nodes:
             known = [devices.get((podm.id, uri)) for uri in node.blocks]
-            composed = model.claim.ComposedNode(
-                id=node.name or node.uri,
-                podm=podm.id,
-                claim="-",
-                **{name: getattr(node, name) for name in _SAME_NAMES},
-            )
+            same = {name: getattr(node, name) for name in _SAME_NAMES}
+            id_ = node.name or node.uri
+            composed = model.claim.ComposedNode(id=id_, podm=podm.id, claim="-", **same)
             records.append(
                 model.lifecycle.NodeRecord(
                     node=composed,
@@ -141,13 +133,6 @@ def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycl
     return records
 
 
-def _since(status: model.lifecycle.NodeStatus, now: float) -> Any:
-    """Return the creation of a node: its age for people, as in ``12m``, else the time."""
-    at = status.node.created_at
-    age = model.quantity.format_age(max(0.0, now - at)) if at else ""
-    return Amount(format_time(at), lambda _: age) if at else None
-
-
 def _visible_columns(
     args: base.Args, nodes: Sequence[model.lifecycle.NodeStatus]
 ) -> tuple[str, ...]:
@@ -155,27 +140,24 @@ def _visible_columns(
         return LONG_COLUMNS if args.long else COLUMNS
     words = (*args.columns, *args.sort_columns, *args.sort)
     named = {word.partition(":")[0].casefold() for word in words}
-    silent = {
-        "Owner": all(one.node.owner is None for one in nodes),
-        "State": all(one.state == "COMPOSED" for one in nodes),
-    }
-    silent["Flavor"] = not silent["State"]  # the table has no room for both
-    return tuple(name for name in COLUMNS if name.casefold() in named or not silent.get(name))
+    silent = {"Owner"} if all(one.node.owner is None for one in nodes) else set()
+    silent.add("State" if all(one.state == "COMPOSED" for one in nodes) else "Flavor")
+    return tuple(name for name in COLUMNS if name.casefold() in named or name not in silent)
 
 
 def _cells(status: model.lifecycle.NodeStatus) -> dict[str, Any]:
     node = status.node
     return {
         "Node": node.id,
-        "State": state_cell(status.state),
-        **fields(status, "Reason"),
+        "State": cells.state_cell(status.state),
+        **cells.fields(status, "Reason"),
         "Flavor": node.flavor,
-        "Hardware": output.hardware.NodeHardwareCell(status),
-        **fields(node, "Podm", "Pool", "URI", "Owner", "Group"),
+        "Hardware": output.hardware.node_hardware_cell(status, output.hardware.RECORD_WIDTH),
+        **cells.fields(node, "Podm", "Pool", "URI", "Owner", "Group"),
         "Claim": node.claim or None,
-        "Since": format_time(node.created_at or None),
-        "Blocks": WordLines(node.blocks),
-        "Amounts": WordLines([amount.uri for amount in node.amounts]),
+        "Since": cells.format_time(node.created_at or None),
+        "Blocks": cells.WordLines(node.blocks),
+        "Amounts": cells.WordLines([amount.uri for amount in node.amounts]),
     }
 
 

@@ -10,11 +10,10 @@ from typing import Any
 from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
 from valence_sched.streams import moves_cursor
 from valence_sched_cli import base
-from valence_sched_cli.base import output
-from valence_sched_cli.late import model, msgspec, pages
+from valence_sched_cli.late import model, msgspec, output, pages
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name, seconds
-from valence_sched_cli.output.cells import Cell, ClaimLines, UriTails, WordLines, fields, time_cell
+from valence_sched_cli.output.cells import ClaimLines, Shown, WordLines, fields, tail, time_cell
 from valence_sched_cli.output.table import MACHINE, telling_columns
 
 COLUMNS = (
@@ -28,29 +27,6 @@ LONG_COLUMNS = (
 )
 TRAITS = ("Capabilities", "Traits")
 STALE_S = 600.0  # the age for --stale without --max-age
-
-
-class StatusCell(Cell[str]):
-    """A status; people see here that a pod manager is disabled."""
-
-    def __init__(self, status: str, enabled: bool) -> None:
-        super().__init__(status)
-        self._enabled = enabled
-
-    def human_readable(self) -> str:
-        return self._value if self._enabled else "disabled"
-
-
-class NodesCell(UriTails):
-    """Nodes: people see their names, a line each, programs their URIs."""
-
-    def __init__(self, nodes: Sequence[model.inventory.Node]) -> None:
-        super().__init__([node.uri for node in nodes])
-        self._names = [node.name for node in nodes]
-
-    def human_readable(self) -> str:
-        tails = super().human_readable().split("\n")
-        return "\n".join(name or tail for name, tail in zip(self._names, tails, strict=False))
 
 
 class ListPodm(base.PagedLister):
@@ -76,8 +52,7 @@ class ListPodm(base.PagedLister):
         what --trait <trait>...: only with this trait (repeat for several)
         what --aggregate <aggregate>...: only with this aggregate (repeat for several)
         what --stale: only pod managers read longer ago than --max-age (default: 10m), or at an
-            unknown time
-        """
+            unknown time"""
     option_settings = {
         "status": {"choices": ("Online", "Offline", "Unknown")},
         "aggregate": nonempty_name,
@@ -133,7 +108,8 @@ class ListPodm(base.PagedLister):
             amounts["Nodes"] = len(podm.nodes)
             if podm.read_at is None and not any(one.amounts.blocks):  # never read: unknown, not 0
                 amounts = dict.fromkeys(amounts)
-            cells = {"Status": StatusCell(podm.status, podm.enabled), **amounts}
+            status = Shown(podm.status, str if podm.enabled else lambda _: "disabled")
+            cells = {"Status": status, **amounts}
             rows.append(_cells(podm) | cells | {"Read At": time_cell(podm.read_at, ages[podm.id])})
         return telling_columns((*COLUMNS, *more), rows, args, {"Nodes": None}), rows
 
@@ -203,8 +179,13 @@ class ShowPodm(base.ShowOne):
             **cells,
             "Read At": time_cell(podm.read_at, age, both=True),
             **registered,
-            "Pools": out.PoolsCell(overview.pools),
-            "Nodes": NodesCell(podm.nodes),
+            "Pools": out.pools_cell(overview.pools),
+            "Nodes": Shown(
+                [node.uri for node in podm.nodes],
+                lambda uris: "\n".join(
+                    node.name or tail(uri) for node, uri in zip(podm.nodes, uris, strict=True)
+                ),
+            ),
         }
         return tuple(cells), cells
 

@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from valence_sched.errors import InputError, SchedulerError, UnknownName, UsageError, one_line
+from valence_sched import errors
 from valence_sched_cli import base
 from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
-from valence_sched_cli.output.cells import PairLines, Sentence, format_count, time_cell
+from valence_sched_cli.output import cells
 
 UNSET_FLAGS = (
     *("driver", "identity", "username", "password", "auth", "cacert", "cert", "insecure", "zone"),
     *("max_blocks", "parallel_composes"),
 )
-UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits"}
-UNSET_NAMES |= {"fact": "facts"}
+UNSET_NAMES = (("aggregate", "aggregates"), ("capability", "capabilities"), ("trait", "traits"))
+COLUMNS = ("URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits")
+CONNECTION_COLUMNS = ("Username", "Password", "Auth", "CA Cert", "Client Cert", "TLS Verified")
 
 
 class UnsetPodm(base.Command):
@@ -42,8 +42,7 @@ class UnsetPodm(base.Command):
         decide --parallel-composes: compose two nodes of a request at a time, the default
         decide --capability <key>...: capability to remove (repeat for several)
         decide --trait <trait>...: trait to remove (repeat for several)
-        decide --fact <key>...: fact to remove (repeat for several)
-        """
+        decide --fact <key>...: fact to remove (repeat for several)"""
     option_settings = {"trait": None}
 
     def take_action(self, args: base.Args) -> None:
@@ -54,26 +53,22 @@ class UnsetPodm(base.Command):
         flags += ["password"] if args.username else []
         flags += ["key"] if args.cert else []
         changes = {flag: getattr(plain, flag) for flag in flags}
-        for option, field in UNSET_NAMES.items():
-            names = list(getattr(args, option))
+        for option, field in (*UNSET_NAMES, ("fact", "facts")):
+            names, known = list(getattr(args, option)), getattr(old, field)
             if option == "fact" and args.location:
                 names.append("location")
+            for name in names:
+                if name not in known:
+                    raise errors.UnknownName(option, name, known, old.name)
             if names:
-                changes[field] = _without(getattr(old, field), names, option, old.name)
+                rest = [name for name in known if name not in names]
+                is_map = isinstance(known, dict)
+                changes[field] = {name: known[name] for name in rest} if is_map else (*rest,)
         if not changes:
-            raise UsageError("nothing to unset: name a property")
+            raise errors.UsageError("nothing to unset: name a property")
         new = msgspec.structs.replace(old, **changes)
         change = model.registration.RegistrationChange.between(old, new)
         scheduler.change_registration(old.name, change)
-
-
-def _without(known: Any, names: Sequence[str], noun: str, podm: str) -> Any:
-    for name in names:
-        if name not in known:
-            raise UnknownName(noun, name, known, podm)
-    if isinstance(known, dict):
-        return {key: value for key, value in known.items() if key not in names}
-    return tuple(item for item in known if item not in names)
 
 
 class CreatePodm(base.ShowOne):
@@ -91,18 +86,18 @@ class CreatePodm(base.ShowOne):
         <name>: name of the pod manager, and its ID in every inventory
         <url>: URL of the pod manager: https://HOST[:PORT]
         then --no-check: register the pod manager without reading it
-        then --request-timeout <seconds>=30: how long to wait for each answer (default: 30)
-        """
+        then --request-timeout <seconds>=30: how long to wait for each answer (default: 30)"""
     is_live = True
     option_groups = (registration.add_registration_options, inventory.STATE)
 
     def column_names(self, args: base.Args) -> Sequence[str]:
-        return registration.column_names(args)
+        return ("Podm", *COLUMNS, "Facts", *CONNECTION_COLUMNS,
+                *(["Max Blocks"] if args.max_blocks else []), "Registered In")  # fmt: skip
 
     def take_action(self, args: base.Args) -> base.Table:
         name = args.name
         if not name:
-            raise UsageError("an empty name")
+            raise errors.UsageError("an empty name")
         url = registration.service_root("url", args.url)
         plain = model.registration.Registration(name=name, url=url)
         scheduler, here = self.scheduler(args), self.scheduler_app.service is None
@@ -116,15 +111,18 @@ class CreatePodm(base.ShowOne):
             timeout_s=args.request_timeout,
         )
         self.scheduler_app.diagnostics.extend(result.diagnostics)
-        if result.reading is not None:
-            podm = result.reading
+        if (podm := result.reading) is not None:
             numbers = ((podm.blocks, "block"), (podm.pools, "pool"), (podm.nodes, "node"))
-            counts = ", ".join(format_count(*number) for number in numbers)
+            counts = ", ".join(cells.format_count(*number) for number in numbers)
             driver = podm.driver or "unknown"
             self.closing.append(f"{name} is {podm.status}: {counts}, driver {driver}")
         self.closing += registration.warnings_on(result.registration)
-        cells = registration.registration_cells(result.registration, result.source)
-        return registration.column_names(args), cells
+        row = {"Podm": result.registration.name}
+        row |= cells.fields(
+            result.registration, *COLUMNS, "Facts", lists=cells.Words, maps=cells.Pairs
+        )
+        row |= registration.connection_cells(result.registration, result.source)
+        return self.column_names(args), row
 
 
 PROBLEM_WIDTH = 35  # to leave room for the other columns
@@ -139,21 +137,19 @@ class CheckPodm(base.Lister):
 
     arguments = """
         [<podm>...]: registered pod manager
-        --all: check all that are registered
-        """
-    is_live = True
-    through_service = False
+        --all: check all that are registered"""
+    is_live, through_service = True, False
     option_groups = (inventory.LIVE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         names = tuple(dict.fromkeys(args.podm))
         if bool(names) == args.all:
-            raise UsageError("name the pod managers to check, or give --all")
+            raise errors.UsageError("name the pod managers to check, or give --all")
         live = self.live(args, names)
         sources = self.scheduler_app.sources
         reader = sources.live_reader(live)
         if not reader.members:
-            raise UsageError(sources.no_podm_message(live))
+            raise errors.UsageError(sources.no_podm_message(live))
         rows = []
         for reading in reader:
             podm, failure = reading.podm, reading.failure
@@ -162,14 +158,14 @@ class CheckPodm(base.Lister):
             self.scheduler_app.diagnostics.extend(reading.diagnostics)
             if failure is not None:
                 self.exit_code = 5
-                failure = one_line(failure.removeprefix(f"{podm.id}: "))
+                failure = errors.one_line(failure.removeprefix(f"{podm.id}: "))
             blocks = None if failure else len(podm.blocks)
-            problem = Sentence(failure or "", width=PROBLEM_WIDTH)
+            problem = cells.Sentence(failure or "", width=PROBLEM_WIDTH)
             rows.append((podm.id, podm.status, podm.driver, blocks, problem))
         self.progress.end_count()
         self.scheduler_app.config.remarks += reader.remarks
         read, podms = sum(1 for row in rows if not str(row[4])), len(rows)
-        self.closing.append(f"{read:,} of {format_count(podms, 'pod manager')} could be read")
+        self.closing.append(f"{read:,} of {cells.format_count(podms, 'pod manager')} could be read")
         return ("Podm", "Status", "Driver", "Blocks", "Problem"), rows
 
 
@@ -180,11 +176,9 @@ class SetPodm(base.Command):
     """
 
     examples = ("rack-7 --zone east-1 --disable", "rack-7 --aggregate gold --capability os=linux")
-
     arguments = """
         <podm>: registered pod manager
-        what --url <url>: new URL of the pod manager
-        """
+        what --url <url>: new URL of the pod manager"""
     option_settings = {"url": nonempty_name}
     option_groups = (registration.add_registration_options, inventory.STATE)
 
@@ -196,7 +190,7 @@ class SetPodm(base.Command):
         if url is not None:
             new = msgspec.structs.replace(new, url=url)
         if new == old and not args.password_prompt:
-            raise UsageError("nothing to set: name a property")
+            raise errors.UsageError("nothing to set: name a property")
         password = registration.prompt_password(args, old.name, here=here)
         change = model.registration.RegistrationChange.between(old, new)
         scheduler.change_registration(old.name, change, password=password)
@@ -225,8 +219,7 @@ class SetStats(base.ShowOne):
 
     arguments = """
         <podm>: pod manager (ID, or host/node)
-        <file>: JSON or YAML object, or - for standard input
-        """
+        <file>: JSON or YAML object, or - for standard input"""
     known_columns = ("Podm", "Generation")
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -235,7 +228,7 @@ class SetStats(base.ShowOne):
         document = model.codec.load_yaml(self.scheduler_app.config.read(file), name)
         if not isinstance(document, dict):
             found = "an empty document" if document is None else type(document).__name__
-            raise InputError(name, "$", found, "an object")
+            raise errors.InputError(name, "$", found, "an object")
         stats = {str(word): value for word, value in document.items()}
         generation = self.scheduler(args).update_resource_stats(args.podm, stats)
         return self.known_columns, (args.podm, generation)
@@ -254,7 +247,7 @@ class UnsetStats(base.Command):
         for name in dict.fromkeys(args.podm):
             try:
                 scheduler.forget_report(name)
-            except SchedulerError as error:  # the other reports are deleted nevertheless
+            except errors.SchedulerError as error:  # the other reports are deleted nevertheless
                 self.log_errors([error])
 
 
@@ -265,5 +258,5 @@ class ShowStats(base.ShowOne):
 
     def take_action(self, args: base.Args) -> base.Table:
         report = self.scheduler(args).reported_stats(args.podm)
-        cells = (args.podm, time_cell(report.at, report.age_s), PairLines(report.stats))
-        return ("Podm", "Reported At", "Stats"), cells
+        row = (args.podm, cells.time_cell(report.at, report.age_s), cells.PairLines(report.stats))
+        return ("Podm", "Reported At", "Stats"), row

@@ -58,8 +58,7 @@ class SetQuota(base.ShowOne):
     arguments = f"""
         {_OWNER}
         --resource <name=limit>...: limit on claims, nodes, cores, processors, memory_mib, drives,
-            nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)
-        """
+            nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)"""
     option_settings = {"resource": {"type": _LIMIT, "required": True}}
     known_columns = COLUMNS
 
@@ -78,8 +77,7 @@ class UnsetQuota(base.Command):
 
     arguments = f"""
         {_OWNER}
-        --resource <name>...: only the limit on this resource (repeat for several)
-        """
+        --resource <name>...: only the limit on this resource (repeat for several)"""
 
     def take_action(self, args: base.Args) -> None:
         owner, scheduler = _owner(args), self.scheduler(args)

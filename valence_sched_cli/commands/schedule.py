@@ -8,17 +8,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from valence_sched.errors import (
-    InventoryIncomplete,
-    RequestError,
-    SchedulerError,
-    UnknownName,
-    UsageError,
-)
+from valence_sched import errors
 from valence_sched_cli import base
-from valence_sched_cli.base import output
 from valence_sched_cli.commands import claim as claims
-from valence_sched_cli.late import model, msgspec, pages, words
+from valence_sched_cli.late import model, msgspec, output, pages, words
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import request as request_options
@@ -71,8 +64,7 @@ class SchedulePodm(base.Lister):
         output --all-reasons: list every pod manager that was not chosen, without a limit
         output --long: list more columns
         output --report <file>: write the whole decision as JSON, or with - print it instead of the
-            rows
-        """,
+            rows""",
         inventory.html_option("the decision and a map of the site"),
         claim_options.CLAIM_OR_COMPOSE,
     )
@@ -82,7 +74,10 @@ class SchedulePodm(base.Lister):
         zones = (output.decision.ZONE,) if may_have_zones else ()
         if args.request_file is not None:
             return ("Request", *output.decision.COLUMNS, *zones)
-        return (*output.decision.LONG_COLUMNS, *zones, *claims.result_columns(args))
+        more: Sequence[str] = ("Claim",) if args.claim else ()
+        if args.compose or args.dispatch is not None:
+            more = claims.NODE_COLUMNS if args.compose else claims.DISPATCH_COLUMNS
+        return (*output.decision.LONG_COLUMNS, *zones, *more, *(claims.TIE_COLUMNS if more else ()))
 
     def take_action(self, args: base.Args) -> base.Table:
         claim_options.check_options(args)
@@ -92,7 +87,7 @@ class SchedulePodm(base.Lister):
         rows_alone = args.formatter in MACHINE and args.formatter not in explains
         if args.explain and rows_alone and not args.report:
             hint = "write --report FILE and read it with scheduler explain FILE"
-            raise UsageError(f"--explain: not with machine-readable rows: {hint}")
+            raise errors.UsageError(f"--explain: not with machine-readable rows: {hint}")
         with contextlib.ExitStack() as stack:
             if args.report == "-":
                 self._report_writer = self._print_report
@@ -117,9 +112,9 @@ class SchedulePodm(base.Lister):
     def _check_strict(self, report: model.decision.Report) -> None:
         if self.args.strict and self.scheduler_app.service is not None and not report.zones:
             hint = "omit it, or name an inventory or a state for a local decision"
-            raise UsageError(f"--strict: the service uses its own setting: {hint}")
+            raise errors.UsageError(f"--strict: the service uses its own setting: {hint}")
         if self.args.strict and report.zones and report.zones.silent:
-            raise InventoryIncomplete(next(words.phrases.zone_lines(report.zones)))
+            raise errors.InventoryIncomplete(next(words.phrases.zone_lines(report.zones)))
 
     def _schedule(self) -> base.Table:
         args, request = self.args, self._request()
@@ -127,34 +122,32 @@ class SchedulePodm(base.Lister):
             self._read_hardware(lambda: self.scheduler(args), reads_again=True)
         if args.compose:
             return self._compose(request)
-        detail = claims.detail_of(args)
         if args.claim:
             ttl_s, scheduler = claim_options.ttl_s(args), self.scheduler(args)
-            claimed = scheduler.claim(request, key=args.key, ttl_s=ttl_s, detail=detail)
+            claimed = scheduler.claim(request, key=args.key, ttl_s=ttl_s, detail=self._detail)
             claim, result = claimed.claim, claimed.decision
             self._claim = claim
             if result is None:
                 self.closing.append(f"--key {args.key} already belongs to this claim")
-            self.closing += claims.claim_lines(self, args, claim) if claim else []
+            self.closing += claims.claim_lines(self, claim) if claim else []
             if result is None:
                 assert claim is not None, "not decided now: claimed before"
                 self._log_no_report()
                 self.exit_code = 0 if claim.nodes == request.count else 4
-                rows = output.decision.claim_rows(claim)
-                return self._table(output.decision.columns(args.long), rows)
+                return self._table(self._columns, output.decision.claim_rows(claim))
         else:
             scheduler = self.scheduler(args)
             self._read_hardware(lambda: scheduler, reads_again=args.plan is not None)
             with request_options.flavor_named(request, args):
                 if args.plan is None:
-                    result = scheduler.select_destinations(request, detail=detail)
+                    result = scheduler.select_destinations(request, detail=self._detail)
                 else:
                     result = self._plan(request, scheduler)
             if args.dispatch is not None and result.report.placements:
                 report = self.scheduler_app.dispatchable(scheduler, result.report)
                 result = msgspec.structs.replace(result, report=report)
                 self._write_report(report)
-                rows = claims.dispatch(self, args, report)
+                rows = claims.dispatch(self, report)
                 self._log_outcome(result)
                 return self._table(claims.DISPATCH_COLUMNS, rows)
         return self._show_decision(result)
@@ -201,9 +194,8 @@ class SchedulePodm(base.Lister):
 
     def _compose(self, request: model.request.Request) -> base.Table:
         args, by = self.args, ""
-        ttl_s, wait_s = claim_options.ttl_s(args), claim_options.wait_s(args)
-        detail, scheduler = claims.detail_of(args), self.scheduler(args)
-        result = scheduler.compose(request, key=args.key, ttl_s=ttl_s, wait_s=wait_s, detail=detail)
+        times = {"ttl_s": claim_options.ttl_s(args), "wait_s": claim_options.wait_s(args)}
+        result = self.scheduler(args).compose(request, key=args.key, detail=self._detail, **times)
         if result.decision is None:
             self._log_no_report()
         elif not result.decision.report.placements:
@@ -219,32 +211,36 @@ class SchedulePodm(base.Lister):
         report = result.report
         self._check_strict(report)
         self._has_zones = bool(report.zones)
-        if self.args.dry_run == "server":
-            self._preview(report)
+        asks = self.args.dry_run == "server"
+        for answer in self.scheduler(self.args).preview(report) if asks else ():
+            text = "would compose it"
+            if answer.problem is not None:
+                text = f"cannot tell: {answer.problem}"
+            elif answer.refusal is not None:
+                text, self.exit_code = f"would refuse: {answer.refusal}", 1
+            self.closing.append(f"node {answer.node}: {answer.podm} {text}")
         facts = []
         if (claim := self._claim) is not None:
             facts = [("Claim", f"{claim.id}, {words.phrases.state_text(claim.state)}")]
         self._write_report(report, facts)
         self._explain(report)
         self._log_outcome(result)
-        rows = list(output.decision.placement_rows(report))
-        return self._table(output.decision.columns(self.args.long), rows)
+        return self._table(self._columns, list(output.decision.placement_rows(report)))
 
     def _log_outcome(self, result: model.decision.DecisionResult) -> None:
         self.exit_code = EXIT_CODES[result.report.outcome] or self.exit_code
         explain, names_id = self.args.explain, self._names_id
         self.closing += output.decision.summary_lines(result, explain=explain, names_id=names_id)
 
-    def _preview(self, report: model.decision.Report) -> None:
-        """Print for each chosen pod manager whether it would compose its nodes."""
-        for answer in self.scheduler(self.args).preview(report):
-            text = "would compose it"
-            if answer.problem is not None:
-                text = f"cannot tell: {answer.problem}"
-            elif answer.refusal is not None:
-                text = f"would refuse: {answer.refusal}"
-                self.exit_code = 1
-            self.closing.append(f"node {answer.node}: {answer.podm} {text}")
+    @property
+    def _columns(self) -> Sequence[str]:
+        return output.decision.LONG_COLUMNS if self.args.long else output.decision.COLUMNS
+
+    @property
+    def _detail(self) -> model.decision.Detail:
+        args = self.args
+        whole = args.explain or args.report or args.html or args.dispatch is not None
+        return "report" if whole else "summary"
 
     def _table(self, columns: Sequence[str], rows: list[dict[str, Any]]) -> base.Table:
         """Return the table with tie columns, and with a zone column if there are zones."""
@@ -262,16 +258,16 @@ class SchedulePodm(base.Lister):
         return telling_columns(columns, rows, args), rows
 
     def _explain(self, report: model.decision.Report) -> None:
-        if not self.args.explain and report.placements:
-            return
         args, structured = self.args, self.args.formatter in STRUCTURED
+        if not args.explain and report.placements:
+            return
         if args.explain and structured and not (args.columns or args.report):
             self._document = report
             return
-        given = [name for name, value in vars(self.args).items() if value]
+        given = [name for name, value in vars(args).items() if value]
         table = self._formatter_plugins["table"].obj
-        renderer = output.decision.ReportRenderer(table, self.app.stdout, self.args, given)
-        if self.args.explain:
+        renderer = output.decision.ReportRenderer(table, self.app.stdout, args, given)
+        if args.explain:
             self.before = output.decision.request_lines(report)
             self.after = list(renderer.explanation(report))
         else:
@@ -299,10 +295,10 @@ class SchedulePodm(base.Lister):
         whole = args.report or args.html
         try:
             decisions = scheduler.select_all(requests, detail="report" if whole else "summary")
-        except (RequestError, UnknownName) as error:
+        except (errors.RequestError, errors.UnknownName) as error:
             if args.policy is not None and getattr(error, "kind", "") == "policy":
                 known = [policy.name for policy in scheduler.policies()]
-                raise UnknownName("policy", args.policy, known) from None
+                raise errors.UnknownName("policy", args.policy, known) from None
             raise error.at(args.request_file) from None
         self.exit_code = EXIT_CODES[decisions.report.outcome]
         self._write_report(decisions.report)
@@ -323,10 +319,12 @@ class SchedulePodm(base.Lister):
         args = self.args
         for name in _FILE_ONLY_OPTIONS:
             if getattr(args, name) not in (None, []):
-                raise UsageError(f"{option_name(name)}: with --request-file, set it in the file")
+                raise errors.UsageError(
+                    f"{option_name(name)}: with --request-file, set it in the file"
+                )
         if args.explain:
             hint = "write --report FILE and read it with scheduler explain FILE"
-            raise UsageError(f"--explain: not with --request-file: {hint}")
+            raise errors.UsageError(f"--explain: not with --request-file: {hint}")
         options = {"policy": args.policy, "seed": args.seed}
         common = {name: value for name, value in options.items() if value is not None}
         files = (args.request_file, args.flavor_file, args.near_map)
@@ -338,14 +336,13 @@ class SchedulePodm(base.Lister):
         writers: list[Callable[[], None]] = []
         if self._report_writer is not None:
             writers.append(functools.partial(self._report_writer, report))
-        if self._hardware is not None:
+        if (hardware := self._hardware) is not None:
             page = pages.decision.decision_page
-            hardware = self._hardware
             writers.append(lambda: self._page_writer(page(report, hardware, tuple(facts))))
         for write in writers:
             try:
                 write()
-            except SchedulerError as error:
+            except errors.SchedulerError as error:
                 if not self.effects:
                     raise
                 self.untold = self.untold or error

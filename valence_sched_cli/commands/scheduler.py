@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 
 from valence_sched.errors import escape
 from valence_sched_cli import base
-from valence_sched_cli.base import output
-from valence_sched_cli.late import model, words
+from valence_sched_cli.late import model, output, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import fields, format_count, time_cell, warning_lines
 from valence_sched_cli.output.table import STRUCTURED, PreparedFormatter
@@ -123,8 +122,7 @@ class CheckScheduler(base.Lister):
         output --github: also print a GitHub workflow annotation on standard error for each unmet
             expectation
         then --record: record each golden decision again instead of comparing it
-        output --long: also list the file and the line of each expectation
-        """
+        output --long: also list the file and the line of each expectation"""
     option_groups = (inventory.DECISION,)
     known_columns = LONG_COLUMNS
 
@@ -194,8 +192,7 @@ class ListAudit(base.Lister):
         --object <object>: only changes of this object, as claims/ID, nodes/ID or podms/NAME
         --outcome <outcome>: only this outcome: accepted, done, or an error code
         --long: list more columns
-        --limit <n>=100: print at most this many rows (default: 100)
-        """
+        --limit <n>=100: print at most this many rows (default: 100)"""
 
     def take_action(self, args: base.Args) -> base.Table:
         names = ("user", "owner", "verb", "object", "outcome", "limit")

@@ -34,8 +34,7 @@ class ServePodm(base.Command):
         | --password-env <variable>: environment variable with the password
         | --password-file <file>: file with the password, of mode 0600
         --session-limit <n>=64: maximum number of concurrent sessions (default: 64)
-        --session-timeout <s>=300: seconds until an unused session ends (default: 300)
-        """
+        --session-timeout <s>=300: seconds until an unused session ends (default: 300)"""
     through_service, option_groups = False, ()
     option_settings = {
         "inventory": {"dest": "source"},

@@ -44,8 +44,7 @@ class WatchPodm(base.Command):
             all subscribers of the broker of --messaging (repeat for several)
         then --report-interval <seconds>=30: time between reports of a pod manager (default: 30)
         then --report-policy <policy>...: report only the fields that this policy of the service
-            uses (repeat for several)
-        """
+            uses (repeat for several)"""
     through_service = False
     option_settings = {"report_policy": None}
     option_groups = (
@@ -55,8 +54,7 @@ class WatchPodm(base.Command):
         inventory --request-timeout <seconds>=30: how long to wait for each pod manager (default:
             30)
         inventory --parallel <requests>=4: maximum number of concurrent requests to each pod manager
-            (default: 4)
-        """,
+            (default: 4)""",
     )
 
     def take_action(self, args: base.Args) -> None:

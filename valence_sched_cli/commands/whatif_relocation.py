@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.base import output
-from valence_sched_cli.late import app, model, words
+from valence_sched_cli.late import app, model, output, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, named_number, percentage
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, addition, edited_site
@@ -37,8 +36,7 @@ class _MoveLister(base.Lister):
         decide --policy <policy>: policy that places the nodes (default: that of the scenario, else
             default)
         output --long: list more columns
-        output --all-reasons: list the reason for every node that cannot be re-placed
-        """,
+        output --all-reasons: list the reason for every node that cannot be re-placed""",
     )
 
     def _moves(
@@ -84,8 +82,7 @@ class FailWhatif(_MoveLister):
         [<target>...]: hardware that fails: {TARGET_HELP}
         what --survive <n>: test every combination of N failures of pod managers
         what --fail-zone <zone>...: fail this zone of --zone-file and all zones below it: a path,
-            such as east/hall-1, or a pattern (repeat for several)
-        """
+            such as east/hall-1, or a pattern (repeat for several)"""
     option_settings = {"fail_zone": None}
     option_groups = (
         *_MoveLister.option_groups,
@@ -158,8 +155,7 @@ class RebalanceWhatif(_MoveLister):
         what --mix <flavor=share,...>: flavors and shares for the fragmentation measure (default:
             all, by their present shares)
         what --most <n>: maximum number of moves (default: {MOST_MOVES}, or
-            {MOST_MOVES_TO_DEFRAGMENT} with --fragmentation-below or --imbalance-below)
-        """
+            {MOST_MOVES_TO_DEFRAGMENT} with --fragmentation-below or --imbalance-below)"""
     option_settings = {"fragmentation_below": percentage, "imbalance_below": percentage}
     option_groups = (
         *_MoveLister.option_groups,
@@ -216,8 +212,7 @@ class NeedWhatif(base.Lister):
         what --count <n>=1: number of further nodes (default: 1)
         what --buy <block@podm[/pool]>...: offer copies of this block, or of a template of a
             scenario file, for these pod managers or pools (repeat for several)
-        what --price <block=amount>...: price of one copy of a block (repeat for several)
-        """
+        what --price <block=amount>...: price of one copy of a block (repeat for several)"""
     option_settings = {
         "flavor": {"required": True},
         "buy": addition,
@@ -229,8 +224,7 @@ class NeedWhatif(base.Lister):
         WEIGHT,
         """
         decide --policy <policy>: policy that places the nodes (default: that of the flavor, else of
-            the scenario)
-        """,
+            the scenario)""",
         inventory.html_option("the purchase and a map of the site"),
     )
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.base import output
-from valence_sched_cli.late import app, model, pages
+from valence_sched_cli.late import app, model, output, pages
 from valence_sched_cli.options import inventory, whatif
 from valence_sched_cli.options.parser import by_name, natural, nonempty_name, number_of, parsed_by
 from valence_sched_cli.output.cells import format_count, warning_lines
@@ -64,8 +63,7 @@ class RunWhatif(base.Lister):
         output --output,-o <file>: file for the whole result, as JSON
         then --baseline <file>: earlier result; exit 10 if a measure differs
         then --tolerance <[measure=]percent>...: allowed difference from the baseline, of all
-            measures or of one (default: 0)
-        """,
+            measures or of one (default: 0)""",
         inventory.html_option("the runs, side by side and over time,"),
     )
 
@@ -183,14 +181,12 @@ class SweepWhatif(base.Lister):
             scheduler
         then --resume <file>: JSON Lines of finished runs: they are not repeated, and new runs are
             added
-        output --output,-o <file>: file for all runs: .jsonl, .csv or .parquet
-        """,
+        output --output,-o <file>: file for all runs: .jsonl, .csv or .parquet""",
         inventory.html_option("the scenarios and policies, side by side,"),
         """
         output --compare: print a row for each measure: means and standard errors over seeds, and
             the best variation if the difference is clear
-        output --long: list more columns, with --compare more measures
-        """,
+        output --long: list more columns, with --compare more measures""",
     )
 
     def column_names(self, args: base.Args) -> Sequence[str]:
@@ -292,8 +288,7 @@ class TunePolicy(base.Lister):
         decide --samples <n>=10: number of samples: draws of generated requests, or parts of a file
         then --jobs <n>: number of processes (default: one for each core)
         output --name <name>: name of the tuned policy (default: the policy's name with -tuned)
-        output --output,-o <file>: policy file to write, for --policy-file
-        """,
+        output --output,-o <file>: policy file to write, for --policy-file""",
     )
     option_settings = {
         "goal": {"choices": tuple(GOALS), "default": "nodes"},

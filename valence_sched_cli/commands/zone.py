@@ -12,7 +12,7 @@ from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import nonempty_name, number
 from valence_sched_cli.options.registration import login_changes
-from valence_sched_cli.output.cells import Cell, PairLines, Pairs, fields, format_count, time_cell
+from valence_sched_cli.output.cells import PairLines, Pairs, Shown, fields, format_count, time_cell
 
 LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
 LONG_COLUMNS = ("Enabled", "Failures", "Heard", "Reason")
@@ -45,27 +45,10 @@ _OPTIONS = """
     what --cert <file>: client certificate, in PEM
     what --key <file>: key of the client certificate, in PEM (default: in the file of --cert)
     decide --weight-scale <number>: factor for the scores of the zone (default: 1)
-    decide --weight-offset <number>: offset for the scaled scores (default: 0)
-    """
+    decide --weight-offset <number>: offset for the scaled scores (default: 0)"""
 _OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 1000)} | dict.fromkeys(
     ("url", "username", "auth_url", "user_domain", "project_domain"), nonempty_name
 )
-
-
-class Branch(Cell[Sequence[str]]):
-    """A zone of a tree: people see its ``own_name`` indented, machines see its path."""
-
-    def __init__(self, path: Sequence[str], own_name: str) -> None:
-        super().__init__(path)
-        self._own_name = own_name
-
-    def human_readable(self) -> str:
-        name = self._value[-1]
-        also = f" ({self._own_name})" if self._own_name not in ("", name) else ""
-        return "  " * (len(self._value) - 1) + name + also
-
-    def machine_readable(self) -> str:
-        return "/".join(self._value)
 
 
 def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
@@ -123,8 +106,7 @@ class AddZone(base.ShowOne):
     )
     arguments = """
         <name>: name of the zone
-        <url>: URL of the service of the zone: http://HOST:PORT
-        """
+        <url>: URL of the service of the zone: http://HOST:PORT"""
     option_settings = {**_OPTION_SETTINGS, "url": {}}
     option_groups = (_OPTIONS, inventory.STATE)
     known_columns = SHOW_COLUMNS
@@ -176,16 +158,14 @@ class SetZone(base.Command):
 
     arguments = """
         <zone>: zone directly below (name or ID)
-        what --url <url>: new URL of the service of the zone
-        """
+        what --url <url>: new URL of the service of the zone"""
     option_settings = _OPTION_SETTINGS
     option_groups = (
         _OPTIONS,
         """
         what --no-login: log in without a user
         decide | --enable: poll the zone, and request offers from it
-        decide | --disable: do not poll the zone or request offers from it
-        """,
+        decide | --disable: do not poll the zone or request offers from it""",
         inventory.STATE,
     )
 
@@ -251,8 +231,7 @@ class TreeZone(_OwnZone):
 
     arguments = """
         output --long: list more columns
-        decide --timeout <seconds>=30: how long to wait for the zones below (default: 30)
-        """
+        decide --timeout <seconds>=30: how long to wait for the zones below (default: 30)"""
 
     def take_action(self, args: base.Args) -> base.Table:
         columns = ["Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs"]
@@ -268,9 +247,11 @@ class TreeZone(_OwnZone):
 
 
 def _rows(node: model.zone_registry.ZoneNode, above: Sequence[str]) -> Iterator[dict[str, Any]]:
-    path = (*above, node.known_as or node.name)
+    name = node.known_as or node.name
+    path = (*above, name)
+    also = f" ({node.name})" if node.name not in ("", name) else ""
     cells: dict[str, Any] = {
-        "Zone": Branch(path, node.name),
+        "Zone": Shown(path, lambda path: "  " * len(above) + path[-1] + also, "/".join),
         "Podms": None if node.silent else node.own.podms,
         "Read At": time_cell(node.read_at, node.age_s),
         "Problem": node.silent,

@@ -54,18 +54,12 @@ class CommandHelp(argparse.HelpFormatter):
     """
 
     def __init__(
-        self,
-        prog: str,
-        *args: Any,
-        examples: Sequence[str] = (),
-        whole: bool = False,
-        **settings: Any,
+        self, prog: str, *args: Any, examples: Sequence[str] = (), whole: bool = False, **named: Any
     ) -> None:
-        super().__init__(prog, *args, **settings)
+        super().__init__(prog, *args, **named)
         self._examples, self._whole, self._is_short = examples, whole, False
 
     def format_help(self) -> str:
-        """Return the help, whole or short."""
         text = super().format_help()
         if self._whole or text.count("\n") <= MAX_LINES:
             return text
@@ -79,9 +73,7 @@ class CommandHelp(argparse.HelpFormatter):
                 root.items.remove(item)
             elif actions and "\n" in next(iter(item[1])):  # more than the name of the plug-in
                 root.items.remove(item)
-        shown = [
-            one for one in actions if one.required or not common.isdisjoint(one.option_strings)
-        ]
+        shown = [it for it in actions if it.required or not common.isdisjoint(it.option_strings)]
         self.start_section("options")
         self.add_arguments(shown)
         self.end_section()
@@ -107,67 +99,51 @@ class CommandHelp(argparse.HelpFormatter):
             text = f"{summary}\n\n{exits[0].partition(chr(10) * 2)[0]}" if exits else summary
         return super()._format_text(text)
 
-    def add_usage(
-        self,
-        usage: str | None,
-        actions: Iterable[argparse.Action],
-        groups: Iterable[argparse._MutuallyExclusiveGroup],
-        prefix: str | None = None,
-    ) -> None:
-        actions, groups = list(actions), list(groups)
-        if sum(1 for action in actions if action.option_strings) > FEW_OPTIONS:
-            actions, groups = _needed(actions, groups)
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        options = [action for action in actions if action.option_strings]
+        if len(options) > FEW_OPTIONS:
+            groups = [group for group in groups if group.required]
+            either = {id(action) for group in groups for action in group._group_actions}
+            shown = [
+                action
+                for action in options
+                if action.required or id(action) in either or "--help" in action.option_strings
+            ]
+            others = argparse.Action([], "options", metavar="[options]", required=True)
+            arguments = [action for action in actions if not action.option_strings]
+            actions = [*shown, others, *arguments]
         super().add_usage(usage, actions, groups, prefix)
-        if not self._examples:
-            return
-        self.start_section("examples")
-        for example in self._examples:
-            self._add_item(self._example, [example])
-        self.end_section()
+        if self._examples:
+            self.start_section("examples")
+            for example in self._examples:
+                self._add_item(self._example, [example])
+            self.end_section()
 
     def _example(self, words: str) -> str:
         """Return the lines of an example, with backslashes for a shell."""
         glued = re.sub(r" (?!-)", _GLUE, words)  # an option and its value
-        lines = textwrap.wrap(
-            f"{self._prog} {glued}",
-            self._width - self._current_indent - len(" \\"),
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
+        width = self._width - self._current_indent - len(" \\")
+        fold = textwrap.TextWrapper(
+            width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
         )
         indent = " " * self._current_indent
-        return indent + f" \\\n{indent}".join(lines).replace(_GLUE, " ") + "\n"
+        lines = f" \\\n{indent}".join(fold.wrap(f"{self._prog} {glued}"))
+        return f"{indent}{lines}\n".replace(_GLUE, " ")
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        parts = text.split("\n\n")
-        for number, part in enumerate(parts):
-            if part.startswith("  "):
-                parts[number] = "\n".join(_folded_row(line, width) for line in part.split("\n"))
-            else:
-                parts[number] = super()._fill_text(part, width, indent)
+        parts = []
+        for part in text.split("\n\n"):
+            if not part.startswith("  "):
+                parts.append(super()._fill_text(part, width, indent))
+                continue
+            fold = textwrap.TextWrapper(width, break_on_hyphens=False)
+            lines = []
+            for line in part.split("\n"):
+                first = re.match(r"  (?:\S ?)*\s+", line)
+                fold.subsequent_indent = " " * len(first[0] if first else "    ")
+                lines.append(fold.fill(line))
+            parts.append("\n".join(lines))
         return "\n\n".join(parts)
-
-
-def _needed(
-    actions: list[argparse.Action], groups: list[argparse._MutuallyExclusiveGroup]
-) -> tuple[list[argparse.Action], list[argparse._MutuallyExclusiveGroup]]:
-    """Return the required arguments, --help, a placeholder for other options, and the groups."""
-    needed = [group for group in groups if group.required]
-    either = [action for group in needed for action in group._group_actions]
-
-    def is_shown(action: argparse.Action) -> bool:
-        return action.required or action in either or "--help" in action.option_strings
-
-    options = [action for action in actions if action.option_strings]
-    others = argparse.Action([], "options", metavar="[options]", required=True)
-    arguments = [action for action in actions if action not in options]
-    return [*filter(is_shown, options), others, *arguments], needed
-
-
-def _folded_row(line: str, width: int) -> str:
-    first = re.match(r"  (?:\S ?)*\s+", line)
-    hanging = " " * len(first[0] if first else "    ")
-    return textwrap.fill(line, width, subsequent_indent=hanging, break_on_hyphens=False)
 
 
 Value = TypeVar("Value")
@@ -231,34 +207,24 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
         group.add_argument(*names.split(","), help=words, **known)
 
 
-def refuse_empty_names(parser: argparse.ArgumentParser) -> None:
-    """Let files and URLs refuse an empty name, as from an unset variable of a script."""
-    for action in parser._actions:
-        if action.metavar in NAMES and action.type is None:
-            action.type = nonempty(NAMES[action.metavar])
-
-
-def nonempty(hint: str) -> Callable[[str], str]:
+def nonempty(hint: str = "") -> Callable[[str], str]:
     """Return the type of a nonempty name; the hint ends the error about an empty name."""
 
     def parse(text: str) -> str:
         if not text:
-            raise argparse.ArgumentTypeError(f"an empty name: {hint}")
+            raise argparse.ArgumentTypeError(f"an empty name: {hint}".removesuffix(": "))
         return text
 
     return parse
 
 
+nonempty_name = nonempty()
+
+
 class HelpAll(argparse.Action):
     """Prints the help with all options, and ends the command."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         formatter: Any = parser.formatter_class
         parser.formatter_class = functools.partial(formatter, whole=True)
         parser.print_help()
@@ -269,18 +235,14 @@ class StoreOnce(argparse._StoreAction):
     """Stores the value of an option, and refuses a second value."""
 
     def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *args: Any, **_: Any
     ) -> None:
         if self.option_strings:
             stored: set[str] = namespace.__dict__.setdefault("_stored_once", set())
             if self.dest in stored:
                 raise argparse.ArgumentError(self, "given twice: it takes one value")
             stored.add(self.dest)
-        super().__call__(parser, namespace, values, option_string)
+        super().__call__(parser, namespace, *args)
 
 
 def by_name(
@@ -356,12 +318,7 @@ def number(form: str, least: float, most: float) -> Callable[[str], float]:
     return parse
 
 
-def seconds(text: str) -> float:
-    """Parse a timeout in seconds: above 0, at most a day."""
-    number = number_of(text)
-    if not 0 < number <= 86_400:
-        raise must_be("seconds above 0 and at most 86,400", text)
-    return number
+seconds = number("seconds above 0 and at most 86,400", math.ulp(0.0), 86_400)
 
 
 def named_number(
@@ -410,13 +367,6 @@ def percentage(text: str) -> float:
     return share / 100.0
 
 
-def nonempty_name(text: str) -> str:
-    """Parse a nonempty name."""
-    if not text:
-        raise argparse.ArgumentTypeError("an empty name")
-    return text
-
-
 #: The type of an option's value, by the value's name in usage texts.
 TYPES: Mapping[str, Callable[[str], Any]] = {
     "<seconds>": seconds,
@@ -462,17 +412,15 @@ def check_file_names(args: argparse.Namespace) -> None:
                 continue  # writing to a pipe or a device creates no file
             place = os.path.realpath(file)
             if place in written:
-                raise _collision(name, f"{option_name(written[place])} writes {file}, too")
+                other = f"{option_name(written[place])} writes {file}, too"
+                raise UsageError(f"{option_name(name)}: {other}: name another file")
             written[place] = name
     for name in (*_READ, *_READ_AND_NO_STDIN):
         for file in _words(args, name):
             writer = written.get(os.path.realpath(file.partition("#")[0]))
             if writer in _WRITTEN_BESIDE:
-                raise _collision(writer, f"{option_name(name)} reads {file}")
-
-
-def _collision(name: str, what: str) -> UsageError:
-    return UsageError(f"{option_name(name)}: {what}: name another file")
+                reader = f"{option_name(name)} reads {file}"
+                raise UsageError(f"{option_name(writer)}: {reader}: name another file")
 
 
 def _words(args: argparse.Namespace, name: str) -> Iterator[str]:

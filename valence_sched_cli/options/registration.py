@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that register a pod manager, and the cells that show a registration."""
+"""Options that register a pod manager, and the cells that show its connection."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from typing import Any, get_args
 from valence_sched.errors import UsageError
 from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import parser as parsing
-from valence_sched_cli.output.cells import Pairs, Words, fields
-
-CONNECTION_COLUMNS = ("Username", "Password", "Auth", "CA Cert", "Client Cert", "TLS Verified")
-COLUMNS = (
-    *("Podm", "URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities"),
-    *("Traits", "Facts", *CONNECTION_COLUMNS),
-)
+from valence_sched_cli.output.cells import Pairs
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
 
@@ -34,42 +28,52 @@ class _RefusePassword(argparse.Action):
         parser.error(f"--password: other users of this machine can read a command line: {hint}")
 
 
+#: The options for the connection to a service of a pod manager or of a zone.
+LOGIN = """\
+what | --password-env <variable>: environment variable with the password
+what | --password-file <file>: file with the password, readable by its owner only
+"""
+CERTIFICATE = """\
+what --cert <file>: client certificate, in PEM
+what --key <file>: key of the client certificate, in PEM (default: in the file of --cert)
+"""
+_OPTIONS = f"""\
+what --driver <driver>: driver (default: auto)
+what --username <name>: user name
+{LOGIN}\
+what | --password-prompt: ask for the password, and store it in a file next to the state, readable
+    by you only
+what --auth: how to log in (default: auto, a session if supported)
+what | --cacert <file>: certificates to trust, in PEM
+what | --insecure: do not verify the certificate of the pod manager
+{CERTIFICATE}\
+where --zone <zone>: availability zone of the pod manager
+where --aggregate <aggregate>...: aggregate of the pod manager (repeat for several)
+where --location <location>...: location, such as dc1/row-3/rack-7 (repeat for several)
+decide --trait <trait>...: trait of all pools of the pod manager (repeat for several)
+decide --capability <key=value;value>...: capability, with its values (repeat for several)
+decide --fact <key=value>...: fact about the pod manager: a number, a text, or a ;-separated list
+    (repeat for several)
+decide --max-blocks <n|type=n>...: maximum number of compute blocks in one node, or of blocks of a
+    type; a stricter reported limit still applies (repeat for several)
+decide --parallel-composes <n>: maximum number of nodes of a request to compose at a time, 1 to 32
+decide | --enable: place nodes on the pod manager
+decide | --disable: place no nodes on the pod manager
+"""
+
+
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the connection to a pod manager and for its properties."""
     what = parsing.section(parser, "what")
     what.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
     parsing.add_options(
         parser,
-        """
-        what --driver <driver>: driver (default: auto)
-        what --username <name>: user name
-        what | --password-env <variable>: environment variable with the password
-        what | --password-file <file>: file with the password, readable by its owner only
-        what | --password-prompt: ask for the password, and store it in a file next to the state,
-            readable by you only
-        what --auth: how to log in (default: auto, a session if supported)
-        what | --cacert <file>: certificates to trust, in PEM
-        what | --insecure: do not verify the certificate of the pod manager
-        what --cert <file>: client certificate, in PEM
-        what --key <file>: key of the client certificate, in PEM (default: in the file of --cert)
-        where --zone <zone>: availability zone of the pod manager
-        where --aggregate <aggregate>...: aggregate of the pod manager (repeat for several)
-        where --location <location>...: location, such as dc1/row-3/rack-7 (repeat for
-            several)
-        decide --trait <trait>...: trait of all pools of the pod manager (repeat for several)
-        decide --capability <key=value;value>...: capability, with its values (repeat for several)
-        decide --fact <key=value>...: fact about the pod manager: a number, a text, or a ;-separated
-            list (repeat for several)
-        decide --max-blocks <n|type=n>...: maximum number of compute blocks in one node, or of
-            blocks of a type; a stricter reported limit still applies (repeat for several)
-        decide --parallel-composes <n>: maximum number of nodes of a request to compose at a time,
-            1 to 32
-        decide | --enable: place nodes on the pod manager
-        decide | --disable: place no nodes on the pod manager
-        """,
+        _OPTIONS,
         auth={"choices": ("auto", "session", "basic")},
         max_blocks=_max_blocks,
-        parallel_composes=_parallel_composes,
+        parallel_composes=lambda text: parsing.natural(
+            text, 1, model.registration.MOST_PARALLEL_COMPOSES
+        ),
         **dict.fromkeys(("username", "aggregate", "location"), parsing.nonempty_name),
         **dict.fromkeys(("capability", "fact"), parsing.key_and_value("KEY=VALUE")),
     )
@@ -81,25 +85,24 @@ def login_changes(args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
     A certificate without a key file holds its key. File names are paths on the host of the
     service, unless the pod manager is registered ``here``.
     """
+
+    def path(name: str) -> str:
+        return os.path.abspath(os.path.expanduser(name)) if here else name
+
     named = {name: getattr(args, name) for name in ("cacert", "cert", "key")}
-    changes: dict[str, Any] = {name: _path(file, here) for name, file in named.items() if file}
+    changes: dict[str, Any] = {name: path(file) for name, file in named.items() if file}
     if "cert" in changes:
         changes.setdefault("key", None)
+    reference = model.registration.PasswordReference
     if args.password_env is not None:
         if not model.registration.is_variable(args.password_env):
             raise UsageError("--password-env: expected the name of an environment variable")
-        changes["password"] = model.registration.PasswordReference(env=args.password_env)
+        changes["password"] = reference(env=args.password_env)
     elif args.password_file is not None:
-        changes["password"] = model.registration.PasswordReference(
-            file=_path(args.password_file, here)
-        )
+        changes["password"] = reference(file=path(args.password_file))
     elif getattr(args, "password_prompt", False):
-        changes["password"] = model.registration.PasswordReference(stored=True)
+        changes["password"] = reference(stored=True)
     return changes
-
-
-def _path(name: str, here: bool) -> str:
-    return os.path.abspath(os.path.expanduser(name)) if here else name
 
 
 def with_options(
@@ -169,24 +172,14 @@ def connection_cells(registration: model.registration.Registration, file: str) -
     }
 
 
-def column_names(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the columns of a registration; the column of ``--max-blocks`` only if it is given."""
-    return (*COLUMNS, *(["Max Blocks"] if args.max_blocks else []), "Registered In")
-
-
-def registration_cells(registration: model.registration.Registration, file: str) -> dict[str, Any]:
-    """Return the registration of a pod manager by the title of the column."""
-    cells = fields(registration, *COLUMNS[1:-6], lists=Words, maps=Pairs)
-    return {"Podm": registration.name, **cells, **connection_cells(registration, file)}
-
-
 def warnings_on(registration: model.registration.Registration) -> list[str]:
     """Return a line for each problem of a registration."""
     name, url = registration.name, registration.url
     if registration.password is None or not model.podm_address.is_unencrypted(url):
         return []
-    danger = "it can be read in transit"
-    return [f"warning: {name}: its password is sent to {url} unencrypted: {danger}"]
+    return [
+        f"warning: {name}: its password is sent to {url} unencrypted: it can be read in transit"
+    ]
 
 
 def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -224,7 +217,6 @@ def fact_value(text: str) -> float | str | tuple[str, ...]:
 
 
 def _max_blocks(text: str) -> list[tuple[str, int]]:
-    """Parse the limit on blocks of a type, or on whole compute units without a type."""
     kind, equals, number = text.rpartition("=")
     try:
         most = parsing.positive(number)
@@ -236,7 +228,3 @@ def _max_blocks(text: str) -> list[tuple[str, int]]:
     if kind.strip().casefold() not in known:
         raise parsing.must_be(f"of a type of blocks ({', '.join(known.values())})", kind)
     return [(known[kind.strip().casefold()], most)]
-
-
-def _parallel_composes(text: str) -> int:
-    return parsing.natural(text, 1, model.registration.MOST_PARALLEL_COMPOSES)

@@ -53,8 +53,7 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
         --set <target:key=value>...: set a property: of a pod manager enabled, status, zone,
             aggregates, traits, facts.NAME or capabilities.NAME; of a pool traits; of a block
             enabled, health or reserved. Several values are a ;-separated list; an empty value
-            removes the property
-        """,
+            removes the property""",
         **{verb: {"dest": "edits", "type": parse} for verb, parse in edits.items()},
     )
 
@@ -164,8 +163,7 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
         what --mix <flavor=share,...>: flavors of the generated requests, with their shares
         what --lifetime <duration>: average lifetime of a node, such as 90s, 2h or 3d (default:
             unlimited)
-        what --horizon <duration>: duration in which requests arrive
-        """
+        what --horizon <duration>: duration in which requests arrive"""
     if seed:
         text += "what --seed <n>: seed of the generated requests (default: 0)"
     rate = parsing.parsed_by("workload:parse_rate")

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from cliff.columns import FormattableColumn
 
@@ -20,21 +21,30 @@ T = TypeVar("T")
 WIDTH = 80  # of a cell that holds sentences
 
 
-class Cell(FormattableColumn[T]):
-    """A cell that sorts by its text for people."""
+class Shown(FormattableColumn[T]):
+    """A value: functions make its text for people and its value for machines; sorts by text."""
+
+    def __init__(
+        self, value: T, people: Callable[[T], str], machine: Callable[[T], Any] | None = None
+    ) -> None:
+        super().__init__(value)
+        self._people, self._machine = people, machine
+
+    def human_readable(self) -> str:
+        return self._people(self._value)
+
+    def machine_readable(self) -> Any:
+        return self._machine(self._value) if self._machine else self._value
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, Absent) or str(self) < str(other)
 
 
-class Absent(Cell[None]):
+class Absent(Shown[None]):
     """An unknown value, None in a row: empty for people, null for machines; it sorts last."""
 
     def __init__(self) -> None:
-        super().__init__(None)
-
-    def human_readable(self) -> str:
-        return ""
+        super().__init__(None, lambda _: "")
 
     def __lt__(self, other: object) -> bool:
         return False
@@ -43,22 +53,105 @@ class Absent(Cell[None]):
         return not isinstance(other, Absent)
 
 
-class Shown(Cell[T]):
-    """A value for machines; a function makes the text for people."""
-
-    def __init__(self, value: T, people: Callable[[T], str]) -> None:
-        super().__init__(value)
-        self._people = people
-
-    def human_readable(self) -> str:
-        return self._people(self._value)
-
-
 class Amount(Shown[T]):
     """A value that sorts by itself; a function makes the text for people."""
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, Absent) or FormattableColumn.__lt__(self, other)
+
+
+class Sentence(Shown[str]):
+    """A sentence, folded for people; it omits a name that another column shows."""
+
+    def __init__(self, text: str, name: str = "", width: int = WIDTH) -> None:
+        super().__init__(text, lambda text: _fold(text.removeprefix(f"{name}: "), width))
+
+
+class Sentences(Shown[Sequence[str]]):
+    """A list of sentences: folded, each on its own lines for people, a list for machines."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        super().__init__(texts, lambda texts: "\n".join(map(_fold, texts)))
+
+
+def _fold(text: str, width: int = WIDTH) -> str:
+    return "\n".join(hang(text, 2, width=width, break_long_words=False))
+
+
+def hang(text: str, indent: int, first: str = "", width: int = 79, **options: Any) -> list[str]:
+    """Return the lines of a text, ``first`` before the first and the others indented."""
+    return textwrap.TextWrapper(width, first, " " * indent, break_on_hyphens=False, **options).wrap(
+        text
+    )
+
+
+def _joined(between: str, people: Callable[[Any], str] = str) -> Callable[[Iterable[Any]], str]:
+    return lambda items: between.join(map(people, items))
+
+
+def tail(uri: str) -> str:
+    """Return the last part of a URI."""
+    return uri.rstrip("/").rpartition("/")[2]
+
+
+#: Lists for machines; for people words side by side, a line each, or the last parts of URIs.
+Words = functools.partial(Shown[Any], people=_joined(", "))
+WordLines = functools.partial(Shown[Any], people=_joined("\n"))
+UriTails = functools.partial(Shown[Any], people=_joined("\n", tail))
+
+
+def pairs(
+    between: str,
+    assignment: str = "=",
+    absent: str = "unset",
+    shown: Callable[[Any], str] | None = None,
+) -> functools.partial[Shown[Any]]:
+    """Return the cells of maps for machines; people see a text of each name and value."""
+
+    def people(values: Mapping[str, Any]) -> str:
+        text = shown or format_value
+        texts = (absent if value is None else text(value) for value in values.values())
+        return between.join(map(f"{{}}{assignment}{{}}".format, values, texts))
+
+    return functools.partial(Shown[Any], people=people, machine=dict)
+
+
+#: Maps: for people ``key=value`` side by side or a line each.
+Pairs, PairLines = pairs(", "), pairs("\n")
+ClaimLines = pairs("\n", " claim ")  # of block URIs to claims: their lines can wrap
+AmountLines = pairs("\n", absent="unknown")
+
+
+def noun_lines(nouns: Sequence[Any], people: Callable[[Any], str]) -> Shown[Any]:
+    """Return the cell of nouns: a line each for people; lists and maps for machines."""
+    return Shown(nouns, _joined("\n", people), to_builtins)
+
+
+def grants_cell(grants: Sequence[Any]) -> Shown[Any]:
+    """Return the cell of amounts of stocks: a line each for people; lists and maps for machines."""
+
+    def lines(grants: Sequence[Any]) -> str:
+        counts = Counter((one.amount, one.unit, one.resource, one.uri) for one in grants)
+        found = []
+        for (amount, unit, resource, uri), times in counts.items():
+            words = [format_value(amount), unit, resource, "of", tail(uri)]
+            found.append((f"{times} x " * (times > 1)) + " ".join(filter(None, words)))
+        return "\n".join(found)
+
+    return Shown(grants, lines, to_builtins)
+
+
+def fields(
+    noun: Any, *titles: str, lists: Callable[[Any], Any] = WordLines, maps: Any = PairLines
+) -> dict[str, Any]:
+    """Return the cells of the fields that titles name: ``Created At`` is ``noun.created_at``."""
+    row = {title: getattr(noun, title.lower().replace(" ", "_")) for title in titles}
+    for title, value in row.items():
+        if isinstance(value, Mapping):
+            row[title] = maps(value)
+        elif isinstance(value, (list, tuple)):
+            row[title] = lists(value)
+    return row
 
 
 def format_count(number: float, noun: str, plural: str = "") -> str:
@@ -71,16 +164,9 @@ def format_time(seconds: float | None) -> str | None:
     return None if seconds is None else words.phrases.format_instant(seconds)
 
 
-def hang(text: str, indent: int, first: str = "", width: int = 79) -> list[str]:
-    """Return the lines of a text, ``first`` before the first and the others indented."""
-    return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=" " * indent, break_on_hyphens=False
-    )
-
-
-def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
-    """Yield each warning as a line."""
-    yield from map("warning: {}".format, warnings)
+def warning_lines(warnings: Iterable[str]) -> Iterable[str]:
+    """Return each warning as a line."""
+    return map("warning: {}".format, warnings)
 
 
 def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False) -> Any:
@@ -97,130 +183,6 @@ def state_cell(state: str) -> Shown[str]:
     return Shown(state, words.phrases.state_text)
 
 
-class Words(Cell[Sequence[str]]):
-    """A list: words side by side for people, a list for machines."""
-
-    between = ", "
-
-    def human_readable(self) -> str:
-        return self.between.join(map(str, self._value))
-
-
-class WordLines(Words):
-    """A list: one word per line for people, a list for machines."""
-
-    between = "\n"
-
-
-def tail(uri: str) -> str:
-    """Return the last part of a URI."""
-    return uri.rstrip("/").rpartition("/")[2]
-
-
-class UriTails(WordLines):
-    """A list of URIs: people see the last part of each, one per line."""
-
-    def human_readable(self) -> str:
-        return "\n".join(map(tail, self._value))
-
-
-class Sentences(Words):
-    """A list of sentences: folded, each on its own lines for people, a list for machines."""
-
-    def human_readable(self) -> str:
-        return "\n".join(map(_fold, self._value))
-
-
-class Sentence(Cell[str]):
-    """A sentence, folded for people; it omits a name that another column shows."""
-
-    def __init__(self, text: str, name: str = "", width: int = WIDTH) -> None:
-        super().__init__(text)
-        self._name, self._width = name, width
-
-    def human_readable(self) -> str:
-        return _fold(self._value.removeprefix(f"{self._name}: "), self._width)
-
-
-def _fold(text: str, width: int = WIDTH) -> str:
-    return textwrap.fill(
-        text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
-
-
-class Pairs(Cell[Mapping[str, Any]]):
-    """A map: ``key=value, key=value`` for people, a map for machines."""
-
-    between = ", "
-    assignment = "="
-    absent = "unset"
-
-    def human_readable(self) -> str:
-        values = self._value.values()
-        texts = (self.absent if value is None else format_value(value) for value in values)
-        pairs = zip(self._value, texts, strict=True)
-        return self.between.join(f"{key}{self.assignment}{text}" for key, text in pairs)
-
-    def machine_readable(self) -> dict[str, Any]:
-        return dict(self._value)
-
-
-class PairLines(Pairs):
-    """A map: one ``key=value`` per line for people, a map for machines."""
-
-    between = "\n"
-
-
-class ClaimLines(PairLines):
-    """A map of block URIs to claims: one ``URI claim ID`` per line for people, which can wrap."""
-
-    assignment = " claim "
-
-
-class AmountLines(PairLines):
-    """A map of amounts, some of which may be unknown: one per line for people."""
-
-    absent = "unknown"
-
-
-def fields(
-    noun: Any, *titles: str, lists: type[Words] = WordLines, maps: type[Pairs] = PairLines
-) -> dict[str, Any]:
-    """Return the cells of the fields that titles name: ``Created At`` is ``noun.created_at``."""
-    row = {title: getattr(noun, title.lower().replace(" ", "_")) for title in titles}
-    for title, value in row.items():
-        if isinstance(value, Mapping):
-            row[title] = maps(value)
-        elif isinstance(value, (list, tuple)):
-            row[title] = lists(value)
-    return row
-
-
-class NounLines(Shown[Any]):
-    """Nouns: one line each, made by a function, for people; lists and maps for machines."""
-
-    def human_readable(self) -> str:
-        return "\n".join(map(self._people, self._value))
-
-    def machine_readable(self) -> list[Any]:
-        return to_builtins(self._value)
-
-
-class GrantsCell(Cell[Sequence[Any]]):
-    """Amounts of stocks: one per line for people, lists and maps for machines."""
-
-    def human_readable(self) -> str:
-        counts = Counter((one.amount, one.unit, one.resource, one.uri) for one in self._value)
-        lines = []
-        for (amount, unit, resource, uri), times in counts.items():
-            words = [format_value(amount), unit, resource, "of", tail(uri)]
-            lines.append((f"{times} x " * (times > 1)) + " ".join(filter(None, words)))
-        return "\n".join(lines)
-
-    def machine_readable(self) -> list[Any]:
-        return to_builtins(self._value)
-
-
 def to_builtins(nouns: Sequence[Any]) -> list[Any]:
     """Return nouns as lists and maps."""
     return [msgspec.to_builtins(noun) for noun in nouns]
@@ -231,19 +193,17 @@ def format_value(value: Any) -> str:
     if value is None:
         return "unset"
     if isinstance(value, Mapping):
-        return "{" + Pairs(value).human_readable() + "}"
+        return f"{{{Pairs(value)}}}"
     if isinstance(value, (list, tuple)):
         return ";".join(map(format_value, value))
-    if isinstance(value, float):
-        return f"{value:.6f}".rstrip("0").rstrip(".")
-    return str(value)
+    return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-class HeatCell:
+class HeatCell(NamedTuple):
     """A cell of a table with colours, with a temperature within 0..1."""
 
-    def __init__(self, text: str, heat: float) -> None:
-        self.text, self.heat = text, heat
+    text: str
+    heat: float
 
     def __str__(self) -> str:
         return self.text
@@ -258,11 +218,13 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: b
     """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
     import tabulate  # imported late; its padding is changed and restored
 
-    def shown(cell: Any) -> str:
-        is_hot = colour and isinstance(cell, HeatCell)
-        return painted(cell.text, cell.heat) if is_hot else escape(str(cell))
-
-    texts = [list(map(shown, row)) for row in rows]
+    texts = [
+        [
+            painted(*cell) if colour and isinstance(cell, HeatCell) else escape(str(cell))
+            for cell in row
+        ]
+        for row in rows
+    ]
     titles = list(map(escape, names))
     padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0  # columns as wide as their titles
     try:
@@ -276,8 +238,8 @@ def painted(text: str, heat: float) -> str:
     many = os.environ.get("COLORTERM", "").casefold() in ("truecolor", "24bit")
     system = rich.color.ColorSystem.TRUECOLOR if many else rich.color.ColorSystem.EIGHT_BIT
     heat = min(1.0, max(0.0, heat))
-    red, green = min(1.0, 2.0 - 2.0 * heat), min(1.0, 2.0 * heat)
-    style = rich.style.Style.parse(
-        f"black on #{round(60 + 180 * red):02x}{round(60 + 150 * green):02x}3c"
+    red, green = (
+        round(top * min(1.0, share)) for top, share in ((180, 2 - 2 * heat), (150, 2 * heat))
     )
+    style = rich.style.Style.parse(f"black on #{60 + red:02x}{60 + green:02x}3c")
     return style.render(escape(text), color_system=system)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import operator
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,41 +13,21 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import escape
+from valence_sched.model import decision as model
 from valence_sched.model.claim import Claim, node_allocations
-from valence_sched.model.decision import (
-    MAX_LISTED_PODMS,
-    DecisionResult,
-    DecisionResults,
-    Explanation,
-    GrantRef,
-    PodmVerdict,
-    Report,
-    Reports,
-)
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.words import decision as words
 from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase, zone_lines
-from valence_sched_cli.output.cells import (
-    Amount,
-    GrantsCell,
-    HeatCell,
-    PairLines,
-    UriTails,
-    fields,
-    hang,
-    heat_table,
-    supports_colour,
-    warning_lines,
-)
-from valence_sched_cli.output.table import PreparedFormatter, in_order, telling_columns
+from valence_sched_cli.output import cells, table
+from valence_sched_cli.output.cells import fields, hang, warning_lines
 
 MOST_LINES = 16  # of reasons before they are grouped, so that a decision fits a screen
 WIDTH = 79
 
 
 def not_chosen(
-    report: Report, given: Iterable[str] = (), *, every_reason: bool = False
+    report: model.Report, given: Iterable[str] = (), *, every_reason: bool = False
 ) -> Iterator[str]:
     """Yield the reasons against pod managers that were not chosen, with the options ``given``."""
     rejected = words.not_chosen(report)
@@ -77,8 +56,8 @@ def not_chosen(
         yield from hang(f"{escape(podm):{width}}  {escape(text)}", width + 6, "  ")
 
 
-def _groups(rejected: Sequence[PodmVerdict], phrases: ReasonPhrases) -> Iterator[str]:
-    groups: dict[tuple[str, bool, str], list[PodmVerdict]] = defaultdict(list)
+def _groups(rejected: Sequence[model.PodmVerdict], phrases: ReasonPhrases) -> Iterator[str]:
+    groups: dict[tuple[str, bool, str], list[model.PodmVerdict]] = defaultdict(list)
     for one in rejected:
         groups[words.reason_group(one, phrases)].append(one)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
@@ -98,25 +77,16 @@ LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
 BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
 
 
-def columns(long: bool) -> tuple[str, ...]:
-    """Return the columns of a decision; all of them with ``long``."""
-    return LONG_COLUMNS if long else COLUMNS
+def blocks_cell(uris: Sequence[str]) -> cells.Shown[Any]:
+    """Return the blocks of a node: the last parts of their URIs side by side for people."""
+
+    def people(uris: Sequence[str]) -> str:
+        return textwrap.fill(", ".join(map(cells.tail, uris)), BLOCKS_WIDTH, break_on_hyphens=False)
+
+    return cells.Shown(uris, people)
 
 
-def score_cell(score: float) -> Amount[float]:
-    """Return the cell of a score: three decimals for people, six for machines."""
-    return Amount(score, "{:.3f}".format)
-
-
-class BlocksCell(UriTails):
-    """The blocks of a node: the last parts of their URIs side by side for people."""
-
-    def human_readable(self) -> str:
-        tails = super().human_readable().split("\n")
-        return textwrap.fill(", ".join(tails), BLOCKS_WIDTH, break_on_hyphens=False)
-
-
-def placement_rows(report: Report) -> Iterator[dict[str, Any]]:
+def placement_rows(report: model.Report) -> Iterator[dict[str, Any]]:
     """Yield a row for each node and each of its alternates; cells by LONG_COLUMNS and ZONE."""
     places = report.zones.placements if report.zones else ()
     zones = iter([zone for one in places for zone in (one.zone, *one.alternates)])
@@ -127,32 +97,26 @@ def placement_rows(report: Report) -> Iterator[dict[str, Any]]:
                 "Rank": rank,
                 ZONE: next(zones, ""),
                 **fields(one, "Podm", "Pool", "Cost", "Waste", "Scores"),
-                "Score": score_cell(one.score),
-                "Blocks": BlocksCell([block.uri for block in one.blocks]),
-                "Amounts": GrantsCell(one.grants),
+                "Score": cells.Amount(one.score, "{:.3f}".format),
+                "Blocks": blocks_cell([block.uri for block in one.blocks]),
+                "Amounts": cells.grants_cell(one.grants),
             }
 
 
 def claim_rows(claim: Claim) -> list[dict[str, Any]]:
     """Return a row for each node of a claim, with the cells of LONG_COLUMNS that a claim has."""
-    rows = []
-    for part, share in node_allocations(claim):
-        names = ("uri", "resource", "amount", "unit")
-        grants = [GrantRef(**{name: getattr(one, name) for name in names}) for one in share.grants]
-        rows.append(
-            {
-                **dict.fromkeys(LONG_COLUMNS),
-                "Node": share.node,
-                "Rank": 1,
-                ZONE: "",
-                "Podm": part.podm,
-                "Pool": share.pool,
-                "Score": None if share.score is None else score_cell(share.score),
-                "Blocks": BlocksCell(share.blocks),
-                "Amounts": GrantsCell(grants),
-            }
+    rows, names = [], ("uri", "resource", "amount", "unit")
+    for part, share in sorted(node_allocations(claim), key=lambda one: one[1].node):
+        grants = [
+            model.GrantRef(**{name: getattr(one, name) for name in names}) for one in share.grants
+        ]
+        score = None if share.score is None else cells.Amount(share.score, "{:.3f}".format)
+        amounts = blocks_cell(share.blocks), cells.grants_cell(grants)
+        row = dict(
+            zip(COLUMNS, (share.node, 1, part.podm, share.pool, score, *amounts), strict=True)
         )
-    return sorted(rows, key=operator.itemgetter("Node"))
+        rows.append({**dict.fromkeys(LONG_COLUMNS), ZONE: "", **row})
+    return rows
 
 
 def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
@@ -161,20 +125,20 @@ def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
     return (*columns[:at], ZONE, *columns[at:])
 
 
-def zone_notes(report: Report) -> Iterator[str]:
+def zone_notes(report: model.Report) -> Iterator[str]:
     """Yield a line for each zone without an answer and for the zones that were not queried."""
     yield from zone_lines(report.zones) if report.zones else ()
 
 
 def summary_lines(
-    result: DecisionResult, *, explain: bool, names_id: bool = False
+    result: model.DecisionResult, *, explain: bool, names_id: bool = False
 ) -> Iterator[str]:
     """Yield the lines about a decision beside its rows, the outcome last."""
     report = result.report
     yield from warning_lines((*report.warnings, *zone_notes(report)))
     reasons = {verdict.podm: verdict.reason for verdict in report.podms}
     chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
-    for podm in list(chosen)[:MAX_LISTED_PODMS]:
+    for podm in list(chosen)[: model.MAX_LISTED_PODMS]:
         if reason := reasons.get(podm):
             yield f"no more nodes on {podm}: {ReasonPhrases().of_reason(reason)}"
     *others, outcome = words.outcome_lines(result, names_id=names_id)
@@ -182,7 +146,7 @@ def summary_lines(
     yield outcome if explain or not report.placements else outcome + _others(report)
 
 
-def _others(report: Report) -> str:
+def _others(report: model.Report) -> str:
     if report.zones and not report.podms:
         return f"; {format_count(report.zones.answered, 'zone')} answered"
     outcomes = Counter(verdict.outcome for verdict in report.podms)
@@ -196,7 +160,7 @@ def _others(report: Report) -> str:
     return f"; {others}, {not_fit:,} {'does' if not_fit == 1 else 'do'} not: --explain"
 
 
-def several_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[str]:
+def several_lines(decisions: model.DecisionResults, names: Sequence[str]) -> Iterator[str]:
     """Yield the lines about the outcome of several requests, the outcome itself last."""
     report, failure = decisions.report, decisions.failure
     notes = (note for one in report.decisions for note in zone_notes(one))
@@ -230,15 +194,15 @@ class ReportRenderer:
     def __init__(
         self, formatter: Any, stream: Any, args: argparse.Namespace, given: Iterable[str] = ()
     ) -> None:
-        self._formatter = PreparedFormatter(formatter, "table", stream=stream)
+        self._formatter = table.PreparedFormatter(formatter, "table", stream=stream)
         self._args, self._given = args, given
-        self._colour = args.formatter == "table" and supports_colour(stream)
+        self._colour = args.formatter == "table" and cells.supports_colour(stream)
 
-    def reasons(self, report: Report) -> Iterator[str]:
+    def reasons(self, report: model.Report) -> Iterator[str]:
         every_reason = getattr(self._args, "all_reasons", False)
-        yield from not_chosen(report, self._given, every_reason=every_reason)
+        return not_chosen(report, self._given, every_reason=every_reason)
 
-    def explanation(self, report: Report) -> Iterator[str]:
+    def explanation(self, report: model.Report) -> Iterator[str]:
         explanation = report.explanation
         if explanation is not None and explanation.candidates:
             yield from self._candidates(explanation)
@@ -259,8 +223,8 @@ class ReportRenderer:
         for note in explanation.notes:
             yield from _hang("Note", note)
 
-    def document(self, document: Report | Reports) -> Iterator[str]:
-        if isinstance(document, Report):
+    def document(self, document: model.Report | model.Reports) -> Iterator[str]:
+        if isinstance(document, model.Report):
             yield from self.report(document)
             return
         for name, report in reports_by_name(document).items():
@@ -269,7 +233,7 @@ class ReportRenderer:
             yield ""
         yield f"placed {document.placed:,} of {document.requested:,} in all"
 
-    def report(self, report: Report) -> Iterator[str]:
+    def report(self, report: model.Report) -> Iterator[str]:
         request, source = report.request, report.inventory
         outcome, placed = report.outcome.replace("_", " "), f"{report.placed} of {report.requested}"
         yield escape(f"{outcome}: {placed} (policy {report.policy.name}, seed {report.seed})")
@@ -279,43 +243,43 @@ class ReportRenderer:
         yield ", ".join(format_count(number, noun) for number, noun in counts)
         if rows := list(placement_rows(report)):
             columns = with_zone(COLUMNS) if report.zones else COLUMNS
-            shown = telling_columns(columns, rows, self._args)
+            shown = table.telling_columns(columns, rows, self._args)
             page = io.StringIO()
-            cells = [in_order(row, shown) for row in rows]
-            self._formatter.emit_list(shown, cells, page, self._args)
+            in_order = [table.in_order(row, shown) for row in rows]
+            self._formatter.emit_list(shown, in_order, page, self._args)
             yield from page.getvalue().rstrip("\n").split("\n")
         yield from self.explanation(report)
 
-    def _candidates(self, explanation: Explanation) -> Iterator[str]:
+    def _candidates(self, explanation: model.Explanation) -> Iterator[str]:
         candidates = list(words.score_parts(explanation))
         weighers = candidates[0][1]
         names = ["Podm", "Pool", "Score", *(part.weigher for part in weighers), "", "Excess"]
         if weighers:
             names[3] = f"= {names[3]}"
+        heat = cells.HeatCell
         rows: list[list[Any]] = []
         for one, parts in candidates:
-            cells = [HeatCell(f"{one.score:.3f}", one.score)]
-            cells += [HeatCell(f"{part.part:.3f}", part.score) for part in parts]
-            chosen = "chosen" if one.outcome == "chosen" else ""
-            rows.append([one.podm, one.pool, *cells, chosen, ", ".join(excess_phrases(one.excess))])
+            scores = [heat(f"{part.part:.3f}", part.score) for part in parts]
+            start = [one.podm, one.pool, heat(f"{one.score:.3f}", one.score), *scores]
+            rows.append([*start, "chosen" if one.outcome == "chosen" else ""])
+        columns = zip(names[:-1], zip(*rows, strict=True), strict=True)
+        taken = sum(2 + max(len(str(cell)) for cell in (name, *column)) for name, column in columns)
+        room, folded = max(len(names[-1]), WIDTH - 2 - taken), []
+        for row, (one, _) in zip(rows, candidates, strict=True):
+            first, *following = textwrap.wrap(", ".join(excess_phrases(one.excess)), room) or [""]
+            folded += [[*row, first], *([*[""] * len(row), line] for line in following)]
         yield ""
         yield "Candidates"
-        table = heat_table(names, list(_folded(names, rows)), colour=self._colour)
-        yield from (f"  {line.rstrip()}" for line in table.splitlines())
+        drawn = cells.heat_table(names, folded, colour=self._colour)
+        yield from (f"  {line.rstrip()}" for line in drawn.splitlines())
         if len(weighers) > 1:
-            weights = (f"{one.weigher} {_weight(explanation, one.weigher)}" for one in weighers)
+            weights = []
+            for name in (one.weigher for one in weighers):
+                parts = [part for one in explanation.candidates for part in one.parts]
+                every = [part.weight for part in parts if part.weigher == name]
+                least, most = min(every), max(every)
+                weights.append(f"{name} {least:g}" + (f" to {most:g}" if most != least else ""))
             yield f"  weights: {', '.join(weights)}"
-
-
-def _folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    """Yield rows; a long last cell is folded into several rows."""
-    columns = zip(names[:-1], zip(*(row[:-1] for row in rows), strict=True), strict=True)
-    taken = sum(2 + max(len(str(cell)) for cell in (name, *cells)) for name, cells in columns)
-    room = max(len(names[-1]), WIDTH - 2 - taken)
-    for *start, last in rows:
-        first, *following = textwrap.wrap(last, room) or [""]
-        yield [*start, first]
-        yield from ([*[""] * len(start), line] for line in following)
 
 
 def _hang(title: str, text: str) -> list[str]:
@@ -324,20 +288,13 @@ def _hang(title: str, text: str) -> list[str]:
     return hang(escape(f"{lead:{width}}{text}"), width)
 
 
-def reports_by_name(document: Report | Reports) -> dict[str, Report]:
+def reports_by_name(document: model.Report | model.Reports) -> dict[str, model.Report]:
     """Return the reports on several requests by request name; empty for a single request."""
-    reports: Sequence[Report] = getattr(document, "decisions", ())
+    reports: Sequence[model.Report] = getattr(document, "decisions", ())
     return dict(zip(request_names(one.request for one in reports), reports, strict=True))
 
 
-def _weight(explanation: Explanation, weigher: str) -> str:
-    parts = [part for one in explanation.candidates for part in one.parts]
-    weights = [part.weight for part in parts if part.weigher == weigher]
-    least, most = min(weights), max(weights)
-    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
-
-
-def request_lines(report: Report) -> list[str]:
+def request_lines(report: model.Report) -> list[str]:
     """Return the requested resources: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
     return hang(escape(request_phrase(report.request)), 2)
 
@@ -348,14 +305,12 @@ VERDICT_COLUMNS = (
 )
 
 
-def document_fields(document: Report | Reports) -> dict[str, Any]:
+def document_fields(document: model.Report | model.Reports) -> dict[str, Any]:
     """Return a document as one map for programs, with added sentences."""
-    if isinstance(document, Report):
+    if isinstance(document, model.Report):
         return _report_fields(document)
     return {
-        "Outcome": document.outcome,
-        "Requested": document.requested,
-        "Placed": document.placed,
+        **fields(document, "Outcome", "Requested", "Placed"),
         "Inventory": msgspec.to_builtins(document.inventory),
         "Decisions": [
             {"Called": name, **_report_fields(report)}
@@ -365,7 +320,7 @@ def document_fields(document: Report | Reports) -> dict[str, Any]:
     }
 
 
-def verdict_rows(report: Report) -> Iterator[tuple[Any, ...]]:
+def verdict_rows(report: model.Report) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each pod manager; cells as in VERDICT_COLUMNS."""
     explanation = report.explanation
     candidates = explanation.candidates if explanation else ()
@@ -373,20 +328,17 @@ def verdict_rows(report: Report) -> Iterator[tuple[Any, ...]]:
     nearest = explanation.nearest_misses if explanation else ()
     misses = {one.podm: words.near_miss_line(one) for one in nearest}
     for one in report.podms:
-        reason = one.reason
-        why: tuple[Any, ...] = (None,) * 5
-        if reason:
-            why = (reason.filter, reason.label, reason.need, reason.have, reason.unit)
+        names = ("filter", "label", "need", "have", "unit")
+        why = [getattr(one.reason, name, None) for name in names]
         row = (one.podm, one.pool, one.outcome, one.score, one.behind)
-        yield (*row, PairLines(parts.get(one.podm, {})), *why, misses.get(one.podm))
+        yield (*row, cells.PairLines(parts.get(one.podm, {})), *why, misses.get(one.podm))
 
 
-def _report_fields(report: Report) -> dict[str, Any]:
+def _report_fields(report: model.Report) -> dict[str, Any]:
     """Return the report and its explanation as one map, with added sentences."""
     fields: dict[str, Any] = msgspec.to_builtins(report)
-    explanation = report.explanation
     explained = fields.pop("explanation") or {}
-    if explanation:
+    if explanation := report.explanation:
         if explanation.runner_up:
             explained["runner_up"]["text"] = words.runner_up_line(explanation.runner_up)
         lines = {

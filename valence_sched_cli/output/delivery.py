@@ -47,13 +47,9 @@ class Delivery:
 
     def log_error(self, error: BaseException, closing: Iterable[str]) -> int:
         """Report an error, and after an effect the unreported changes; return the exit code."""
-        if isinstance(error, KeyboardInterrupt):
-            reason = "interrupted"
-        elif isinstance(error, SchedulerError):
-            reason = str(error)
-        else:
-            reason = one_line(describe_error(error))
-        self._log(reason, logging.ERROR)
+        is_ours = isinstance(error, SchedulerError)
+        reason = str(error) if is_ours else one_line(describe_error(error))
+        self._log("interrupted" if isinstance(error, KeyboardInterrupt) else reason, logging.ERROR)
         if not self._effects:
             return error.exit_code if isinstance(error, SchedulerError) else 1
         for line in self._effects.unnamed_lines():

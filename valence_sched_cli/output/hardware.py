@@ -9,22 +9,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.quantity import format_count, format_mib, format_mib_of
 from valence_sched.words.phrases import device_phrases
-from valence_sched_cli.output.cells import (
-    Amount,
-    AmountLines,
-    Cell,
-    format_value,
-    painted,
-    to_builtins,
-)
+from valence_sched_cli.output.cells import Amount, AmountLines, Shown, format_value, painted
 
 WIDTH = 30  # of a cell with the devices of a block
 RECORD_WIDTH = 60  # of such a cell in the table of one object, or among lines of a title each
 _GLUE = "\N{NO-BREAK SPACE}"
 BAR_WIDTH = 10  # characters between the brackets of a bar
+_AMOUNTS = {
+    "blocks": "Blocks",
+    "cores": "Cores",
+    "memory_mib": "Memory MiB",
+    "gpus": "GPUs",
+    "accelerators": "Accelerators",
+    "drives": "Drives",
+    "nics": "NICs",
+}
 
 
 def _folded(phrases: Iterable[str], width: int) -> str:
@@ -32,21 +36,16 @@ def _folded(phrases: Iterable[str], width: int) -> str:
     return textwrap.fill(glued, width).replace(_GLUE, " ")
 
 
-class DevicesCell(Cell[Any]):
-    """The devices of a block: phrases folded for people, the structure for machines."""
+def devices_cell(devices: Any, width: int = WIDTH) -> Shown[Any]:
+    """Return the devices of a block: phrases folded for people, the structure for machines."""
 
-    def __init__(self, devices: Any, width: int = WIDTH) -> None:
-        super().__init__(devices)
-        self._width = width
+    def people(devices: Any) -> str:
+        return _folded(device_phrases(devices), width)
 
-    def human_readable(self) -> str:
-        return _folded(device_phrases(self._value), self._width)
-
-    def machine_readable(self) -> Any:
-        return to_builtins([self._value])[0]
+    return Shown(devices, people, msgspec.to_builtins)
 
 
-class BarCell(Cell[tuple[float | None, float | None]]):
+class BarCell(Shown[tuple[float | None, float | None]]):
     """A free amount of a total: a bar of the used share, and the numbers in words."""
 
     def __init__(
@@ -56,75 +55,59 @@ class BarCell(Cell[tuple[float | None, float | None]]):
         shown: Callable[[float], str] = "{:,}".format,
         unusable: str = "",
     ) -> None:
-        super().__init__((free, total))
-        self._shown, self._unusable = shown, unusable
-
-    def human_readable(self) -> str:
-        free, total = self._value
-        words = ["unknown" if amount is None else self._shown(amount) for amount in self._value]
-        text = f"{words[0]} of {words[1]} free"
-        if self._unusable:
-            return f"{text}, 0 usable ({self._unusable})"
-        if free is None or not total:
-            return text
-        return f"[{('#' * self._used).ljust(BAR_WIDTH, '-')}] {text}"
+        free_text, of = ("unknown" if one is None else shown(one) for one in (free, total))
+        text, self._used = f"{free_text} of {of} free", 0
+        if unusable:
+            text += f", 0 usable ({unusable})"
+        elif free is not None and total:
+            self._used = round(BAR_WIDTH * (total - free) / total)
+            self._share = free / total
+            text = f"[{('#' * self._used).ljust(BAR_WIDTH, '-')}] {text}"
+        super().__init__((free, total), lambda _: text)
 
     def coloured(self, text: str) -> str:
         """Return the text of the cell; the colour of its bar shows the free share."""
-        free, total = self._value
-        if free is None or not total or not self._used or self._unusable:
-            return text
         end = 1 + self._used
-        return text[:1] + painted(text[1:end], free / total) + text[end:]
-
-    @property
-    def _used(self) -> int:
-        free, total = self._value
-        return round(BAR_WIDTH * (total - free) / total) if free is not None and total else 0
+        return text[:1] + painted(text[1:end], self._share) + text[end:] if self._used else text
 
 
-class NodeHardwareCell(Cell[Any]):
-    """The hardware of a node: phrases folded for people; devices, amounts and gaps for machines."""
+def node_hardware_cell(status: Any, width: int = WIDTH) -> Shown[Any]:
+    """Return the hardware of a node: phrases for people; devices, amounts, gaps for machines."""
 
-    width = WIDTH
-
-    def human_readable(self) -> str:
-        status = self._value
+    def people(status: Any) -> str:
         phrases = [*device_phrases(status.devices, brief=True)]
         for grant in status.node.grants:
             words = (format_value(grant.amount), grant.unit, grant.resource)
             phrases.append(" ".join(filter(None, words)))
         if status.unknown_blocks:
             phrases.append(f"{format_count(status.unknown_blocks, 'block')} unknown")
-        return _folded(phrases, self.width)
+        return _folded(phrases, width)
 
-    def machine_readable(self) -> Any:
-        status = self._value
-        devices, *grants = to_builtins([status.devices, *status.node.grants])
+    def machine(status: Any) -> Any:
+        devices, grants = msgspec.to_builtins((status.devices, status.node.grants))
         more = {"amounts": grants, "unknown_blocks": status.unknown_blocks}
         return {**devices, **{name: value for name, value in more.items() if value}}
 
+    return Shown(status, people, machine)
 
-class PoolsCell(Cell[Any]):
-    """Free amounts by pool ID: a line each for people, numbers for machines."""
 
-    _value: Mapping[str, PodmSummary]
+def pools_cell(pools: Mapping[str, PodmSummary]) -> Shown[Mapping[str, PodmSummary]]:
+    """Return free amounts by pool ID: a line each for people, numbers for machines."""
 
-    def human_readable(self) -> str:
-        width = max(map(len, self._value), default=0)
-        return "\n".join(
-            f"{pool:{width}}  {', '.join(_free_phrases(amounts))}"
-            for pool, amounts in self._value.items()
-        )
+    def people(pools: Mapping[str, PodmSummary]) -> str:
+        width = max(map(len, pools), default=0)
+        every = ((pool, ", ".join(_free_phrases(amounts))) for pool, amounts in pools.items())
+        return "\n".join(f"{pool:{width}}  {text}" for pool, text in every)
 
-    def machine_readable(self) -> list[dict[str, Any]]:
-        pools = []
-        for pool, amounts in self._value.items():
-            names = ("blocks", "cores", "memory_mib", "gpus", "drives")
+    def machine(pools: Mapping[str, PodmSummary]) -> list[dict[str, Any]]:
+        names, found = ("blocks", "cores", "memory_mib", "gpus", "drives"), []
+        for pool, amounts in pools.items():
             free = {f"free_{name}": getattr(amounts, name)[0] for name in names}
             stocks = {f"free_{name}": number for name, (number, _) in amounts.stocks.items()}
-            pools.append({"pool": pool, **free, **stocks})
-        return pools
+            found.append({"pool": pool, **free, **stocks})
+        return found
+
+    return Shown(pools, people, machine)
 
 
 def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
@@ -145,17 +128,15 @@ def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
 
     If ``unusable`` has a reason, the cell has only words: new nodes cannot use the resource.
     """
-    number = "{:,}".format
-    bars = {
-        "Blocks": BarCell(*amounts.blocks, number, unusable),
-        "Cores": BarCell(*amounts.cores, number, unusable),
-        "Memory": BarCell(*amounts.memory_mib, format_mib, unusable),
-        "GPUs": BarCell(*amounts.gpus, number, unusable),
-        "Drives": BarCell(*amounts.drives, number, unusable),
-        "NICs": BarCell(*amounts.nics, number, unusable),
-        **{name: BarCell(*pair, format_value, unusable) for name, pair in amounts.stocks.items()},
+    names = [name for name in _AMOUNTS if name != "accelerators"]
+    pairs = {_AMOUNTS[name].removesuffix(" MiB"): getattr(amounts, name) for name in names}
+    shown: dict[str, Callable[[float], str]] = {"Memory": format_mib}
+    shown |= dict.fromkeys(amounts.stocks, format_value)
+    return {
+        title: BarCell(pair[0], pair[1], shown.get(title, "{:,}".format), unusable)
+        for title, pair in (pairs | dict(amounts.stocks)).items()
+        if pair != (0, 0)
     }
-    return {title: bar for title, bar in bars.items() if bar._value != (0, 0)}
 
 
 class FreeCell(Amount[Any]):
@@ -165,20 +146,12 @@ class FreeCell(Amount[Any]):
     """
 
     def __init__(self, free: float, total: float | None, in_mib: bool, usable: bool) -> None:
-        super().__init__(free, format_mib if in_mib else "{:,}".format)
-        self._total, self._in_mib, self._usable = total, in_mib, usable
-
-    def human_readable(self) -> str:
-        if self._total is None:
-            return self.brief()
-        format_pair = format_mib_of if self._in_mib else "{:,}/{:,}".format
-        return self._marked(format_pair(self._value, self._total))
-
-    def brief(self) -> str:
-        return self._marked(super().human_readable())
-
-    def _marked(self, text: str) -> str:
-        return text if self._usable or not self._value else f"({text})"
+        brief = format_mib(free) if in_mib else f"{free:,}"
+        format_pair = format_mib_of if in_mib else "{:,}/{:,}".format
+        whole = brief if total is None else format_pair(free, total)
+        marks = "{}" if usable or not free else "({})"
+        super().__init__(free, lambda _: marks.format(whole))
+        self.brief = lambda: marks.format(brief)
 
 
 def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
@@ -187,11 +160,9 @@ def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
     unusable = Counter(one.podm.unusable for one in every if one.podm.unusable)
     if not unusable:
         return
-    sums = dict.fromkeys(("cores", "memory_mib", "gpus"), 0)
-    for one in every:
-        for name in () if one.podm.unusable else sums:
-            sums[name] += getattr(one.amounts, name)[0] or 0
-    cores, mib, gpus = sums.values()
+    usable = [one.amounts for one in every if not one.podm.unusable]
+    names = ("cores", "memory_mib", "gpus")
+    cores, mib, gpus = (sum(getattr(one, name)[0] or 0 for one in usable) for name in names)
     amounts = f"{format_count(cores, 'core')}, {format_mib(mib)}, {format_count(gpus, 'GPU')}"
     why = ", ".join(f"{number:,} {word}" for word, number in sorted(unusable.items()))
     yield f"usable: {amounts}"
@@ -220,14 +191,3 @@ def free_cells(amounts: PodmSummary, usable: bool, of_total: bool) -> dict[str, 
             total = total if of_total else None
             cells[f"Free {title}"] = FreeCell(free, total, name == "memory_mib", usable)
     return cells
-
-
-_AMOUNTS = {
-    "blocks": "Blocks",
-    "cores": "Cores",
-    "memory_mib": "Memory MiB",
-    "gpus": "GPUs",
-    "accelerators": "Accelerators",
-    "drives": "Drives",
-    "nics": "NICs",
-}

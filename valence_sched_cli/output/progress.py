@@ -34,26 +34,19 @@ class Awaited:
 
     def text(self, width: int) -> str:
         """Return the text with as many names as fit into a width, at least one; or nothing."""
-        count, activities = self.count, list(self.activities.items())
-        texts = [""]
+        texts, activities = [""], self.activities.items()
         if activities:
             names = [f"{_shorten(subject)}: {escape(activity)}" for subject, activity in activities]
-            texts = _name_some(names, len(activities), "; ")
-        elif count is not None:
-            texts = _count_texts(*count)
+            texts = _name_some(names, len(names), "; ")
+        elif self.count is not None:
+            done, total, awaited = self.count
+            read = f"read {done:,}" if total is None else f"read {done:,} of {total:,}"
+            texts = [f"{read} pod managers"]
+            if total is not None and awaited:
+                names = _name_some(list(map(_shorten, awaited)), total - done, ", ")
+                texts = [f"{texts[0]}, waiting for {some}" for some in names]
+                texts.append(f"{read}, waiting for {names[-1]}")
         return next((text for text in texts if len(text) <= width), texts[-1])
-
-
-def _count_texts(done: int, total: int | None, awaited: Sequence[str]) -> list[str]:
-    """Return the text in shorter and shorter forms."""
-    if total is None:
-        return [f"read {done:,} pod managers"]
-    read = f"read {done:,} of {total:,}"
-    if not awaited:
-        return [f"{read} pod managers"]
-    names = _name_some(list(map(_shorten, awaited)), total - done, ", ")
-    texts = [f"{read} pod managers, waiting for {some}" for some in names]
-    return [*texts, f"{read}, waiting for {names[-1]}"]
 
 
 def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
@@ -142,17 +135,29 @@ class ProgressLine:
             if self._timer is not threading.current_thread():
                 return
             self._timer = None
-            if self._awaited:
-                unicode = self._stream.encoding.casefold().startswith("utf")
-                self._live = rich.live.Live(
-                    _Line(self._text, unicode=unicode),
-                    console=rich.console.Console(file=cast(IO[str], self._stream)),
-                    transient=True,
-                    redirect_stdout=False,
-                    redirect_stderr=False,
-                    refresh_per_second=FRAMES_PER_S,
-                )
-                self._live.start(refresh=True)
+            if not self._awaited:
+                return
+            unicode = self._stream.encoding.casefold().startswith("utf")
+            spinner = rich.spinner.Spinner("dots" if unicode else "line", style="status.spinner")
+            console = rich.console.Console(file=cast(IO[str], self._stream))
+
+            def line() -> rich.console.RenderableType:
+                width = max(1, console.width - 3)
+                if not (text := self._text(width)):
+                    return rich.console.Group()
+                spinner.text = rich.text.Text(text)
+                spinner.text.truncate(width, overflow="ellipsis")
+                return spinner
+
+            self._live = rich.live.Live(
+                console=console,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                refresh_per_second=FRAMES_PER_S,
+                get_renderable=line,
+            )
+            self._live.start(refresh=True)
 
     def _stop(self) -> bool:
         live, timer = self._live, self._timer
@@ -175,23 +180,6 @@ class ProgressLine:
         age = model.quantity.format_age(self._clock() - started) if started is not None else "0s"
         text = self._awaited.text(width - len(age) - 2)
         return text and f"{age}: {text}"
-
-
-class _Line:
-    """The renderable of ``rich``: a spinner and the present text; empty without a text."""
-
-    def __init__(self, text: Callable[[int], str], *, unicode: bool) -> None:
-        self._text = text
-        self._spinner = rich.spinner.Spinner("dots" if unicode else "line", style="status.spinner")
-
-    def __rich_console__(
-        self, console: rich.console.Console, options: rich.console.ConsoleOptions
-    ) -> rich.console.RenderResult:
-        width = max(1, options.max_width - 3)
-        if text := self._text(width):
-            self._spinner.text = rich.text.Text(text)
-            self._spinner.text.truncate(width, overflow="ellipsis")
-            yield self._spinner
 
 
 class _HarmlessStream:

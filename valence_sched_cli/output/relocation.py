@@ -11,9 +11,9 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.relocation import MovedNode, RebalanceMove, Relocation, StuckNode
 from valence_sched.words.phrases import ReasonPhrases
 from valence_sched.words.planning import NO_HARDWARE
-from valence_sched_cli.output.cells import hang
-from valence_sched_cli.output.decision import BlocksCell
-from valence_sched_cli.output.hardware import RECORD_WIDTH, DevicesCell
+from valence_sched_cli.output.cells import fields, hang
+from valence_sched_cli.output.decision import blocks_cell
+from valence_sched_cli.output.hardware import RECORD_WIDTH, devices_cell
 from valence_sched_cli.output.replay import number_cell
 
 COLUMNS = ("Step", "Node", "From", "To", "Pool", "Blocks")
@@ -31,32 +31,28 @@ def move_rows(result: Relocation) -> list[dict[str, Any]]:
 
 
 def _move_row(move: Any) -> dict[str, Any]:
-    to = {"To": move.to_podm, "Pool": move.to_pool, "Blocks": BlocksCell(move.to_blocks)}
-    return _node_cells(move) | {"Step": move.step} | to
+    to = {"To": move.to_podm, "Pool": move.to_pool, "Blocks": blocks_cell(move.to_blocks)}
+    return stuck_row(move) | {"Step": move.step} | to
 
 
-def stuck_row(one: StuckNode) -> dict[str, Any]:
+def stuck_row(one: MovedNode) -> dict[str, Any]:
     """Return the row of a node that cannot be re-placed."""
-    return _node_cells(one) | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
-
-
-def _node_cells(one: MovedNode) -> dict[str, Any]:
-    return {
-        "Node": one.node,
+    hardware = devices_cell(one.devices, RECORD_WIDTH)
+    row = {
         "From": one.podm,
-        "Owner": one.owner,
-        "Asks For": one.asks_for,
-        "Hardware": DevicesCell(one.devices, RECORD_WIDTH),
-        "URI": one.uri,
+        "Hardware": hardware,
+        **fields(one, "Node", "Owner", "Asks For", "URI"),
     }
+    return row | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
 
 
 def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
     """Return the row of a move with the measures of the site after it."""
-    fragmentation = number_cell(move.after.fragmentation, is_share=True)
-    imbalance = number_cell(move.after.imbalance, is_share=True)
-    after = {"Room": move.after.room, "Fragmentation": fragmentation, "Imbalance": imbalance}
-    return _move_row(move) | after
+    shares = {
+        name.title(): number_cell(getattr(move.after, name), is_share=True)
+        for name in ("fragmentation", "imbalance")
+    }
+    return _move_row(move) | {"Room": move.after.room, **shares}
 
 
 def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:
@@ -66,21 +62,17 @@ def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterat
     yield f"Nodes that cannot be re-placed: {len(stuck):,}"
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in stuck:
-        groups.setdefault((one.podm, tuple(_why(one))), []).append(one.node)
+        reasons = [] if one.reasons else [f"      {NO_HARDWARE}"]
+        for group in one.reasons[:MOST_GROUPS]:
+            if group.reason:
+                reason = ReasonPhrases(names_free=True).of_reason(group.reason)
+                text = f"on {format_count(group.podms, 'pod manager')}: {reason}"
+                reasons += hang(text, 8, "      ", WIDTH)
+        groups.setdefault((one.podm, tuple(reasons)), []).append(one.node)
     most = len(stuck) if all_reasons else MOST_LISTED
-    for (podm, reasons), nodes in itertools.islice(groups.items(), most):
+    for (podm, lines), nodes in itertools.islice(groups.items(), most):
         others = f" and {len(nodes) - most:,} more" if len(nodes) > most else ""
         yield from hang(f"{', '.join(nodes[:most])}{others} of {podm}", 4, "  ", WIDTH)
-        yield from reasons
+        yield from lines
     if rest := sum(len(nodes) for nodes in list(groups.values())[most:]):
         yield f"  and {format_count(rest, 'node')} more: --all-reasons"
-
-
-def _why(one: StuckNode) -> Iterator[str]:
-    if not one.reasons:
-        yield f"      {NO_HARDWARE}"
-    for group in one.reasons[:MOST_GROUPS]:
-        if group.reason:
-            reason = ReasonPhrases(names_free=True).of_reason(group.reason)
-            text = f"on {format_count(group.podms, 'pod manager')}: {reason}"
-            yield from hang(text, 8, "      ", WIDTH)

@@ -3,37 +3,28 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.model import replay as model
 from valence_sched.model.quantity import format_age, format_count, resource_title
 from valence_sched.model.scenario import EditEffect
 from valence_sched.words.phrases import ReasonPhrases
-from valence_sched_cli.output.cells import Amount, PairLines, Shown, fields, painted, warning_lines
+from valence_sched_cli.output.cells import Amount, Shown, fields, painted, pairs, warning_lines
 
 if TYPE_CHECKING:
     from valence_sched.app import Tuning
 
 COLUMNS = ("Site", "Policy", "Placed", "Refused", "Podms Needed", "Fragmentation")
-LONG_COLUMNS = (
-    *(*COLUMNS, "Utilisation", "Requested", "Undecided", "Departed", "Nodes Per Podm"),
-    *("Most On One Podm", "Peak Utilisation", "Imbalance", "Cost", "Duration Seconds"),
+_MORE_COLUMNS = (
+    *("Requested", "Undecided", "Departed", "Nodes Per Podm", "Most On One Podm"),
+    *("Peak Utilisation", "Imbalance", "Cost", "Duration Seconds"),
 )
+LONG_COLUMNS = (*COLUMNS, "Utilisation", *_MORE_COLUMNS)
 SWEEP_COLUMNS = ("Scenario", "Policy", "Seed", "Placed", "Refused", "Podms Needed", "Fragmentation")
-SWEEP_LONG_COLUMNS = (
-    *(*SWEEP_COLUMNS, "Utilisation", "Requests", "Requested", "Undecided", "Departed"),
-    *(
-        "Nodes Per Podm",
-        "Most On One Podm",
-        "Peak Utilisation",
-        "Imbalance",
-        "Cost",
-        "Duration Seconds",
-    ),
-)
+SWEEP_LONG_COLUMNS = (*SWEEP_COLUMNS, "Utilisation", "Requests", *_MORE_COLUMNS)
 MOST_GROUPS = 4  # of reasons in the lines about a first refusal
 _REFUSALS = {  # by step
     "capacity": "for lack of capacity",
@@ -43,58 +34,46 @@ _REFUSALS = {  # by step
 MOST_CHANGES = 20  # that are printed; the rest is only counted
 
 
-class Number(Amount[float]):
-    """A number: few digits or a percentage for people, all digits for machines."""
-
-    def __init__(self, value: float, *, is_share: bool = False) -> None:
-        super().__init__(value, functools.partial(number_text, is_share=is_share))
-
-
-class Estimate(Number):
-    """The mean of a measure over seeds, with its standard error."""
-
-    def __init__(self, mean: float, error: float | None, *, is_share: bool) -> None:
-        super().__init__(mean, is_share=is_share)
-        self._error = error
-
-    def human_readable(self) -> str:
-        numbers = [number for number in (self._value, self._error) if number is not None]
-        return " ± ".join(map(self._people, numbers))
-
-    def machine_readable(self) -> Any:
-        return {"mean": self._value, "standard_error": self._error}
-
-
-class ShareCell(Number):
+class ShareCell(Amount[float]):
     """A share: a percentage, green for 0 and red for 1 on a terminal with colours."""
 
     def __init__(self, share: float) -> None:
-        super().__init__(share, is_share=True)
+        super().__init__(share, share_text)
 
     def coloured(self, text: str) -> str:
         return painted(text, 1.0 - self._value)
 
 
-class Shares(PairLines):
-    """Shares by name: in percent for people, from 0 to 1 for machines."""
-
-    def human_readable(self) -> str:
-        shares = self._value.items()
-        return "\n".join(f"{name}={number_text(one, is_share=True)}" for name, one in shares)
+def share_text(share: float) -> str:
+    """Return a share in percent."""
+    return f"{100 * share:.1f}%"
 
 
-def number_text(number: float, *, is_share: bool = False) -> str:
-    """Return a number for people: a share in percent, others with 0 or 2 decimals or 2 digits."""
-    if is_share:
-        return f"{100 * number:.1f}%"
+def _number_text(number: float) -> str:
+    """Return a number with 0 or 2 decimals or 2 digits."""
     if 0 < abs(number) < 0.1:
         return f"{number:.2g}"
     return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.2f}"
 
 
-def number_cell(number: float | None, *, is_share: bool = False) -> Number | None:
-    """Return the cell of a number that may be unknown."""
-    return None if number is None else Number(number, is_share=is_share)
+#: Shares by name: in percent for people, from 0 to 1 for machines.
+Shares = pairs("\n", shown=share_text)
+
+
+def number_cell(number: float | None, *, is_share: bool = False) -> Amount[float] | None:
+    """Return the cell of a number that may be unknown: few digits or a percentage for people."""
+    text = share_text if is_share else _number_text
+    return None if number is None else Amount(number, text)
+
+
+def _estimate_cell(mean: float, error: float | None, *, is_share: bool) -> Amount[float]:
+    """Return the cell of the mean of a measure over seeds, with its standard error."""
+    text = share_text if is_share else _number_text
+
+    def people(mean: float) -> str:
+        return text(mean) if error is None else f"{text(mean)} ± {text(error)}"
+
+    return Amount(mean, people, lambda mean: {"mean": mean, "standard_error": error})
 
 
 def run_rows(replay: model.Replay) -> Iterator[dict[str, Any]]:
@@ -105,28 +84,21 @@ def run_rows(replay: model.Replay) -> Iterator[dict[str, Any]]:
 def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
     """Yield a row for each run; cells by SWEEP_LONG_COLUMNS."""
     for run in runs:
-        found = run.measures
+        found: dict[str, Any] = dict(run.measures)
         groups: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, value in found.items():
             group, dot, resource = name.partition(".")
             if dot:
                 groups[group][resource] = value
+        for name in ("nodes_per_podm", "cost", "fragmentation"):
+            found[name] = number_cell(found[name], is_share=name == "fragmentation")
+        for name in ("utilisation", "peak_utilisation", "imbalance"):
+            found[name] = Shares(groups[name])
         yield {
+            **{name.replace("_", " ").title(): value for name, value in found.items()},
             "Site": run.scenario,
             **fields(run, "Scenario", "Policy", "Seed", "Requests", "Departed"),
-            "Placed": found["placed"],
-            "Refused": found["refused"],
-            "Podms Needed": found["podms_needed"],
-            "Fragmentation": number_cell(found["fragmentation"], is_share=True),
-            "Utilisation": Shares(groups["utilisation"]),
-            "Requested": found["requested"],
-            "Undecided": found["undecided"],
-            "Nodes Per Podm": number_cell(found["nodes_per_podm"]),
-            "Most On One Podm": found["most_on_one_podm"],
-            "Peak Utilisation": Shares(groups["peak_utilisation"]),
-            "Imbalance": Shares(groups["imbalance"]),
-            "Cost": number_cell(found["cost"]),
-            "Duration Seconds": Number(run.duration_s),
+            "Duration Seconds": number_cell(run.duration_s),
         }
 
 
@@ -153,10 +125,11 @@ def sweep_comparison(
     for one in model.compare_seeds(runs):
         if one.measure.name.startswith("peak_") and not long:
             continue
-        cells: list[Estimate | None] = []
-        for mean, error in zip(one.means.values(), one.errors.values(), strict=True):
-            is_share = one.measure.is_share
-            cells.append(None if mean is None else Estimate(mean, error, is_share=is_share))
+        is_share = one.measure.is_share
+        cells = [
+            None if mean is None else _estimate_cell(mean, error, is_share=is_share)
+            for mean, error in zip(one.means.values(), one.errors.values(), strict=True)
+        ]
         best = "no clear difference" if one.is_unclear else one.best
         rows.append((one.measure.name, *cells, best))
     return ("Measure", *dict.fromkeys(run.variation for run in runs), "Best"), rows
@@ -173,18 +146,14 @@ def outcome_lines(replay: model.Replay) -> Iterator[str]:
             steps: Counter[str] = Counter()
             for refusal in run.refusals:
                 steps[refusal.step] += refusal.nodes
-            text = ", ".join(f"{n:,} {refusal_phrase(step)}" for step, n in steps.most_common())
+            reasons = ((n, _REFUSALS.get(it, f"by filter {it}")) for it, n in steps.most_common())
+            text = ", ".join(f"{nodes:,} {reason}" for nodes, reason in reasons)
             yield f"{name}refused {format_count(run.refused, 'node')}: {text}"
         for first in run.first_refusals if alone else ():
             yield from _first_lines(first)
         undecided = f", {run.undecided:,} undecided" if run.undecided else ""
         nodes, of = format_count(run.requested, "node"), format_count(run.requests, "request")
         yield f"{name}placed {run.placed:,} of {nodes} of {of}{undecided}"
-
-
-def refusal_phrase(step: str) -> str:
-    """Return the reason for refusals at a step: the filter that rejected the last pools, or fit."""
-    return _REFUSALS.get(step, f"by filter {step}")
 
 
 def lost_lines(effects: Mapping[str, Sequence[EditEffect]]) -> Iterator[str]:
@@ -240,46 +209,38 @@ def series_table(
     """Return titles and rows: each bucket for programs, up to ``MOST_ROWS`` per run for people."""
     if machine:
         return SERIES_COLUMNS, [row for run in replay.runs for row in _bucket_rows(run)]
-    names = _resources(replay.runs, None if long else MOST_RESOURCES)
-    titles = ["Run", "After", *map(_used_title, names), "Fragmentation", "Nodes", "Podms"]
-    titles += _SUMS
+    ranges: dict[str, float] = {}  # of each resource
+    for run in replay.runs:
+        for name, values in run.series.used.items():
+            change = max(values, default=0.0) - min(values, default=0.0)
+            ranges[name] = max(change, ranges.get(name, 0.0))
+    most = sorted(ranges, key=lambda name: -ranges[name])[: None if long else MOST_RESOURCES]
+    names = {
+        name: (title := resource_title(name))[:1].upper() + title[1:]
+        for name in ranges
+        if name in most
+    }
+    titles = ["Run", "After", *names.values(), "Fragmentation", "Nodes", "Podms", *_SUMS]
     hidden = set() if long else {"Podms", "Requested", "Placed", "Undecided"}
     hidden |= {"Run"} if len(replay.runs) == 1 else set()
     rows = [row for run in replay.runs for row in _merged_rows(run, names)]
     return [title for title in titles if title not in hidden], rows
 
 
-def _used_title(name: str) -> str:
-    title = resource_title(name)
-    return title[:1].upper() + title[1:]
-
-
 def _bucket_rows(run: model.ReplayResult) -> Iterator[dict[str, Any]]:
     series = run.series
     for number, nodes in enumerate(series.nodes):
-        shares = {name: values[number] for name, values in series.used.items()}
         yield {
             **fields(run, "Site", "Policy"),
             "After Seconds": number * series.bucket_s,
-            "Utilisation": Shares(shares),
+            "Utilisation": Shares({name: used[number] for name, used in series.used.items()}),
             "Fragmentation": series.fragmentation[number] if series.fragmentation else None,
             "Nodes": nodes,
-            **{title: values[number] for title, values in _counts(series, "Podms", *_SUMS).items()},
+            **{title: getattr(series, title.lower())[number] for title in ("Podms", *_SUMS)},
         }
 
 
-def _resources(runs: Sequence[model.ReplayResult], most: int | None) -> list[str]:
-    """Return the resources in their order; if above ``most``, the resources that change most."""
-    ranges: dict[str, float] = {}
-    for run in runs:
-        for name, values in run.series.used.items():
-            change = max(values, default=0.0) - min(values, default=0.0)
-            ranges[name] = max(change, ranges.get(name, 0.0))
-    shown = set(sorted(ranges, key=lambda name: -ranges[name])[:most])
-    return [name for name in ranges if name in shown]
-
-
-def _merged_rows(run: model.ReplayResult, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _merged_rows(run: model.ReplayResult, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield rows over equal intervals: means of levels, sums of counts, the last fragmentation."""
     series = run.series
     size = max(1, -(-len(series.nodes) // MOST_ROWS))
@@ -291,24 +252,16 @@ def _merged_rows(run: model.ReplayResult, names: Sequence[str]) -> Iterator[dict
             "Run": run.name,
             "After": f"{start * series.bucket_s / unit_s:,.0f}{unit}",
             "Fragmentation": None,
-            "Nodes": round(_mean(series.nodes[part])),
-            "Podms": round(_mean(series.podms[part])),
-            **{title: sum(values[part]) for title, values in _counts(series, *_SUMS).items()},
+            "Nodes": round(fmean(series.nodes[part])),
+            "Podms": round(fmean(series.podms[part])),
+            **{title: sum(getattr(series, title.lower())[part]) for title in _SUMS},
         }
         if series.fragmentation:
             row["Fragmentation"] = ShareCell(series.fragmentation[part][-1])
-        for name in names:
+        for name, title in names.items():
             used = series.used.get(name)
-            row[_used_title(name)] = ShareCell(_mean(used[part])) if used else None
+            row[title] = ShareCell(fmean(used[part])) if used else None
         yield row
-
-
-def _counts(series: Any, *titles: str) -> dict[str, Sequence[int]]:
-    return {title: getattr(series, title.lower()) for title in titles}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def progress_text(done: int, made: int, total: int, elapsed_s: float) -> str:
@@ -319,25 +272,21 @@ def progress_text(done: int, made: int, total: int, elapsed_s: float) -> str:
     return f"{text}, about {format_age((total - done) * elapsed_s / made)} left"
 
 
-def tuning_rows(tuning: Tuning) -> list[tuple[Any, ...]]:
-    """Return a row for each candidate, best first: weights, share served, and gain."""
-    ranked = sorted(tuning.candidates, key=lambda one: -one.mean)
-    return [
-        (Shown(one.weights, _weights_text), Number(one.mean, is_share=True),
-         Estimate(*tuning.gain_of(one), is_share=True))
-        for one in ranked
-    ]  # fmt: skip
-
-
 def _weights_text(weights: Mapping[str, float]) -> str:
     return " ".join(f"{name}={weight:g}" for name, weight in weights.items())
 
 
+def tuning_rows(tuning: Tuning) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each candidate, best first: weights, share served, and gain."""
+    for one in sorted(tuning.candidates, key=lambda one: -one.mean):
+        gain = _estimate_cell(*tuning.gain_of(one), is_share=True)
+        yield Shown(one.weights, _weights_text), number_cell(one.mean, is_share=True), gain
+
+
 def tuning_lines(tuning: Tuning, goal: str) -> Iterator[str]:
     """Yield the result of a tuning, and the gain with its standard error."""
-    base, samples = tuning.candidates[0], len(tuning.best.shares)
+    name, samples = tuning.candidates[0].policy.name, len(tuning.best.shares)
     what = "nodes" if goal == "nodes" else "the scarcest resource"
-    name = base.policy.name
     if tuning.is_clear:
         yield f"better than policy {name}: {_weights_text(tuning.best.weights)}"
     else:

@@ -20,13 +20,14 @@ from cliff.columns import FormattableColumn
 from valence_sched.errors import UsageError, escape, suggest
 from valence_sched.streams import encodable
 from valence_sched_cli.late import model, msgspec
-from valence_sched_cli.output.cells import Absent
+from valence_sched_cli.output.cells import Absent, Shown
 
 USUAL_WIDTH = 80  # characters, if the screen has no width
 BORDER = 3  # characters of a column in addition to its widest cell
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AGE, _GLUE = re.compile(r" ago\b"), "\0"  # an age stays on one line
 _INDENT = "  "  # of a continued line in a cell of several lines
+_WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
 def screen_width() -> int | None:
@@ -45,9 +46,7 @@ def fit_rows(
     width = screen_width() if width is None else width
     if width is None:
         return rows
-    columns = [[_text(row[number]) for row in rows] for number in range(len(titles))]
-    natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
-    least = [_longest(title, cells, None) for title, cells in zip(titles, columns, strict=True)]
+    columns, natural, least = _widths(titles, rows)
     room = width - 1 - BORDER * len(titles)
     if sum(natural) <= room or sum(map(min, natural, least)) > room:
         return rows
@@ -63,23 +62,26 @@ def fit_rows(
     return fitted
 
 
+def _widths(
+    titles: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> tuple[list[list[str]], list[int], list[int]]:
+    """Return the texts of each column, and the lengths of its longest line and word."""
+    columns = [[_text(row[number]) for row in rows] for number in range(len(titles))]
+    natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
+    least = [_longest(title, cells, None) for title, cells in zip(titles, columns, strict=True)]
+    return columns, natural, least
+
+
 def _least_width(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
     """Return the width of a table whose cells are broken between all words."""
-    columns = ([_text(row[number]) for row in rows] for number in range(len(titles)))
-    widths = (
-        min(_longest(title, cells, "\n"), _longest(title, cells, None))
-        for title, cells in zip(titles, columns, strict=True)
-    )
-    return sum(widths) + BORDER * len(titles) + 1
+    _, natural, least = _widths(titles, rows)
+    return sum(map(min, natural, least)) + BORDER * len(titles) + 1
 
 
 def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
     """Return a row as lines of a title and a value each, without empty cells."""
     indent = max(map(len, titles)) + len(_INDENT)
-    fold = textwrap.TextWrapper(
-        max(width, 2 * indent), initial_indent=" " * indent, subsequent_indent=" " * indent,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+    fold = textwrap.TextWrapper(max(width, 2 * indent), " " * indent, " " * indent, **_WHOLE_WORDS)
     lines = []
     for title, cell in zip(titles, row, strict=True):
         if text := _text(cell):
@@ -111,7 +113,9 @@ def _right_aligned(
 
 
 def _brief(cell: Any) -> Any:
-    return cell.brief() if isinstance(cell, _ShownCell) else cell
+    """Return the short form of a cell that has one, for a table that is too wide."""
+    brief: Callable[[], str] | None = getattr(getattr(cell, "_value", None), "brief", None)
+    return brief() if brief else cell
 
 
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
@@ -124,11 +128,8 @@ def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
         parts = [len(part) for cell in shown for part in cell.split(separator)]
     else:
         lines = (line for cell in shown for line in cell.replace(f"\n{_INDENT}", " ").split("\n"))
-        parts = [
-            len(word) + (len(_INDENT) if number else 0)
-            for line in lines
-            for number, word in enumerate(line.split())
-        ]
+        words = (pair for line in lines for pair in enumerate(line.split()))
+        parts = [len(word) + (len(_INDENT) if number else 0) for number, word in words]
     return max(len(title), *parts, 0)
 
 
@@ -136,9 +137,7 @@ def _fold(text: str, width: int) -> str:
     text = _AGE.sub(f"{_GLUE}ago", text.replace(f"\n{_INDENT}", " "))  # as before an earlier fold
     lines = text.split("\n")
     indent = _INDENT if len(lines) > 1 else ""
-    fold = textwrap.TextWrapper(
-        width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    fold = textwrap.TextWrapper(width, subsequent_indent=indent, **_WHOLE_WORDS)
     return "\n".join(map(fold.fill, lines)).replace(_GLUE, " ")
 
 
@@ -164,23 +163,8 @@ SHORT_TITLES = {
 }
 
 
-class _ShownCell(FormattableColumn[Any]):
-    """A cell with its text for people."""
-
-    def __init__(self, value: Any, text: str) -> None:
-        super().__init__(value)
-        self._text = text
-
-    def human_readable(self) -> str:
-        return self._text
-
-    def machine_readable(self) -> Any:
-        return machine_value(self._value)
-
-    def brief(self) -> str:
-        """Return the short form of a cell that has one, for a table that is too wide."""
-        brief: Callable[[], str] = getattr(self._value, "brief", self.human_readable)
-        return brief()
+def _shown(value: Any, text: str) -> Shown[Any]:
+    return Shown(value, lambda _: text, machine_value)
 
 
 class PreparedFormatter:
@@ -195,7 +179,7 @@ class PreparedFormatter:
         formatter: Any,
         name: str,
         *,
-        colour: bool = False,
+        colour: Any = False,
         stream: Any = None,
         target: Any = None,
     ) -> None:
@@ -261,20 +245,17 @@ class PreparedFormatter:
 
     def _cell(self, value: Any) -> Any:
         cell = _flat_cell(value) if self._name in FLAT else _printable_cell(value, self._colour)
-        if self._narrow is not None and isinstance(cell, FormattableColumn):
-            return _ShownCell(value, encodable(cell.human_readable(), self._narrow))
-        is_narrow = self._narrow is not None and isinstance(cell, str)
-        return encodable(cell, self._narrow) if is_narrow else cell
+        if self._narrow is None or not isinstance(cell, str | FormattableColumn):
+            return cell
+        text = encodable(_text(cell), self._narrow)
+        return text if isinstance(cell, str) else _shown(value, text)
 
 
 def full_titles(names: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return the names of columns with full titles in place of the short titles."""
-    known = {column_key(column) for column in columns}
     full = {column_key(short): title for title, short in SHORT_TITLES.items()}
-    keys = map(column_key, names)
-    return [
-        name if key in known else full.get(key, name) for name, key in zip(names, keys, strict=True)
-    ]
+    known = dict.fromkeys(map(column_key, columns))
+    return [name if (key := column_key(name)) in known else full.get(key, name) for name in names]
 
 
 def _values(names: Sequence[str], cells: Any) -> dict[str, Any]:
@@ -308,10 +289,10 @@ def _printable_cell(cell: Any, colour: bool) -> Any:
         bare = copy.copy(cell)
         bare._value = _escaped(bare._value)
         text = escape(bare.human_readable(), keep="\n")
-        return _ShownCell(cell, coloured(text) if colour and coloured else text)
+        return _shown(cell, coloured(text) if colour and coloured else text)
     if coloured:
         # without colours cliff aligns plain numbers
-        return _ShownCell(cell, coloured()) if colour else int(cell)
+        return _shown(cell, coloured()) if colour else int(cell)
     return escape(cell) if isinstance(cell, str) else cell
 
 

@@ -58,8 +58,8 @@ def row_of(text):
     return (
         text, cells.Words([text]), cells.WordLines([text, "b"]), cells.Sentence(text),
         cells.Sentences([text]), cells.Pairs({text: text}), cells.PairLines({"a": [text]}),
-        cells.NounLines([{text: {"b": text}}], cells.format_value), cells.UriTails([f"/a/{text}"]),
-        cells.NounLines([[text, "b"]], " or ".join), cells.NounLines([need], need_phrase),
+        cells.noun_lines([{text: {"b": text}}], cells.format_value), cells.UriTails([f"/a/{text}"]),
+        cells.noun_lines([[text, "b"]], " or ".join), cells.noun_lines([need], need_phrase),
         cells.Shown(text, str.upper), cells.Absent(), 7, None,
     )  # fmt: skip
 
