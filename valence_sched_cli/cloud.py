@@ -52,7 +52,19 @@ def catalogue(
     region_name = None if all_regions else sdk.config.region_name or None
     endpoints = query_cloud(manager, lambda: sorted({*_endpoints(sdk, SERVICE_TYPE, region_name)}))
     if not endpoints:
-        raise CloudError(_no_endpoint_text(sdk, region_name))
+        interface = _interface(sdk, SERVICE_TYPE)
+        where = f"region {region_name}" if region_name else "any region"
+        names = interface if isinstance(interface, str) else " or ".join(interface)
+        scope = "a token without a catalogue"
+        if hasattr(sdk.session.auth, "get_access"):
+            access = sdk.session.auth.get_access(sdk.session)
+            scope = "system scope" if access.system_scoped else "a token without a scope"
+            if access.domain_id:
+                scope = f"domain {access.domain_name or access.domain_id}"
+            if access.project_id:
+                scope = f"project {access.project_name or access.project_id}"
+        text = f"the service catalogue has no endpoint of service type {SERVICE_TYPE}: {where}"
+        raise CloudError(one_line(f"{text}, interface {names}, {scope}"))
     podms: dict[tuple[str, str], model.registration.Registration] = {}
     for region, id_, url in endpoints:
         word = region or SERVICE_TYPE
@@ -76,32 +88,16 @@ def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, 
     endpoints = auth.get_access(sdk.session).service_catalog.get_endpoints_data(
         service_type=kind, interface=_interface(sdk, kind), region_name=region_name
     )
-    rows = []
-    for one in itertools.chain(*endpoints.values()):
-        told = one.endpoint_id or (one.raw_endpoint or {}).get("id")  # else an ID made of its URL
-        id_ = told or hashlib.blake2b(one.url.encode(), digest_size=8).hexdigest()
-        rows.append((one.region_name or "", str(id_), one.url))
-    return rows
+    return [
+        # an endpoint without an ID gets one that is made of its URL
+        (one.region_name or "", str(one.endpoint_id or (one.raw_endpoint or {}).get("id")
+         or hashlib.blake2b(one.url.encode(), digest_size=8).hexdigest()), one.url)
+        for one in itertools.chain(*endpoints.values())
+    ]  # fmt: skip
 
 
 def _interface(sdk: Any, kind: str) -> Any:
     return sdk.config.get_interface(kind) or "public"
-
-
-def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
-    interface = _interface(sdk, SERVICE_TYPE)
-    where = f"region {region_name}" if region_name else "any region"
-    names = interface if isinstance(interface, str) else " or ".join(interface)
-    scope = "a token without a catalogue"
-    if hasattr(sdk.session.auth, "get_access"):
-        access = sdk.session.auth.get_access(sdk.session)
-        scope = "system scope" if access.system_scoped else "a token without a scope"
-        if access.domain_id:
-            scope = f"domain {access.domain_name or access.domain_id}"
-        if access.project_id:
-            scope = f"project {access.project_name or access.project_id}"
-    text = f"the service catalogue has no endpoint of service type {SERVICE_TYPE}: {where}"
-    return one_line(f"{text}, interface {names}, {scope}")
 
 
 def scheduler_endpoint(
@@ -124,9 +120,8 @@ def scheduler_endpoint(
         found_in = f"{SCHEDULER_TYPE} in several regions ({regions})"
         raise CloudError(f"service catalogue: {found_in}: name one with --os-region-name")
     cert = sdk.session.cert or (None, None)
-    files = (cert, None) if isinstance(cert, str) else cert
-    trust = (sdk.session.verify, model.tls.client_certificate(*files))
-    return next(((url, *trust) for url in found.values()), None)
+    certificate = model.tls.client_certificate(*((cert, None) if isinstance(cert, str) else cert))
+    return next(((url, sdk.session.verify, certificate) for url in found.values()), None)
 
 
 def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
@@ -156,9 +151,8 @@ def token_project(manager: Any, *, log_in: bool) -> str | None:
     has_logged_in = connect and manager._auth_required and manager._auth_setup_completed
     if connect is None or not (log_in or has_logged_in):
         return None
-    session = connect().session
-    found: str | None = query_cloud(manager, session.get_project_id)
-    return found
+    project: str | None = query_cloud(manager, connect().session.get_project_id)
+    return project
 
 
 def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
@@ -216,7 +210,7 @@ def nova_flavor(
     if answer is None:
         known = query_cloud(client_manager, lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
-    fields = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
+    fields = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral")
     document = {field: getattr(answer, field) for field in fields}
     document |= {"swap": answer.swap or 0, "extra_specs": dict(answer.extra_specs or {})}
     return app.config.nova_flavor(document, name, flavor_files)

@@ -28,11 +28,10 @@ def make_client(instance: Any) -> app.App:
     version = os.environ.get(VERSION_VARIABLE, "")
     implied = options and isinstance(options.config.get("podm_api_version"), Implied)
     if implied and version and version not in VERSION_NAMES:
-        hint = f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {', '.join(VERSION_NAMES)}"
-        raise UsageError(hint)
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # more threads take longer to start than they save
+        known = ", ".join(VERSION_NAMES)
+        raise UsageError(f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {known}")
+    # more threads take longer to start than they save
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return app.App(progress=terminal_progress(), cloud=sdk_connector(instance))
 
 

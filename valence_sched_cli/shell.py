@@ -9,15 +9,14 @@ import inspect
 import itertools
 import logging
 import os
-import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import entry_points
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-import argcomplete
+import argcomplete.lexers
 import stevedore
 from argcomplete.completers import ChoicesCompleter
 from argcomplete.finders import safe_actions
@@ -63,16 +62,14 @@ class Shell(app.App):
             command_manager=Commands(GROUP),
             deferred_help=True,
         )
-        self.command_manager.commands["complete"] = importlib.metadata.EntryPoint(
-            "complete", "valence_sched_cli.shell:CompleteCommand", GROUP
-        )
-        self.command_manager.commands["config show"] = importlib.metadata.EntryPoint(
-            "config show", "valence_sched_cli.commands.catalog:ShowConfig", GROUP
-        )
+        for name, place in (
+            ("complete", "valence_sched_cli.shell:CompleteCommand"),
+            ("config show", "valence_sched_cli.commands.catalog:ShowConfig"),
+        ):
+            self.command_manager.commands[name] = EntryPoint(name, place, GROUP)
         self.client_manager = None  # there is no cloud behind this program
 
     def build_option_parser(self, *args: Any, **words: Any) -> argparse.ArgumentParser:
-        """Return the parser of the global options, with an exact help of ``-q``."""
         parser: argparse.ArgumentParser = super().build_option_parser(*args, **words)
         for action in parser._actions:
             if "--quiet" in action.option_strings:
@@ -96,9 +93,8 @@ class Shell(app.App):
         root = logging.getLogger("")
         verbose_level = 3 if self.options.debug else self.options.verbose_level
         root.handlers[-1].setLevel(LEVELS.get(verbose_level, logging.DEBUG))
-        root.setLevel(
-            min(handler.level for handler in root.handlers)
-        )  # skips records that every handler would drop
+        # skips records that every handler would drop
+        root.setLevel(min(handler.level for handler in root.handlers))
         escape_logs()
 
     def interact(self) -> None:
@@ -110,7 +106,6 @@ class Shell(app.App):
         raise SystemExit(0)  # cliff would exit 1
 
     def print_help_if_requested(self) -> None:
-        """Print help if an option requests it; OutputError where it cannot be printed."""
         if self.options.deferred_help:
             self._print_help()
             raise SystemExit(0)
@@ -121,18 +116,12 @@ class Shell(app.App):
         for name in sorted(name for name, _ in self.command_manager):
             noun, _, verb = name.rpartition(" ")
             verbs.setdefault(noun or verb, []).append(verb if noun else "")
-        indent = max(map(len, verbs)) + 4
-        lines = (
-            textwrap.fill(
-                f"  {noun:{indent - 2}}{', '.join(names)}",
-                max(shutil.get_terminal_size().columns, 40),
-                subsequent_indent=" " * indent,
-            )
-            for noun, names in sorted(verbs.items())
-        )
+        indent, width = max(map(len, verbs)) + 4, max(shutil.get_terminal_size().columns, 40)
+        fold = textwrap.TextWrapper(width, subsequent_indent=" " * indent)
+        lines = (f"  {noun:{indent - 2}}{', '.join(some)}" for noun, some in sorted(verbs.items()))
         with printing(self.stdout):
             self.parser.print_help(self.stdout)
-            self.stdout.write("\ncommands:\n" + "".join(f"{line}\n" for line in lines))
+            self.stdout.write("\ncommands:\n" + "".join(f"{fold.fill(line)}\n" for line in lines))
             self.stdout.write(f"\n'{self.NAME} <noun>' describes the commands of a noun.\n")
 
     def run_subcommand(self, argv: list[str]) -> int:
@@ -147,22 +136,19 @@ class Shell(app.App):
         try:
             self.command_manager.find_command(about or argv)
         except ValueError:
-            return self._list_or_refuse(_words(about))
-        return int(super().run_subcommand(argv))
-
-    def _list_or_refuse(self, words: Sequence[str]) -> int:
-        names = [name for name, _ in self.command_manager]
-        below = [name for name in names if name.split()[: len(words)] == words]
-        if below:
-            for name in sorted(below):
+            words, names = _words(about), [name for name, _ in self.command_manager]
+            below = sorted(name for name in names if name.split()[: len(words)] == words)
+            for name in below:
                 factory, _, _ = self.command_manager.find_command(name.split())
                 summary = inspect.getdoc(factory) or ""
                 self.stdout.write(f"{name:<28} {summary.partition(chr(10))[0]}\n")
-            return 0
-        hint = suggest(" ".join(words), names, MIN_SIMILARITY)
-        hint = hint if hint.startswith("did") else f"see {self.NAME} --help"
-        print_message(one_line(f"no command named {' '.join(words)!r} ({hint})") + "\n")
-        return 2
+            if below:
+                return 0
+            hint = suggest(" ".join(words), names, MIN_SIMILARITY)
+            hint = hint if hint.startswith("did") else f"see {self.NAME} --help"
+            print_message(one_line(f"no command named {' '.join(words)!r} ({hint})") + "\n")
+            return 2
+        return int(super().run_subcommand(argv))
 
 
 def _words(argv: Sequence[str]) -> list[str]:
@@ -188,9 +174,8 @@ SHELLS = ("bash", "zsh", "fish")
 
 def complete(shell: App) -> None:
     """Write the completions of the line in the environment, and end the process."""
-    line = os.environ["COMP_LINE"][: int(os.environ.get("COMP_POINT", "0"))]
-    words = _typed_words(line)
-    finished = words if line[-1:].isspace() else words[:-1]
+    point = int(os.environ.get("COMP_POINT", "0"))
+    *_, finished, _ = argcomplete.lexers.split_line(os.environ["COMP_LINE"], point)
     shell.options = shell.parser.parse_args([])
     names, command_ = _command(shell, finished[1:])
     if command_ is None:
@@ -204,16 +189,6 @@ def complete(shell: App) -> None:
     os.environ["_ARGCOMPLETE"] = str(1 + len(names))
     safe_actions.add(StoreOnce)
     argcomplete.autocomplete(parser, always_complete_options="long")
-
-
-def _typed_words(line: str) -> list[str]:
-    """Return the words of a line; the last word may lack its closing quote."""
-    for quote in ("", "'", '"'):
-        try:
-            return shlex.split(line + quote)
-        except ValueError:
-            continue
-    return line.split()
 
 
 def _command(shell: App, words: Sequence[str]) -> tuple[list[str], Any]:
@@ -235,36 +210,28 @@ def _add_completers(parser: argparse.ArgumentParser, command_: Any) -> None:
     if not isinstance(command_, PodmCommand):
         return
 
-    def flavors(args: argparse.Namespace) -> Iterable[str]:
-        return command_.scheduler_app.config.flavors(getattr(args, "flavor_file", None) or ())
+    def completer(dest: str) -> Any:
+        def names(parsed_args: argparse.Namespace, **_words: Any) -> list[str]:
+            try:
+                if dest in ("podm", "exclude_podm"):
+                    return sorted(command_.known_podms(parsed_args))
+                files = getattr(parsed_args, f"{dest}_file", None) or ()
+                config = command_.scheduler_app.config
+                return sorted((config.flavors if dest == "flavor" else config.policies)(files))
+            except SchedulerError:
+                return []  # they cannot be read
 
-    def policies(args: argparse.Namespace) -> Iterable[str]:
-        return command_.scheduler_app.config.policies(getattr(args, "policy_file", None) or ())
+        return names
 
-    values: dict[str, Callable[[argparse.Namespace], Iterable[str]]] = {
-        "flavor": flavors,
-        "policy": policies,
-        "podm": command_.known_podms,
-        "exclude_podm": command_.known_podms,
-    }
     for action in parser._actions:
-        if action.dest in values:
-            action.completer = _quiet(values[action.dest])  # type: ignore[attr-defined]
+        found: Any = None
+        if action.dest in ("flavor", "policy", "podm", "exclude_podm"):
+            found = completer(action.dest)
         elif action.dest in PLUGIN_GROUPS:
             group = entry_points(group=f"valence_sched.{PLUGIN_GROUPS[action.dest]}")
-            action.completer = ChoicesCompleter(dict.fromkeys(group.names, ""))  # type: ignore[attr-defined]
-
-
-def _quiet(values: Callable[[argparse.Namespace], Iterable[str]]) -> Any:
-    """Return a completer; it returns nothing if the values cannot be read."""
-
-    def completer(parsed_args: argparse.Namespace, **_words: Any) -> list[str]:
-        try:
-            return sorted(values(parsed_args))
-        except SchedulerError:
-            return []
-
-    return completer
+            found = ChoicesCompleter(dict.fromkeys(group.names, ""))
+        if found is not None:
+            action.completer = found  # type: ignore[attr-defined]
 
 
 class CompleteCommand(command.Command):

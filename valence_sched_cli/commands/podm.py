@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
@@ -13,7 +13,8 @@ from valence_sched_cli import base
 from valence_sched_cli.late import model, msgspec, output, pages
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name, seconds
-from valence_sched_cli.output.cells import ClaimLines, Shown, WordLines, fields, tail, time_cell
+from valence_sched_cli.output import cells
+from valence_sched_cli.output.cells import Shown, fields, tail, time_cell
 from valence_sched_cli.output.table import MACHINE, telling_columns
 
 COLUMNS = (
@@ -26,6 +27,7 @@ LONG_COLUMNS = (
     *("Name", "URL"),
 )
 TRAITS = ("Capabilities", "Traits")
+SAME = ("zone", "status", "driver")  # options that name one value
 STALE_S = 600.0  # the age for --stale without --max-age
 
 
@@ -82,9 +84,13 @@ class ListPodm(base.PagedLister):
         more = (*(LONG_COLUMNS if args.long else ()), *(TRAITS if args.capabilities else ()))
         podms = scheduler.podms()
         self.log_missing(podms)
-        for line in _unknown_words([one.podm for one in podms], args):
-            self.log_line(f"warning: {line}")
-        listed = [one for one in podms if _is_listed(one.podm, args)]
+        self._warn_of_unknown([one.podm for one in podms], args)
+        listed = []
+        for one in podms:
+            same = (getattr(args, name) in (None, getattr(one.podm, name)) for name in SAME)
+            has = {*args.trait} <= {*one.podm.traits}
+            if all(same) and has and {*args.aggregate} <= {*one.podm.aggregates}:
+                listed.append(one)
         now, limit_s = self.scheduler_app.now(), STALE_S if max_age_s is None else max_age_s
         ages = {one.podm.id: model.quantity.age_s(one.podm.read_at, now) for one in listed}
         if args.stale:
@@ -104,39 +110,31 @@ class ListPodm(base.PagedLister):
             if args.formatter not in MACHINE:
                 usable, of_total = not podm.unusable, not args.long
                 amounts |= output.hardware.free_cells(one.amounts, usable, of_total)
-            amounts["Pools"] = one.pool_count
-            amounts["Nodes"] = len(podm.nodes)
+            amounts |= {"Pools": one.pool_count, "Nodes": len(podm.nodes)}
             if podm.read_at is None and not any(one.amounts.blocks):  # never read: unknown, not 0
                 amounts = dict.fromkeys(amounts)
             status = Shown(podm.status, str if podm.enabled else lambda _: "disabled")
-            cells = {"Status": status, **amounts}
-            rows.append(_cells(podm) | cells | {"Read At": time_cell(podm.read_at, ages[podm.id])})
+            row = {**_cells(podm), "Status": status, **amounts}
+            rows.append(row | {"Read At": time_cell(podm.read_at, ages[podm.id])})
         return telling_columns((*COLUMNS, *more), rows, args, {"Nodes": None}), rows
+
+    def _warn_of_unknown(self, podms: Sequence[model.inventory.LeanPodm], args: base.Args) -> None:
+        lines: list[str] = []
+        for what, option in (("is in the zone", "zone"), ("was read by the driver", "driver")):
+            word = getattr(args, option)
+            known = {getattr(podm, option) for podm in podms} - {None}
+            lines += unknown_lines(what, () if word is None else (word,), known)
+        for what, option in (("has the trait", "trait"), ("is in the aggregate", "aggregate")):
+            known = {word for podm in podms for word in getattr(podm, option + "s")}
+            lines += unknown_lines(what, getattr(args, option), known)
+        for line in lines:
+            self.log_line(f"warning: {line}")
 
 
 def _cells(podm: model.inventory.LeanPodm) -> dict[str, Any]:
     names = ("Name", "Status", "Enabled", "Driver", "URL", "Identity", "Zone", "Aggregates")
-    return {
-        "Podm": podm.id,
-        **fields(podm, *names, "Capabilities", "Traits", "Facts", "Generation"),
-    }
-
-
-def _is_listed(podm: model.inventory.LeanPodm, args: base.Args) -> bool:
-    names = ("zone", "status", "driver")
-    if any(getattr(args, name) not in (None, getattr(podm, name)) for name in names):
-        return False
-    return {*args.trait} <= {*podm.traits} and {*args.aggregate} <= {*podm.aggregates}
-
-
-def _unknown_words(podms: Sequence[model.inventory.LeanPodm], args: base.Args) -> Iterator[str]:
-    for what, option in (("is in the zone", "zone"), ("was read by the driver", "driver")):
-        word = getattr(args, option)
-        known = {getattr(podm, option) for podm in podms} - {None}
-        yield from unknown_lines(what, () if word is None else (word,), known)
-    for what, option in (("has the trait", "trait"), ("is in the aggregate", "aggregate")):
-        known = {word for podm in podms for word in getattr(podm, option + "s")}
-        yield from unknown_lines(what, getattr(args, option), known)
+    row = fields(podm, *names, "Capabilities", "Traits", "Facts", "Generation")
+    return {"Podm": podm.id, **row}
 
 
 class ShowPodm(base.ShowOne):
@@ -164,30 +162,29 @@ class ShowPodm(base.ShowOne):
                 pass  # only an admin sees it; a reporting pod manager has none
         if overview.live or selection.live.state is not None:
             usage = scheduler.block_usage(podm.id)
-            registered["Held Blocks"] = ClaimLines(usage.held)
-            registered["Unmanaged Blocks"] = WordLines(usage.unmanaged)
+            registered["Held Blocks"] = cells.ClaimLines(usage.held)
+            registered["Unmanaged Blocks"] = cells.WordLines(usage.unmanaged)
         age = model.quantity.age_s(podm.read_at, app.now()) if overview.live else None
-        cells, out = _cells(podm), output.hardware
-        amount_cells = (
-            out.bar_cells(overview.amounts, podm.unusable)
-            if self.for_people(args)
-            else out.amount_cells(overview.amounts)
-        )
-        cells = {
-            **{name: cells.pop(name) for name in ("Podm", "Name", "Status", "Enabled")},
-            **amount_cells,
-            **cells,
+        row, out = _cells(podm), output.hardware
+        if self.for_people(args):
+            amounts: dict[str, Any] = dict(out.bar_cells(overview.amounts, podm.unusable))
+        else:
+            amounts = out.amount_cells(overview.amounts)
+        names = [node.name for node in podm.nodes]
+
+        def node_lines(uris: Sequence[str]) -> str:
+            return "\n".join(name or tail(uri) for name, uri in zip(names, uris, strict=True))
+
+        row = {
+            **{name: row.pop(name) for name in ("Podm", "Name", "Status", "Enabled")},
+            **amounts,
+            **row,
             "Read At": time_cell(podm.read_at, age, both=True),
             **registered,
             "Pools": out.pools_cell(overview.pools),
-            "Nodes": Shown(
-                [node.uri for node in podm.nodes],
-                lambda uris: "\n".join(
-                    node.name or tail(uri) for node, uri in zip(podm.nodes, uris, strict=True)
-                ),
-            ),
+            "Nodes": Shown([node.uri for node in podm.nodes], node_lines),
         }
-        return tuple(cells), cells
+        return tuple(row), row
 
     def _registered(self, podm: str, selection: model.reading.Selection) -> dict[str, Any]:
         """Return the connection of a pod manager that is registered here, else nothing."""

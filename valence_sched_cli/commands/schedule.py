@@ -15,7 +15,7 @@ from valence_sched_cli.late import model, msgspec, output, pages, words
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import request as request_options
-from valence_sched_cli.options.parser import option_name
+from valence_sched_cli.options.parser import given, option_name
 from valence_sched_cli.output.cells import format_count
 from valence_sched_cli.output.table import MACHINE, STRUCTURED, telling_columns
 
@@ -325,10 +325,9 @@ class SchedulePodm(base.Lister):
         if args.explain:
             hint = "write --report FILE and read it with scheduler explain FILE"
             raise errors.UsageError(f"--explain: not with --request-file: {hint}")
-        options = {"policy": args.policy, "seed": args.seed}
-        common = {name: value for name, value in options.items() if value is not None}
         files = (args.request_file, args.flavor_file, args.near_map)
         requests = self.scheduler_app.config.read_requests(*files)
+        common = given(args, "policy", "seed")
         return [msgspec.structs.replace(request, **common) for request in requests]
 
     def _write_report(self, report: Any, facts: Sequence[tuple[str, str]] = ()) -> None:

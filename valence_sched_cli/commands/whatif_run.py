@@ -76,8 +76,7 @@ class RunWhatif(base.Lister):
             raise UsageError("--tolerance: twice for all measures: name a measure, as in placed=5")
         if args.series and args.compare:
             raise UsageError("--series: not with --compare, which has a row for each measure")
-        tolerances = dict(args.tolerance)
-        baseline = None
+        tolerances, baseline = dict(args.tolerance), None
         if args.baseline is not None:
             baseline, warnings = app.whatif.read_replay(args.baseline)
             model.replay.check_measure_names(filter(None, tolerances), baseline)
@@ -127,26 +126,21 @@ class RunWhatif(base.Lister):
         self, sites: Sequence[app.Site], args: base.Args, workload: app.Workload
     ) -> model.replay.Replay:
         """Replay the workload; print its speed to standard error only."""
-        line, started = self.progress, time.monotonic()
+        line, started, whatif = self.progress, time.monotonic(), self.scheduler_app.whatif
 
         def progress(run: str) -> Callable[[int], None]:
-            begun = time.monotonic()
-            return lambda requests: line.begin(
-                "replay", f"{run}: {requests:,} requests, {_rate(requests, begun):,.0f} per second"
-            )
+            begun, show = time.monotonic(), functools.partial(line.begin, "replay")
+            return lambda requests: show(f"{run}: {requests:,} requests, {_rate(requests, begun)}")
 
-        replay = self.scheduler_app.whatif.replay(
-            sites, args.policies, workload, progress, strict=args.strict
-        )
+        replay = whatif.replay(sites, args.policies, workload, progress, strict=args.strict)
         line.finish("replay")
         requests = sum(run.requests for run in replay.runs)
-        text = f"{requests:,} requests decided, {_rate(requests, started):,.0f} per second"
-        self.log_line(text, logging.INFO)
+        self.log_line(f"{requests:,} requests decided, {_rate(requests, started)}", logging.INFO)
         return replay
 
 
-def _rate(requests: int, started: float) -> float:
-    return requests / max(1e-9, time.monotonic() - started)
+def _rate(requests: int, started: float) -> str:
+    return f"{requests / max(1e-9, time.monotonic() - started):,.0f} per second"
 
 
 class SweepWhatif(base.Lister):
@@ -214,14 +208,13 @@ class SweepWhatif(base.Lister):
             if args.html:
                 facts = tuple(whatif.workload_facts(args))
                 write_page(pages.replay.sweep_page(runs, effects, facts))
-        if args.compare:
-            seeds = len(args.seeds)
-            several = f"means over {seeds:,} seeds, ± the standard error"
-            alone = "one seed does not show which variation is better: --seeds 1..10"
-            self.closing.append(several if seeds > 1 else alone)
-            return output.replay.sweep_comparison(runs, long=self.shows_all(args))
-        out = output.replay
-        return self.chosen(out.SWEEP_COLUMNS, out.SWEEP_LONG_COLUMNS), out.sweep_rows(runs)
+        out, seeds = output.replay, len(args.seeds)
+        if not args.compare:
+            return self.chosen(out.SWEEP_COLUMNS, out.SWEEP_LONG_COLUMNS), out.sweep_rows(runs)
+        several = f"means over {seeds:,} seeds, ± the standard error"
+        alone = "one seed does not show which variation is better: --seeds 1..10"
+        self.closing.append(several if seeds > 1 else alone)
+        return out.sweep_comparison(runs, long=self.shows_all(args))
 
     def _runs(self, sweep: app.Sweep, args: base.Args) -> list[model.replay.SweepRun]:
         """Return all runs; runs of the journal are not repeated, and new runs are added to it."""
@@ -234,32 +227,37 @@ class SweepWhatif(base.Lister):
                 keys = set(sweep.keys)
                 finished = [run for run in journal.finished(sweep.question) if run.key in keys]
             workers = stack.enter_context(app.sweep_workers(args.jobs, args.backend))
-            made, started = 0, time.monotonic()
-
-            def show() -> None:
-                done, elapsed = len(finished) + made, time.monotonic() - started
-                text = output.replay.progress_text(done, made, total, elapsed)
-                self.progress.begin("sweep", text)
+            count = _counter(self, "sweep", len(finished))
 
             def record(run: model.replay.SweepRun) -> None:
-                nonlocal made
                 if journal is not None:
                     journal.add(run)
-                made += 1
-                show()
+                count(total, 1)
 
-            show()
+            count(total, 0)
             try:
                 runs = sweep.run(workers, finished, record)
             except BaseException:
                 if file:
-                    done = len(finished) + made
-                    self.log_line(
-                        f"{done:,} of {total:,} runs are in {file}: repeat the command to continue"
-                    )
+                    found = f"{count(total, 0):,} of {total:,} runs are in {file}"
+                    self.log_line(f"{found}: repeat the command to continue")
                 raise
             self.progress.finish("sweep")
             return runs
+
+
+def _counter(command: base.PodmCommand, subject: str, finished: int = 0) -> Callable[..., int]:
+    """Return a function that shows how many of ``total`` runs are done, and returns the number."""
+    made, started = 0, time.monotonic()
+
+    def count(total: int, more: int = 1) -> int:
+        nonlocal made
+        made += more
+        done, elapsed = finished + made, time.monotonic() - started
+        command.progress.begin(subject, output.replay.progress_text(done, made, total, elapsed))
+        return done
+
+    return count
 
 
 GOALS = {"nodes": "Placed", "use": "In Use"}
@@ -308,15 +306,9 @@ class TunePolicy(base.Lister):
             site = app.site(self.selection(args))
             workers = stack.enter_context(app.whatif.sweep_workers(args.jobs))
             tuning = app.whatif.tune(
-                site,
-                policy,
-                workload,
-                args.samples,
-                workers,
-                args.goal,
-                self._recorder(),
+                site, policy, workload, args.samples, workers, args.goal, _counter(self, "tune"),
                 strict=args.strict,
-            )
+            )  # fmt: skip
             self.progress.finish("tune")
             self.closing += output.replay.tuning_lines(tuning, args.goal)
             if args.output and tuning.is_clear:
@@ -327,14 +319,3 @@ class TunePolicy(base.Lister):
             elif args.output:
                 self.closing.append(f"{args.output} is not written")
         return self.column_names(args), output.replay.tuning_rows(tuning)
-
-    def _recorder(self) -> Callable[[int], None]:
-        made, started = 0, time.monotonic()
-
-        def record(total: int) -> None:
-            nonlocal made
-            made += 1
-            text = output.replay.progress_text(made, made, total, time.monotonic() - started)
-            self.progress.begin("tune", text)
-
-        return record

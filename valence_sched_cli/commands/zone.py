@@ -8,10 +8,10 @@ from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.late import model
+from valence_sched_cli.late import model, output
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import nonempty_name, number
-from valence_sched_cli.options.registration import login_changes
+from valence_sched_cli.options.parser import given, nonempty_name, number
+from valence_sched_cli.options.registration import CERTIFICATE, LOGIN, login_changes
 from valence_sched_cli.output.cells import PairLines, Pairs, Shown, fields, format_count, time_cell
 
 LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
@@ -22,30 +22,22 @@ SHOW_COLUMNS = (
     *("Password", "Auth URL", "Project", "User Domain", "Project Domain", "CA Cert"),
     *("Client Cert", "Heard", "Polled"),
 )
-_AMOUNTS = {
-    "Cores": "cores",
-    "Memory MiB": "memory_mib",
-    "GPUs": "gpus",
-    "Drives": "drives",
-    "NICs": "nics",
-}
 _KEYSTONE = ("auth_url", "project", "user_domain", "project_domain")
-
+_FIELDS = ("username", *_KEYSTONE, "weight_scale", "weight_offset")  # that options name
 
 #: Options for the connection to a zone and for its scores.
-_OPTIONS = """
-    what --username <username>: user name at the service of the zone
-    what | --password-env <variable>: environment variable with the password
-    what | --password-file <file>: file with the password, readable by its owner only
-    what --auth-url <url>: URL of the Keystone that issues the tokens of the user
-    what --project <project>: project of the tokens
-    what --user-domain <domain>: domain of the user (default: Default)
-    what --project-domain <domain>: domain of the project (default: Default)
-    what --cacert <file>: certificates to trust, in PEM
-    what --cert <file>: client certificate, in PEM
-    what --key <file>: key of the client certificate, in PEM (default: in the file of --cert)
-    decide --weight-scale <number>: factor for the scores of the zone (default: 1)
-    decide --weight-offset <number>: offset for the scaled scores (default: 0)"""
+_OPTIONS = f"""\
+what --username <username>: user name at the service of the zone
+{LOGIN}\
+what --auth-url <url>: URL of the Keystone that issues the tokens of the user
+what --project <project>: project of the tokens
+what --user-domain <domain>: domain of the user (default: Default)
+what --project-domain <domain>: domain of the project (default: Default)
+what --cacert <file>: certificates to trust, in PEM
+{CERTIFICATE}\
+decide --weight-scale <number>: factor for the scores of the zone (default: 1)
+decide --weight-offset <number>: offset for the scaled scores (default: 0)
+"""
 _OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 1000)} | dict.fromkeys(
     ("url", "username", "auth_url", "user_domain", "project_domain"), nonempty_name
 )
@@ -74,13 +66,6 @@ def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
         "Heard": time_cell(zone.heard_at, zone.heard_age_s),
         "Polled": time_cell(zone.polled_at, zone.polled_age_s),
     }
-
-
-def _changes(args: base.Args, *, here: bool) -> dict[str, Any]:
-    names = ("username", *_KEYSTONE, "weight_scale", "weight_offset")
-    given = [name for name in names if getattr(args, name) is not None]
-    changes = {name: getattr(args, name) for name in given}
-    return changes | login_changes(args, here=here)
 
 
 def _warnings(zone: model.zone_registry.ZoneOverview) -> Iterator[str]:
@@ -115,7 +100,7 @@ class AddZone(base.ShowOne):
         if not args.name:
             raise UsageError("an empty name")
         scheduler, here = self.scheduler(args), self.scheduler_app.service is None
-        changes = _changes(args, here=here)
+        changes = given(args, *_FIELDS) | login_changes(args, here=here)
         wanted = model.zone_registry.ZoneRegistration(name=args.name, url=args.url, **changes)
         zone = scheduler.add_zone(wanted)
         self.closing += _warnings(zone)
@@ -171,9 +156,7 @@ class SetZone(base.Command):
 
     def take_action(self, args: base.Args) -> None:
         scheduler, here = self.scheduler(args), self.scheduler_app.service is None
-        changes = _changes(args, here=here)
-        if args.url is not None:
-            changes["url"] = args.url
+        changes = given(args, "url", *_FIELDS) | login_changes(args, here=here)
         if args.enable or args.disable:
             changes["enabled"] = args.enable
         if args.no_login:
@@ -256,7 +239,7 @@ def _rows(node: model.zone_registry.ZoneNode, above: Sequence[str]) -> Iterator[
         "Read At": time_cell(node.read_at, node.age_s),
         "Problem": node.silent,
     }
-    for title, name in _AMOUNTS.items():
+    for name, title in output.hardware.AMOUNTS.items():
         free, total = node.own.amounts.get(name, (None, None))
         cells |= {f"Free {title}": free, f"Total {title}": total}
     yield cells

@@ -257,6 +257,11 @@ def by_name(
     return named
 
 
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return the values of the options that are given, by their argparse destinations."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
 def must_be(wanted: str, text: str) -> argparse.ArgumentTypeError:
     """Return the error about a value out of range, or of the wrong form."""
     return argparse.ArgumentTypeError(f"must be {wanted}, got {text[:40]!r}")

@@ -117,10 +117,8 @@ def with_options(
         "facts": dict(registration.facts) | _facts(args),
         "max_blocks": registration.max_blocks | max_blocks,
         **login_changes(args, here=here),
+        **parsing.given(args, "driver", "username", "auth", "zone", "parallel_composes"),
     }
-    for name in ("driver", "username", "auth", "zone", "parallel_composes"):
-        if getattr(args, name) is not None:
-            changes[name] = getattr(args, name)
     if args.cacert is not None:
         changes["insecure"] = False
     if args.insecure:

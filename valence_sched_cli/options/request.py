@@ -141,8 +141,7 @@ def make_request(
     qualify = model.extra_specs.qualify
     attributes = ((qualify(name), expression) for name, expression in args.attribute)
     capabilities = itertools.chain(*(one.items() for one in args.capability))
-    traits = [*args.trait, *args.exclude_trait, *args.required, *args.forbidden]
-    aggregates = [*args.aggregate, *args.exclude_aggregate, *args.member_of]
+    several = "write KEY=value;value to accept both"
     spec = model.request_spec.RequestSpec(
         id=getattr(args, "request_id", None) or "",
         flavor=flavor.name,
@@ -152,20 +151,22 @@ def make_request(
         podms=tuple(args.podm),
         exclude_podms=tuple(args.exclude_podm),
         zone=args.zone,
-        attributes=parsing.by_name("--attribute", attributes, "give it once"),
+        attributes=parsing.by_name("--attribute", attributes),
         policy=args.policy or default_policy,
         seed=args.seed,
-        capabilities=parsing.by_name(
-            "--capability", capabilities, "write KEY=value;value to accept both"
-        ),
+        capabilities=parsing.by_name("--capability", capabilities, several),
         locations=tuple(args.location),
         where=_conjunction(args.where),
         near=_by_kind(args.near),
         prefer_near=_by_kind(args.prefer_near),
         owner=args.owner,
         group=_group(args, flavor.name),
-        traits=merge_names("trait", traits),
-        aggregates=merge_names("aggregate", aggregates),
+        traits=merge_names(
+            "trait", [*args.trait, *args.exclude_trait, *args.required, *args.forbidden]
+        ),
+        aggregates=merge_names(
+            "aggregate", [*args.aggregate, *args.exclude_aggregate, *args.member_of]
+        ),
     )
     request = command.scheduler_app.config.compile_request(spec, flavor, args.near_map)
     return _with_resources(request, args) if says_resources(args) else request
@@ -185,7 +186,6 @@ def flavor_named(request: model.request.Request, args: argparse.Namespace) -> It
 def _flavor(
     command: PodmCommand, args: argparse.Namespace, name: str | None, nova_flavor: str | None
 ) -> model.flavor.Flavor:
-    """Return the named flavor; without a name, an empty flavor."""
     app, files = command.scheduler_app, args.flavor_file
     if name is not None and nova_flavor is not None:
         raise UsageError("--flavor excludes --nova-flavor: a node has one flavor")
@@ -199,14 +199,6 @@ def _flavor(
     raise UsageError(f"no flavor or resources given: name {options}")
 
 
-def _attribute(text: str) -> tuple[str, str]:
-    """Parse ``NAME=EXPRESSION``; the operator comes after the first ``=``."""
-    name, equals, expression = text.partition("=")
-    if not equals or not name.strip() or len(name.split()) > 1 or name.endswith(tuple("<>!")):
-        raise parsing.is_not("NAME=EXPRESSION, as in facts.year='>= 2022'", text)
-    return name.strip(), expression.strip()
-
-
 def says_resources(args: argparse.Namespace) -> bool:
     """Return whether the options name a resource of a node."""
     return any(getattr(args, name) for name in RESOURCE_DESTS)
@@ -216,7 +208,7 @@ def _with_resources(
     request: model.request.Request, args: argparse.Namespace
 ) -> model.request.Request:
     """Return the request with the resources of the options in each alternative of the flavor."""
-    amounts = parsing.by_name("--resource", args.resource, "give it once")
+    amounts = parsing.by_name("--resource", args.resource)
     properties: dict[str, Any] = {"accelerators": args.gpu, "drives": args.drive}
     if args.cores is not None:
         properties["processor"] = {"total_cores": args.cores}
@@ -224,24 +216,24 @@ def _with_resources(
         properties["memory"] = {"capacity_mib": args.memory}
     needed = [msgspec.convert(properties, model.flavor.Properties)]
     needed += [model.flavor.compile_amounts(amounts)] if amounts else []
-    more = [model.flavor.Flavor(name="shell", properties=one).needs for one in needed]
+    more = (model.flavor.Flavor(name="shell", properties=one).needs for one in needed)
     every = tuple(itertools.chain(*more))
     first, *others = (model.flavor.add_needs(ask, every) for ask in request.alternatives)
-    made = {"needs": first.needs, "topology": first.topology, "other_alternatives": tuple(others)}
-    return msgspec.structs.replace(request, **made)
+    return msgspec.structs.replace(
+        request, needs=first.needs, topology=first.topology, other_alternatives=tuple(others)
+    )
 
 
-def parse_gpus(text: str) -> dict[str, Any]:
+def _gpus(text: str) -> dict[str, Any]:
     """Parse ``N``, ``MODEL`` or ``NxMODEL`` into the accelerators of a flavor."""
     match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![0-9]+x?$)\S.*)", text.strip())
-    count, model = (match[1] or "1", match[2] or match[3]) if match else ("0", None)
-    if int(count) < 1:
+    count, model = (int(match[1] or 1), match[2] or match[3]) if match else (0, None)
+    if count < 1:
         raise parsing.is_not("2, A100 or 2xA100", text)
-    found = {"kind": "GPU", "count": int(count)}
-    return found | ({"model": model} if model else {})
+    return {"kind": "GPU", "count": count} | ({"model": model} if model else {})
 
 
-def parse_drives(text: str) -> dict[str, Any]:
+def _drives(text: str) -> dict[str, Any]:
     """Parse ``SIZE`` or ``NxSIZE`` into the drives of a flavor."""
     match = re.fullmatch(r"(?:([0-9]{1,4})x)?(.*)", text)
     count, size = (int(match[1] or 1), match[2]) if match else (0, "")
@@ -329,20 +321,19 @@ def _plain_names(text: str, part: str) -> tuple[str, ...]:
 
 
 def _group(args: argparse.Namespace, flavor: str) -> model.request.Group | None:
-    hint = "give the skew once"
-    spread = parsing.by_name("--spread", args.spread, hint)
-    soft_spread = parsing.by_name("--soft-spread", args.soft_spread, hint)
+    spread = [
+        model.request.Spread(over, skew, soft=soft)
+        for option, soft in (("spread", False), ("soft_spread", True))
+        for over, skew in parsing.by_name(
+            parsing.option_name(option), getattr(args, option), "give the skew once"
+        ).items()
+    ]
+    rules = ("affinity", "anti_affinity", "soft_affinity", "soft_anti_affinity")
     group = model.request.Group(
         name=args.group or flavor,
-        affinity=tuple(dict.fromkeys(args.affinity)),
-        anti_affinity=tuple(dict.fromkeys(args.anti_affinity)),
-        soft_affinity=tuple(dict.fromkeys(args.soft_affinity)),
-        soft_anti_affinity=tuple(dict.fromkeys(args.soft_anti_affinity)),
+        **{rule: tuple(dict.fromkeys(getattr(args, rule))) for rule in rules},
         at_most=parsing.by_name("--at-most", args.at_most, "give the number once"),
-        spread=(
-            *(model.request.Spread(over, skew) for over, skew in spread.items()),
-            *(model.request.Spread(over, skew, soft=True) for over, skew in soft_spread.items()),
-        ),
+        spread=tuple(spread),
     )
     return group if args.group or group.domains else None
 
@@ -358,16 +349,15 @@ def _domain(text: str) -> str:
     return text
 
 
-def _at_most(text: str) -> tuple[str, int]:
-    domain, equals, number = text.rpartition("=")
-    if not equals:
-        raise parsing.is_not("DOMAIN=N, as in podm=2", text)
-    return _domain(domain), parsing.positive(number)
-
-
-def _spread(text: str) -> tuple[str, int]:
+def _counted_domain(text: str) -> tuple[str, int]:
     domain, equals, number = text.rpartition("=")
     return (_domain(domain), parsing.positive(number)) if equals else (_domain(text), 1)
+
+
+def _at_most(text: str) -> tuple[str, int]:
+    if "=" not in text:
+        raise parsing.is_not("DOMAIN=N, as in podm=2", text)
+    return _counted_domain(text)
 
 
 def _comma_names(text: str) -> tuple[str, ...]:
@@ -382,14 +372,18 @@ def _one_of(text: str) -> NameConstraints:
     return NameConstraints(any_of=(names,)) if len(names) > 1 else NameConstraints(names)
 
 
-def _none_of(text: str) -> NameConstraints:
-    return NameConstraints(forbidden=_comma_names(text))
-
-
 def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
     if not (found := parsing.parsed(model.inventory.parse_capabilities, text)):
         raise parsing.is_not("key=value or key=value;value", text)
     return found
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    """Parse ``NAME=EXPRESSION``; the operator comes after the first ``=``."""
+    name, equals, expression = text.partition("=")
+    if not equals or not name.strip() or len(name.split()) > 1 or name.endswith(tuple("<>!")):
+        raise parsing.is_not("NAME=EXPRESSION, as in facts.year='>= 2022'", text)
+    return name.strip(), expression.strip()
 
 
 def _conjunction(texts: Sequence[str]) -> Any:
@@ -418,19 +412,22 @@ def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, str | tuple[str, ...
 _SETTINGS: dict[str, parsing.Setting] = {
     "attribute": _attribute,
     "memory": lambda text: math.ceil(_amount(text, "MiB")),
-    "gpu": parse_gpus,
-    "drive": parse_drives,
+    "gpu": _gpus,
+    "drive": _drives,
     "resource": parse_resource,
     "required": parse_traits,
     "forbidden": parse_forbidden,
     "member_of": parse_aggregates,
     **dict.fromkeys(("aggregate", "trait"), _one_of),
-    **dict.fromkeys(("exclude_aggregate", "exclude_trait"), _none_of),
+    **dict.fromkeys(
+        ("exclude_aggregate", "exclude_trait"),
+        lambda text: NameConstraints(forbidden=_comma_names(text)),
+    ),
     "capability": _capabilities,
     **dict.fromkeys(("owner", "group"), _group_name),
     "<domain>": _domain,
     "<domain=n>": _at_most,
-    "<domain[=skew]>": _spread,
+    "<domain[=skew]>": _counted_domain,
     "<kind=name>": parsing.key_and_value("KIND=NAME, as in volume=db-1"),
     "seed": parsing.whole,
     "request_id": parsing.nonempty_name,

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
     group = parsing.section(parser, "edits")
     group.description = " ".join(TARGETS.split())
     edits: dict[str, Callable[[str], model.scenario.Edit]] = {
-        **{verb: functools.partial(_targeted, verb) for verb in ("fail", "drain", "remove")},
+        **{verb: _targeted(verb) for verb in ("fail", "drain", "remove")},
         "clone": _clone,
         "add": addition,
         "set": _assignment,
@@ -68,14 +67,11 @@ decide --weight <weigher=number>...: override the weight of this weigher in the 
 def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[app.Site]:
     """Return the edited inventory: a site for each scenario, else a single site."""
     app, selection = command.scheduler_app, command.selection(args)
-    zones = getattr(args, "zone_file", None)
-    return app.whatif.edited_sites(
-        app.site(selection) if zones is None else app.zoned_site(selection, zones),
-        tuple(args.scenario),
-        tuple(args.edits),
-        policy=getattr(args, "policy", None),
-        weights=parsing.by_name("--weight", getattr(args, "weight", ())),
-    )
+    zones, policy = getattr(args, "zone_file", None), getattr(args, "policy", None)
+    site = app.site(selection) if zones is None else app.zoned_site(selection, zones)
+    weights = parsing.by_name("--weight", getattr(args, "weight", ()))
+    edits = tuple(args.scenario), tuple(args.edits)
+    return app.whatif.edited_sites(site, *edits, policy=policy, weights=weights)
 
 
 def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
@@ -83,9 +79,8 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
     site, *others = edited_sites(command, args)
     if others:
         names = ", ".join(one.name for one in (site, *others))
-        found = f"{1 + len(others)} scenarios ({names})"
-        hint = "the command needs one inventory: name a scenario with FILE#NAME"
-        raise UsageError(f"--scenario: {found}, but {hint}")
+        hint = "but the command needs one inventory: name a scenario with FILE#NAME"
+        raise UsageError(f"--scenario: {1 + len(others)} scenarios ({names}), {hint}")
     return site
 
 
@@ -100,8 +95,8 @@ def _edit(text: str, verb: str, **fields: Any) -> model.scenario.Edit:
         raise argparse.ArgumentTypeError(str(words)) from None
 
 
-def _targeted(verb: str, text: str) -> model.scenario.Edit:
-    return _edit(text, verb, **{verb: text})
+def _targeted(verb: str) -> Callable[[str], model.scenario.Edit]:
+    return lambda text: _edit(text, verb, **{verb: text})
 
 
 def _clone(text: str) -> model.scenario.Edit:
@@ -127,19 +122,16 @@ def _assignment(text: str) -> model.scenario.Edit:
         hint = suggest(near[1], keys) if near else "as in rack-1:zone=az2"
         raise parsing.is_not(f"TARGET:KEY=VALUE ({hint})", text)
     target, key, value = match.groups()
-    word, dot, name = key.partition(".")
+    word, _, name = key.partition(".")
+    words = [part.strip() for part in value.split(";") if part.strip()]
+    found: Any = {"yes": True, "no": False}.get(value, value or None)
     if word in ("aggregates", "traits"):
-        return _edit(text, "set", set=target, **{word: _words(value)})
-    if word == "facts":
-        return _edit(text, "set", set=target, facts={name: fact_value(value) if value else None})
-    if dot:
-        return _edit(text, "set", set=target, capabilities={name: _words(value) or None})
-    switch = {"yes": True, "no": False}
-    return _edit(text, "set", set=target, **{word: switch.get(value, value or None)})
-
-
-def _words(value: str) -> list[str]:
-    return [word for part in value.split(";") if (word := part.strip())]
+        found = words
+    elif word == "facts":
+        found = {name: fact_value(value) if value else None}
+    elif word == "capabilities":
+        found = {name: words or None}
+    return _edit(text, "set", set=target, **{word: found})
 
 
 _OF_FILES = ("map", "map_file", "sort", "near_map")
@@ -163,9 +155,10 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
         what --mix <flavor=share,...>: flavors of the generated requests, with their shares
         what --lifetime <duration>: average lifetime of a node, such as 90s, 2h or 3d (default:
             unlimited)
-        what --horizon <duration>: duration in which requests arrive"""
-    if seed:
-        text += "what --seed <n>: seed of the generated requests (default: 0)"
+        what --horizon <duration>: duration in which requests arrive
+        what --seed <n>: seed of the generated requests (default: 0)"""
+    if not seed:
+        text = text[: text.rindex("\n")]
     rate = parsing.parsed_by("workload:parse_rate")
     times = {"lifetime": _duration, "horizon": _duration}
     parsing.add_options(parser, text, map=_trace_column, rate=rate, seed=parsing.natural, **times)
@@ -185,27 +178,26 @@ def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
     if missing := [name for name in ("rate", "mix", "horizon") if getattr(args, name) is None]:
         hint = "use --workload FILE, or generate requests with --rate, --mix and --horizon"
         raise UsageError(f"no --{missing[0]}: {hint}")
-    spec = model.request_spec.SyntheticSpec(
-        rate_per_s=args.rate,
-        mix=args.mix,
-        horizon_s=args.horizon,
-        lifetime_s=args.lifetime,
-        seed=getattr(args, "seed", 0) or 0,
+    return app.whatif.synthetic_workload(
+        model.request_spec.SyntheticSpec(
+            rate_per_s=args.rate,
+            mix=args.mix,
+            horizon_s=args.horizon,
+            lifetime_s=args.lifetime,
+            seed=getattr(args, "seed", 0) or 0,
+        )
     )
-    return app.whatif.synthetic_workload(spec)
 
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return the facts of a page about a generated workload; empty for a file."""
     if args.workload is not None:
         return []
+    lifetime = model.quantity.format_age(args.lifetime) if args.lifetime else "unlimited"
     facts = [
         ("Requests an hour", f"{args.rate * 3600:,.6g}"),
         ("Mix", ", ".join(f"{name}={share:g}" for name, share in args.mix.items())),
-        (
-            "Mean lifetime",
-            model.quantity.format_age(args.lifetime) if args.lifetime else "unlimited",
-        ),
+        ("Mean lifetime", lifetime),
     ]
     return facts if not hasattr(args, "seed") else [*facts, ("Seed", str(args.seed or 0))]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,16 +12,8 @@ from valence_sched.model.capacity import NOT_REQUESTED, Capacity, StrandedAmount
 from valence_sched.model.quantity import format_count
 from valence_sched.words import planning as words
 from valence_sched.words.phrases import ReasonPhrases
-from valence_sched_cli.output.cells import (
-    AmountLines,
-    Pairs,
-    WordLines,
-    Words,
-    fields,
-    hang,
-    painted,
-)
-from valence_sched_cli.output.table import BORDER, USUAL_WIDTH, screen_width
+from valence_sched_cli.output import cells
+from valence_sched_cli.output.table import BORDER, USUAL_WIDTH, Table, screen_width
 
 MOST_PODMS = 5  # columns, if not all fit the width
 
@@ -38,16 +31,14 @@ class FitCell(int):
 
     def coloured(self) -> str:
         text = f"{self:>{self._width}}"
-        return painted(text, self / self._most) if self._most else text
+        return cells.painted(text, self / self._most) if self._most else text
 
 
 Counts = Mapping[str, Mapping[str, int]]  # by flavor, then by pod manager
 Totals = Mapping[str, Mapping[str, Any]]  # by title, then by flavor
 
 
-def fit_matrix(
-    counts: Counts, width: int | None = None, totals: Totals | None = None
-) -> tuple[Sequence[str], list[Any]]:
+def fit_matrix(counts: Counts, width: int | None = None, totals: Totals | None = None) -> Table:
     """Return the titles and rows of the matrix for a screen ``width``, else 80 characters.
 
     If there are too many pod managers, the pod managers that fit most nodes are shown, the others
@@ -74,8 +65,8 @@ def fit_matrix(
     for flavor, by_podm in counts.items():
         most = max(by_podm.values(), default=0)
         rest = [sum(by_podm.get(podm, 0) for podm in others)] if others else []
-        cells = [FitCell(by_podm.get(podm, 0), most, width) for podm, width in widths.items()]
-        rows.append((flavor, *cells, *rest, *(one[flavor] for one in totals.values())))
+        fits = [FitCell(by_podm.get(podm, 0), most, width) for podm, width in widths.items()]
+        rows.append((flavor, *fits, *rest, *(one[flavor] for one in totals.values())))
     return titles, rows
 
 
@@ -97,9 +88,7 @@ PROVEN = ("Proven Most", "Found")
 EXPLAINED = ("Runs Out", "Reasons", "Podm Sums", "Site Sums", "Of Each")
 
 
-def capacity_table(
-    counts: Named, *, people: bool, explain: bool, proven: bool
-) -> tuple[Sequence[str], list[Any]]:
+def capacity_table(counts: Named, *, people: bool, explain: bool, proven: bool) -> Table:
     """Return titles and rows: a matrix for people, a row for each pod manager for programs."""
     if people:
         matrix = {name: {podm.podm: podm.nodes for podm in one.podms} for name, one in counts}
@@ -113,18 +102,18 @@ def capacity_table(
     rows: list[dict[str, Any]] = []
     for name, one in counts:
         for podm in one.podms:
-            reasons = Words([ReasonPhrases().of_pool(podm.reasons)] if podm.reasons else [])
-            cells = fields(podm, "Podm", "Nodes", "Runs Out")
-            cells |= {"Flavor": name, "Proven Most": podm.bound, "Podm Sums": podm.sums}
-            cells |= {**dict.fromkeys(("Found", "Site Sums", "Of Each")), "Reasons": reasons}
-            rows.append(cells)
+            reasons = [ReasonPhrases().of_pool(podm.reasons)] if podm.reasons else []
+            row = {"Flavor": name, **cells.fields(podm, "Podm", "Nodes", "Runs Out")}
+            row |= {"Proven Most": podm.bound, "Podm Sums": podm.sums}
+            row |= dict.fromkeys(("Found", "Site Sums", "Of Each"))
+            rows.append(row | {"Reasons": cells.Words(reasons)})
         first = one.exhausted[0].resource if one.exhausted else None
         where = [f"{ended.resource}: {', '.join(ended.podms)}" for ended in one.exhausted]
-        row = fields(one, "Nodes", "Podm Sums", "Site Sums")
-        row |= {"Flavor": name, "Podm": "total", "Runs Out": first, "Reasons": Words(where)}
+        row = {"Flavor": name, "Podm": "total", "Runs Out": first, "Reasons": cells.Words(where)}
+        row |= cells.fields(one, "Nodes", "Podm Sums", "Site Sums")
         row["Proven Most"] = one.proven and one.proven.bound
         row["Found"] = one.proven and max(one.nodes, one.proven.found)
-        row["Of Each"] = Pairs(one.by_flavor) if one.by_flavor else None
+        row["Of Each"] = cells.Pairs(one.by_flavor) if one.by_flavor else None
         rows.append(row)
     return (*COLUMNS, *(PROVEN if proven else ()), *(EXPLAINED if explain else ())), rows
 
@@ -136,7 +125,7 @@ def explanation(counts: Named) -> Iterator[str]:
     yield "Runs out first"
     for name, one in counts:
         text = f"{escape(name):{width}}  {escape(words.exhaustion_text(one))}"
-        yield from hang(text, width + 4, "  ")
+        yield from cells.hang(text, width + 4, "  ")
     titles = ["site sums", "podm sums", "one by one"]
     if any(words.proven_text(one) for _, one in counts):
         titles.append("proven most")
@@ -146,8 +135,8 @@ def explanation(counts: Named) -> Iterator[str]:
     for name, one in counts:
         row = (one.site_sums, one.podm_sums, one.nodes, words.proven_text(one) or None)
         texts = (cell if isinstance(cell, str) else f"{cell:,}" for cell in row[: len(titles)])
-        cells = (f"{text:>{len(title)}}" for title, text in zip(titles, texts, strict=True))
-        yield f"  {escape(name):{width}}  {'  '.join(cells)}"
+        padded = (f"{text:>{len(title)}}" for title, text in zip(titles, texts, strict=True))
+        yield f"  {escape(name):{width}}  {'  '.join(padded)}"
 
 
 STRANDED_COLUMNS = ("Podm", "Kind", "Model", "Unit", "Free", "Usable", "Stranded", "Reasons")
@@ -155,31 +144,28 @@ STRANDED_COLUMNS = ("Podm", "Kind", "Model", "Unit", "Free", "Usable", "Stranded
 Resource = tuple[str, str | None, str]  # kind, model and unit
 
 
-def stranded_table(
-    found: Sequence[StrandedAmount], *, people: bool
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+def stranded_table(found: Sequence[StrandedAmount], *, people: bool) -> Table:
     """Return titles and rows; people see stranded amounts by reason."""
     if people:
         return ("Why", "Podms", "Stranded"), list(_grouped(found))
     rows: list[tuple[Any, ...]] = []
     for one in found:
-        why = AmountLines({text: words.number_of(amount) for text, amount in one.why})
+        why = cells.AmountLines({text: words.number_of(amount) for text, amount in one.why})
         amounts = map(words.number_of, (one.free, one.usable, one.stranded))
         rows.append((one.podm, one.kind, one.model, one.unit or None, *amounts, why))
     return STRANDED_COLUMNS, rows
 
 
 def _grouped(found: Sequence[StrandedAmount]) -> Iterator[tuple[Any, ...]]:
-    free: dict[Resource, float] = {}
-    groups: dict[str, dict[Resource, float]] = {}
-    podms: dict[str, dict[str, None]] = {}
+    free: dict[Resource, float] = defaultdict(float)
+    groups: dict[str, dict[Resource, float]] = defaultdict(lambda: defaultdict(float))
+    podms: dict[str, dict[str, None]] = defaultdict(dict)
     for one in found:
         resource = (one.kind, one.model, one.unit)
-        free[resource] = free.get(resource, 0.0) + one.free
+        free[resource] += one.free
         for text, amount in one.why:
-            amounts = groups.setdefault(text, {})
-            amounts[resource] = amounts.get(resource, 0.0) + amount
-            podms.setdefault(text, {})[one.podm] = None
+            groups[text][resource] += amount
+            podms[text][one.podm] = None
 
     def place(text: str) -> tuple[Any, ...]:
         cards = sum(n for (kind, *_), n in groups[text].items() if kind not in words.PLAIN)
@@ -188,4 +174,4 @@ def _grouped(found: Sequence[StrandedAmount]) -> Iterator[tuple[Any, ...]]:
     for text in sorted(groups, key=place):
         stranded = sorted(groups[text].items(), key=lambda one: one[0][0] in words.PLAIN)
         lines = [words.part_of_free(amount, free[it], *it) for it, amount in stranded]
-        yield text, words.named(list(podms[text])), WordLines(lines)
+        yield text, words.named(list(podms[text])), cells.WordLines(lines)

@@ -20,7 +20,7 @@ WIDTH = 30  # of a cell with the devices of a block
 RECORD_WIDTH = 60  # of such a cell in the table of one object, or among lines of a title each
 _GLUE = "\N{NO-BREAK SPACE}"
 BAR_WIDTH = 10  # characters between the brackets of a bar
-_AMOUNTS = {
+AMOUNTS = {
     "blocks": "Blocks",
     "cores": "Cores",
     "memory_mib": "Memory MiB",
@@ -128,8 +128,8 @@ def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
 
     If ``unusable`` has a reason, the cell has only words: new nodes cannot use the resource.
     """
-    names = [name for name in _AMOUNTS if name != "accelerators"]
-    pairs = {_AMOUNTS[name].removesuffix(" MiB"): getattr(amounts, name) for name in names}
+    names = [name for name in AMOUNTS if name != "accelerators"]
+    pairs = {AMOUNTS[name].removesuffix(" MiB"): getattr(amounts, name) for name in names}
     shown: dict[str, Callable[[float], str]] = {"Memory": format_mib}
     shown |= dict.fromkeys(amounts.stocks, format_value)
     return {
@@ -172,7 +172,7 @@ def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
 def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
     """Return the cells of free and total amounts by title."""
     cells: dict[str, Any] = {}
-    for name, title in _AMOUNTS.items():
+    for name, title in AMOUNTS.items():
         for word, amount in zip(("Free", "Total"), getattr(amounts, name), strict=True):
             is_size = name == "memory_mib" and amount is not None
             cells[f"{word} {title}"] = Amount(amount, format_mib) if is_size else amount
@@ -185,7 +185,7 @@ def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
 def free_cells(amounts: PodmSummary, usable: bool, of_total: bool) -> dict[str, Any]:
     """Return the cells of the known free amounts, by title, as people see them."""
     cells = {}
-    for name, title in _AMOUNTS.items():
+    for name, title in AMOUNTS.items():
         free, total = getattr(amounts, name)
         if free is not None:
             total = total if of_total else None

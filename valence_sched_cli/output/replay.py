@@ -13,6 +13,7 @@ from valence_sched.model.quantity import format_age, format_count, resource_titl
 from valence_sched.model.scenario import EditEffect
 from valence_sched.words.phrases import ReasonPhrases
 from valence_sched_cli.output.cells import Amount, Shown, fields, painted, pairs, warning_lines
+from valence_sched_cli.output.table import Table
 
 if TYPE_CHECKING:
     from valence_sched.app import Tuning
@@ -102,9 +103,7 @@ def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
         }
 
 
-def comparison(
-    replay: model.Replay, *, machine: bool, long: bool = False
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+def comparison(replay: model.Replay, *, machine: bool, long: bool = False) -> Table:
     """Return titles and a row for each measure, a column for each run; ``long`` adds peaks."""
     by_run = {run.name: {one.name: one for one in model.measures(run)} for run in replay.runs}
     rows = []
@@ -117,9 +116,7 @@ def comparison(
     return ("Measure", *by_run), rows
 
 
-def sweep_comparison(
-    runs: Sequence[model.SweepRun], *, long: bool
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+def sweep_comparison(runs: Sequence[model.SweepRun], *, long: bool) -> Table:
     """Return titles and a row for each measure: means over seeds, and the best variation."""
     rows = []
     for one in model.compare_seeds(runs):
@@ -203,9 +200,7 @@ MOST_RESOURCES = 3  # columns without --long: the resources that change most
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
 
 
-def series_table(
-    replay: model.Replay, *, machine: bool, long: bool
-) -> tuple[Sequence[str], list[dict[str, Any]]]:
+def series_table(replay: model.Replay, *, machine: bool, long: bool) -> Table:
     """Return titles and rows: each bucket for programs, up to ``MOST_ROWS`` per run for people."""
     if machine:
         return SERIES_COLUMNS, [row for run in replay.runs for row in _bucket_rows(run)]

@@ -27,6 +27,9 @@ BORDER = 3  # characters of a column in addition to its widest cell
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AGE, _GLUE = re.compile(r" ago\b"), "\0"  # an age stays on one line
 _INDENT = "  "  # of a continued line in a cell of several lines
+#: Rows of cells, and titles with their rows.
+Rows = Sequence[Sequence[Any]]
+Table = tuple[Sequence[str], list[Any]]
 _WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
@@ -39,9 +42,7 @@ def screen_width() -> int | None:
     return None
 
 
-def fit_rows(
-    titles: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None
-) -> Sequence[Sequence[Any]]:
+def fit_rows(titles: Sequence[str], rows: Rows, width: int | None = None) -> Rows:
     """Return rows folded to ``width`` or the screen, the widest column first, if possible."""
     width = screen_width() if width is None else width
     if width is None:
@@ -62,9 +63,7 @@ def fit_rows(
     return fitted
 
 
-def _widths(
-    titles: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> tuple[list[list[str]], list[int], list[int]]:
+def _widths(titles: Sequence[str], rows: Rows) -> tuple[list[list[str]], list[int], list[int]]:
     """Return the texts of each column, and the lengths of its longest line and word."""
     columns = [[_text(row[number]) for row in rows] for number in range(len(titles))]
     natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
@@ -72,7 +71,7 @@ def _widths(
     return columns, natural, least
 
 
-def _least_width(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
+def _least_width(titles: Sequence[str], rows: Rows) -> int:
     """Return the width of a table whose cells are broken between all words."""
     _, natural, least = _widths(titles, rows)
     return sum(map(min, natural, least)) + BORDER * len(titles) + 1
@@ -96,9 +95,7 @@ def is_of_numbers(cells: Iterable[Any]) -> bool:
     return bool(kinds) and kinds <= {int, float}
 
 
-def _right_aligned(
-    titles: Sequence[str], rows: Sequence[Sequence[Any]], cells: Sequence[Sequence[Any]]
-) -> Sequence[Sequence[Any]]:
+def _right_aligned(titles: Sequence[str], rows: Rows, cells: Rows) -> Rows:
     """Return rows with the numbers of ``cells`` aligned right, also numbers shown as text."""
     aligned = [list(row) for row in rows]
     for number, (title, column) in enumerate(zip(titles, zip(*cells, strict=True), strict=False)):
@@ -174,16 +171,8 @@ class PreparedFormatter:
     printer writes to ``target``, else to the given stream.
     """
 
-    def __init__(
-        self,
-        formatter: Any,
-        name: str,
-        *,
-        colour: Any = False,
-        stream: Any = None,
-        target: Any = None,
-    ) -> None:
-        self._target = target
+    def __init__(self, formatter: Any, name: str, stream: Any = None, **options: Any) -> None:
+        self._target, colour = options.get("target"), options.get("colour", False)
         self._formatter, self._name, self._colour = formatter, name, colour and name == "table"
         self._titles = {} if name in MACHINE else SHORT_TITLES
         encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -263,8 +252,7 @@ def _values(names: Sequence[str], cells: Any) -> dict[str, Any]:
 
 
 def _yaml(value: object) -> str:
-    """Return YAML whose line ends in text are escaped like other control characters."""
-    return model.codec.dump_yaml(msgspec.to_builtins(value))
+    return model.codec.dump_yaml(msgspec.to_builtins(value))  # it escapes line ends in text
 
 
 def _escaped(value: Any) -> Any:
