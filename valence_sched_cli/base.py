@@ -206,14 +206,9 @@ class PodmCommand:
         text = "".join(f"{line}\n" for line in lines)
         self._delivery.print(lambda stream: stream.write(text))
 
-    @contextlib.contextmanager
-    def page_writer(self, args: Args) -> Iterator[Callable[[model.page.Page], None]]:
+    def page_writer(self, args: Args) -> contextlib.AbstractContextManager[Callable[..., None]]:
         """Yield a function that writes the page of --html; open its file before any effect."""
-        if args.html is None:
-            yield lambda page: None
-            return
-        with self.scheduler_app.page_writer(args.html) as write:
-            yield write
+        return file_writer(self.scheduler_app.page_writer, args.html)
 
     def column_names(self, args: Args) -> Sequence[str]:
         """Return every column that the options allow; empty if only the run determines them."""
@@ -506,6 +501,15 @@ class PagedLister(Lister):
 
 class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one object."""
+
+
+@contextlib.contextmanager
+def file_writer(
+    writer: Callable[[str], contextlib.AbstractContextManager[Any]], file: str | None
+) -> Iterator[Callable[..., None]]:
+    """Yield the function of a ``writer`` of files; without a file, one that does nothing."""
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context(writer(file)) if file else lambda _: None
 
 
 def name_columns(args: Args, known: Sequence[str]) -> None:

@@ -10,18 +10,10 @@ from typing import Any
 
 from valence_sched.errors import InputError, UsageError
 from valence_sched_cli import base
-from valence_sched_cli.late import model, msgspec
+from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.whatif import add_edit_options, edited_site
-from valence_sched_cli.output.cells import (
-    Pairs,
-    Sentence,
-    Sentences,
-    Shown,
-    fields,
-    format_value,
-    tail,
-)
+from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import telling_columns
 
 
@@ -41,35 +33,33 @@ class ValidateInventory(base.Lister):
     option_groups = (inventory.RESOURCE_FILE,)
 
     def take_action(self, args: base.Args) -> base.Table:
-        rows = []
+        rows, diagnostics = [], self.scheduler_app.diagnostics
         resources = tuple(args.resource_file)
-        diagnostics = self.scheduler_app.diagnostics
         for source in args.source:
             row: dict[str, Any] = {"Source": source, "Valid": True, "Error": None}
             row |= {"Podms": 0, "Pools": 0, "Blocks": 0}
             try:
-                selection = model.reading.Selection(sources=(source,), resource_files=resources)
-                size = self._scheduler(args, selection, source).inventory()
-                row |= fields(size, "Podms", "Pools", "Blocks")
+                is_tree = source.endswith((".yaml", ".yml"))  # of zones
+                selection = model.reading.Selection(
+                    sources=() if is_tree else (source,), resource_files=resources
+                )
+                if is_tree:
+                    scheduler = self.scheduler_app.zoned_scheduler(selection, source)
+                else:
+                    scheduler = self.scheduler(args, selection)
+                row |= cells.fields(scheduler.inventory(), "Podms", "Pools", "Blocks")
             except InputError as caught:
-                row |= {"Valid": False, "Error": Sentence(str(caught), source)}
+                row |= {"Valid": False, "Error": cells.Sentence(str(caught), source)}
                 self.exit_code = 1
             skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
             diagnostics.clear()
             if skipped and args.strict and not self.exit_code:
                 self.exit_code = 5
-            rows.append({**row, "Skipped": Sentences(skipped), "Remarks": Sentences(remarks)})
+            told = {"Skipped": cells.Sentences(skipped), "Remarks": cells.Sentences(remarks)}
+            rows.append(row | told)
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
         columns += ["Remarks"] if args.long else []
         return telling_columns(columns, rows, args, {"Skipped": "", "Error": ""}), rows
-
-    def _scheduler(
-        self, args: base.Args, selection: model.reading.Selection, source: str
-    ) -> model.scheduler.Scheduler:
-        if not source.endswith((".yaml", ".yml")):
-            return self.scheduler(args, selection)
-        selection = msgspec.structs.replace(selection, sources=())
-        return self.scheduler_app.zoned_scheduler(selection, source)
 
 
 class ConvertInventory(base.ShowOne):
@@ -162,11 +152,11 @@ class DiffInventory(base.Lister):
         --detailed-exitcode: exit 10 if the inventories differ"""
 
     def take_action(self, args: base.Args) -> base.Table:
-        loader = self.scheduler_app.loader
         rows = []
-        for one in loader.differences(args.old, args.new):
-            name = Shown(one.name, lambda uri: tail(uri) or uri)
-            rows.append((one.podm, one.kind, name, one.change, _cell(one.before), _cell(one.after)))
+        for one in self.scheduler_app.loader.differences(args.old, args.new):
+            name = cells.Shown(one.name, lambda uri: cells.tail(uri) or uri)
+            before, after = _cell(one.before), _cell(one.after)
+            rows.append((one.podm, one.kind, name, one.change, before, after))
         if not rows:
             self.closing.append("no difference")
         elif args.detailed_exitcode:
@@ -180,7 +170,8 @@ class DiffInventory(base.Lister):
 
 
 def _cell(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | bool) else Shown(value, _value_text)
+    is_plain = value is None or isinstance(value, str | bool)
+    return value if is_plain else cells.Shown(value, _value_text)
 
 
 def _value_text(value: Any) -> str:
@@ -204,9 +195,7 @@ def _field_lines(value: dict[str, Any]) -> list[str]:
 def _inline(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{key}={_inline(item)}" for key, item in value.items())
-    if isinstance(value, list):
-        return "; ".join(map(_inline, value))
-    return format_value(value)
+    return "; ".join(map(_inline, value)) if isinstance(value, list) else cells.format_value(value)
 
 
 class CapturePodm(base.ShowOne):
@@ -244,10 +233,9 @@ class CapturePodm(base.ShowOne):
             raise UsageError("nothing to record: name pod managers, or give --all")
         if args.resource_file:
             raise UsageError("--resource-file: a capture holds only reported resources")
-        key = args.anonymize_key_env
+        key, file, tree = args.anonymize_key_env, args.output, args.tree
         captures = self.scheduler_app.captures
         aliases = captures.aliases(key) if args.anonymize or key else None
-        file, tree = args.output, args.tree
         selection = self.selection(args, args.name)
         with self.effects.change("capture", file or tree, "may be written", "is written"):
             captured = captures.capture(selection, file=file, tree=tree, aliases=aliases)
@@ -255,8 +243,8 @@ class CapturePodm(base.ShowOne):
             self.log_line(f"failed: {name}: {why}", logging.ERROR)
         for line in captured.left_out:
             self.log_line(f"left out: {line}")
-        skipped = self.scheduler_app.diagnostics.lines("skipped")
-        lacks = captured.failures or captured.left_out or skipped
-        self.exit_code = 5 if args.strict and lacks else 0
+        lost = captured.failures or captured.left_out
+        lost = lost or self.scheduler_app.diagnostics.lines("skipped")
+        self.exit_code = 5 if args.strict and lost else 0
         counts = (captured.podms, captured.blocks, *([] if file else [captured.documents]))
-        return self.column_names(args), (file or tree, *counts, Pairs(captured.failures))
+        return self.column_names(args), (file or tree, *counts, cells.Pairs(captured.failures))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from valence_sched_cli import base
 from valence_sched_cli.late import model, output, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import fields, format_count, time_cell, warning_lines
-from valence_sched_cli.output.table import STRUCTURED, PreparedFormatter
+from valence_sched_cli.output.table import STRUCTURED
 
 
 class ExplainScheduler(base.Lister):
@@ -28,20 +27,21 @@ class ExplainScheduler(base.Lister):
     arguments = "<report>: report of a decision: a file, or - for stdin"
 
     def take_action(self, args: base.Args) -> base.Table:
-        self._document, warnings = self.scheduler_app.read_report(args.report)
-        document = self._document
+        document: Any
+        document, warnings = self.scheduler_app.read_report(args.report)
+        self._document = document
         self.closing += warning_lines((*warnings, *document.warnings))
         reports = output.decision.reports_by_name(document)
         if any(report.explanation is None for report in reports.values()):
             who = "requests that were placed, or failed because of another request"
             self.closing.append(f"the report holds no reasons for {who}")
-        for one in reports.values():
+        single = isinstance(document, model.decision.Report)
+        for one in [document] if single else reports.values():
             self.closing += warning_lines(output.decision.zone_notes(one))
-        if not isinstance(document, model.decision.Report):
+        if not single:
             explained = ((name, output.decision.verdict_rows(one)) for name, one in reports.items())
             rows = ((name, *row) for name, some in explained for row in some)
             return ("Request", *output.decision.VERDICT_COLUMNS), rows
-        self.closing += warning_lines(output.decision.zone_notes(document))
         if document.explanation is None and not document.zones:
             hint = "an older version wrote it; schedule again to get them"
             self.closing.append(f"the report holds neither near misses nor sensitivity: {hint}")
@@ -55,13 +55,9 @@ class ExplainScheduler(base.Lister):
             return super().produce_output(args, column_names, data)
         if is_table:
             renderer = output.decision.ReportRenderer(self.formatter, self.app.stdout, args)
-            for part in renderer.document(self._document):
-                self.app.stdout.write(f"{part}\n")
+            self.print_lines(renderer.document(self._document))
             return 0
-        fields = output.decision.document_fields(self._document)
-        formatter = PreparedFormatter(self.formatter, args.formatter)
-        formatter.emit_one([*fields], [*fields.values()], self.app.stdout, args)
-        return 0
+        return self.print_object(output.decision.document_fields(self._document))
 
 
 CHECK_COLUMNS = ("Result", "Expectation", "Found")
@@ -129,12 +125,24 @@ class CheckScheduler(base.Lister):
     def take_action(self, args: base.Args) -> base.Table:
         app, file = self.scheduler_app, args.file
         checks = app.whatif.read_checks(file)
-        with contextlib.ExitStack() as stack:
-            if args.junit:
-                write = stack.enter_context(app.text_writer(args.junit))
-            results = self._results(checks, args)
-            if args.junit:
-                write(junit_document(file, results))
+        show = functools.partial(self.progress.begin, "check")
+        with base.file_writer(app.text_writer, args.junit) as write:
+            checker = app.whatif.checker(
+                app.site(self.selection(args)),
+                app.config,
+                strict=args.strict,
+                record=self._record if args.record else None,
+                progress=lambda run: lambda requests: show(f"{run}: {requests:,} requests"),
+                survival_progress=lambda tried, sets: show(
+                    f"{tried:,} of {sets:,} sets of pod managers tried"
+                ),
+            )
+            results = []
+            for number, check in enumerate(checks, 1):
+                show(f"{number:,} of {format_count(len(checks), 'expectation')}")
+                results.append(checker.result(check))
+            self.progress.finish("check")
+            write(junit_document(file, results))
         if args.github:
             self.closing += github_annotations(results)
         self.closing.append(words.planning.expectations_line(results))
@@ -143,28 +151,6 @@ class CheckScheduler(base.Lister):
         return self.chosen(CHECK_COLUMNS, LONG_COLUMNS), [
             (one.result, one.name, one.found, one.file, one.line) for one in results
         ]
-
-    def _results(
-        self, checks: Sequence[model.check.Check], args: base.Args
-    ) -> list[model.check.CheckResult]:
-        app, line = self.scheduler_app, self.progress
-        show = functools.partial(line.begin, "check")
-        checker = app.whatif.checker(
-            app.site(self.selection(args)),
-            app.config,
-            strict=args.strict,
-            record=self._record if args.record else None,
-            progress=lambda run: lambda requests: show(f"{run}: {requests:,} requests"),
-            survival_progress=lambda tried, sets: show(
-                f"{tried:,} of {sets:,} sets of pod managers tried"
-            ),
-        )
-        results = []
-        for number, check in enumerate(checks, 1):
-            show(f"{number:,} of {format_count(len(checks), 'expectation')}")
-            results.append(checker.result(check))
-        line.finish("check")
-        return results
 
     def _record(self, file: str, report: model.decision.Report) -> None:
         change = self.effects.change("decision", file, "may be written", "is written")

@@ -81,16 +81,12 @@ class RunWhatif(base.Lister):
             baseline, warnings = app.whatif.read_replay(args.baseline)
             model.replay.check_measure_names(filter(None, tolerances), baseline)
             self.closing += warning_lines(warnings)
-        with contextlib.ExitStack() as stack:
-            if args.output:
-                write = stack.enter_context(app.report_writer(args.output))
-            write_page = stack.enter_context(self.page_writer(args))
-            workload = whatif.make_workload(app, args)
-            sites = self._sites(args)
+        report = base.file_writer(app.report_writer, args.output)
+        with report as write, self.page_writer(args) as write_page:
+            workload, sites = whatif.make_workload(app, args), self._sites(args)
             replay = self._replay(sites, args, workload)
             effects = {site.name: site.effects for site in sites}
-            if args.output:
-                write(replay)
+            write(replay)
             if args.html:
                 facts = tuple(whatif.workload_facts(args))
                 write_page(pages.replay.replay_page(replay, effects, facts))
@@ -188,10 +184,8 @@ class SweepWhatif(base.Lister):
 
     def take_action(self, args: base.Args) -> base.Table:
         app = self.scheduler_app
-        with contextlib.ExitStack() as stack:
-            if args.output:
-                write = stack.enter_context(app.whatif.sweep_writer(args.output))
-            write_page = stack.enter_context(self.page_writer(args))
+        result = base.file_writer(app.whatif.sweep_writer, args.output)
+        with result as write, self.page_writer(args) as write_page:
             workload = whatif.make_workload(app, args)
             sites = whatif.edited_sites(self, args)
             sweep = app.whatif.sweep(sites, args.policies, args.seeds, workload, strict=args.strict)
@@ -246,7 +240,7 @@ class SweepWhatif(base.Lister):
             return runs
 
 
-def _counter(command: base.PodmCommand, subject: str, finished: int = 0) -> Callable[..., int]:
+def _counter(command: base.PodmCommand, subject: str, finished: int = 0) -> Any:
     """Return a function that shows how many of ``total`` runs are done, and returns the number."""
     made, started = 0, time.monotonic()
 
@@ -300,8 +294,7 @@ class TunePolicy(base.Lister):
     def take_action(self, args: base.Args) -> base.Table:
         app, policy = self.scheduler_app, args.policy or "default"
         with contextlib.ExitStack() as stack:
-            if args.output:
-                write = stack.enter_context(app.text_writer(args.output))
+            write = stack.enter_context(base.file_writer(app.text_writer, args.output))
             workload = whatif.make_workload(app, args)
             site = app.site(self.selection(args))
             workers = stack.enter_context(app.whatif.sweep_workers(args.jobs))
