@@ -35,7 +35,6 @@ class ApplyPodm(base.Lister):
     """
 
     examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
-
     arguments = """
         <plan>: file of the plan, or - for standard input
         then | --claim: only hold the blocks of the plan

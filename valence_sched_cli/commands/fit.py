@@ -11,13 +11,8 @@ from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.late import app, model, output, words
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options import request as request_options
 from valence_sched_cli.options.parser import by_name, is_not, positive
-from valence_sched_cli.options.request import (
-    add_request_options,
-    flavor_named,
-    make_request,
-    says_resources,
-)
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edited_site
 from valence_sched_cli.output.cells import format_count, warning_lines
 
@@ -56,7 +51,7 @@ class FitPodm(base.Lister):
     option_settings = {"require": _requirement}
     option_groups = (
         inventory.INVENTORY,
-        functools.partial(add_request_options, many=True),
+        functools.partial(request_options.add_request_options, many=True),
         add_edit_options,
         WEIGHT,
         f"""
@@ -90,7 +85,7 @@ class FitPodm(base.Lister):
         wanted = {"explain": args.explain, "proven": args.proven}
         counts = []
         for name, request in requests:
-            with flavor_named(request, args):
+            with request_options.flavor_named(request, args):
                 one = counter.capacity(request, limit, **wanted)
             counts.append((name or one.name, one))
         if shares:
@@ -118,13 +113,16 @@ class FitPodm(base.Lister):
             *((name, None) for name in dict.fromkeys((*args.flavor, *shares, *required))),
             *((None, name) for name in dict.fromkeys(args.nova_flavor)),
         ]
-        if not names and says_resources(args):
+        if not names and request_options.says_resources(args):
             names = [(None, None)]
         if not names:
             flavors = self.scheduler_app.config.flavors(args.flavor_file)
             known = dict.fromkeys((*flavors, *(site.flavors if site else ())))
             names = [(name, None) for name in known]
-        return [(name, make_request(self, args, name, nova, site)) for name, nova in names]
+        return [
+            (name, request_options.make_request(self, args, name, nova, site))
+            for name, nova in names
+        ]
 
     def _close(
         self, args: base.Args, counts: Sequence[tuple[str, model.capacity.Capacity]]

@@ -10,15 +10,7 @@ from valence_sched_cli import base
 from valence_sched_cli.late import model, output, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_options, nonempty_name
-from valence_sched_cli.output.cells import (
-    PairLines,
-    Shown,
-    WordLines,
-    Words,
-    fields,
-    format_count,
-    tail,
-)
+from valence_sched_cli.output import cells
 
 FILTERS = ("podm", "pool", "model", "free", "type")
 NEXT_STEP = "podm list shows which pod managers were read"
@@ -27,7 +19,7 @@ NEXT_STEP = "podm list shows which pod managers were read"
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that select blocks."""
     types = get_args(model.inventory.BlockType)
-    text = f"""{inventory.INVENTORY}\
+    text = f"""{inventory.INVENTORY}
 what --podm <podm>: only of this pod manager (ID or name)
 what --pool <pool>: only of this pool
 what --model <words>: only blocks with a device of this model, such as A100
@@ -63,7 +55,7 @@ class ListBlock(base.PagedLister):
         self.log_missing(blocks)
         rows = [_cells(block, is_long=args.long) for block in blocks]
         free = sum(1 for row in rows if row["Free"])
-        self.closing.append(f"{format_count(len(rows), 'block')}, {free:,} of them free")
+        self.closing.append(f"{cells.format_count(len(rows), 'block')}, {free:,} of them free")
         return columns, rows
 
 
@@ -78,21 +70,21 @@ class ShowBlock(base.ShowOne):
 
     def take_action(self, args: base.Args) -> base.Table:
         block = self.scheduler(args).block(args.block, args.podm)
-        cells = {**_cells(block, is_long=True), "Places": PairLines(block.topology)}
-        return tuple(cells), cells
+        row = {**_cells(block, is_long=True), "Places": cells.PairLines(block.topology)}
+        return tuple(row), row
 
 
 def _cells(block: model.hardware.BlockOverview, *, is_long: bool) -> dict[str, Any]:
     width = output.hardware.RECORD_WIDTH if is_long else output.hardware.WIDTH
     return {
         "Podm": block.podm,
-        "Pool": WordLines(block.pools),
-        "Block": tail(block.uri),
+        "Pool": cells.WordLines(block.pools),
+        "Block": cells.tail(block.uri),
         "Hardware": output.hardware.devices_cell(block.devices, width),
         "Free": block.slots,
         "Condition": block.condition,
-        "Node": WordLines(block.nodes),
-        "Type": Words(block.types),
+        "Node": cells.WordLines(block.nodes),
+        "Type": cells.Words(block.types),
         "URI": block.uri,
     }
 
@@ -109,7 +101,7 @@ class ListDevice(base.PagedLister):
         counts = self.report_scheduler(args).device_counts(block_filter(args))
         self.log_missing(counts)
         short = words.phrases.short_model
-        models = (one.model and Shown(one.model, short) for one in counts)
+        models = (one.model and cells.Shown(one.model, short) for one in counts)
         return ("Device", "Model", "Devices", "Free", "Podms"), [
             (one.kind, name, one.devices, one.free, one.podms)
             for one, name in zip(counts, models, strict=True)
@@ -140,6 +132,6 @@ class ListPool(base.PagedLister):
         self.log_missing(pools)
         return columns, [
             output.hardware.amount_cells(one.amounts)
-            | fields(one, "Podm", "Pool", "Name", "Traits")
+            | cells.fields(one, "Podm", "Pool", "Name", "Traits")
             for one in pools
         ]

@@ -18,8 +18,7 @@ COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
 LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, which gets the rest of the width
 RECORDED = """\
 inventory --inventory <path>...: use the nodes of a recorded inventory, not those of the state: a
-    file, directory or archive, or - for standard input (repeat for several)
-"""
+    file, directory or archive, or - for standard input (repeat for several)"""
 _SAME_NAMES = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
 LONG_COLUMNS = (*COLUMNS, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim")
 

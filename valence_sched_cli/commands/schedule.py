@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,7 +40,7 @@ class SchedulePodm(base.Lister):
         "--inventory examples/site.json --flavor gpu-large --explain",
         "--flavor gpu-large --count 4 --compose --owner team-a",
     )
-    _report_writer: Callable[[model.decision.Report | model.decision.Reports], None] | None = None
+    _report_writer: Callable[[model.decision.Report | model.decision.Reports], None]
     _page_writer: Callable[[model.page.Page], None]
     _hardware: pages.hardware.HardwareListing | None = None  # of the page, if any
     _claim: model.claim.Claim | None = None
@@ -88,13 +87,10 @@ class SchedulePodm(base.Lister):
         if args.explain and rows_alone and not args.report:
             hint = "write --report FILE and read it with scheduler explain FILE"
             raise errors.UsageError(f"--explain: not with machine-readable rows: {hint}")
-        with contextlib.ExitStack() as stack:
-            if args.report == "-":
-                self._report_writer = self._print_report
-            elif args.report:
-                writer = self.scheduler_app.report_writer(args.report)
-                self._report_writer = stack.enter_context(writer)
-            self._page_writer = stack.enter_context(self.page_writer(args))
+        app, file = self.scheduler_app, None if args.report == "-" else args.report
+        report = base.file_writer(app.report_writer, file)
+        with report as write, self.page_writer(args) as self._page_writer:
+            self._report_writer = self._print_report if args.report == "-" else write
             return self._schedule() if args.request_file is None else self._schedule_all()
 
     def scheduler(
@@ -119,7 +115,7 @@ class SchedulePodm(base.Lister):
     def _schedule(self) -> base.Table:
         args, request = self.args, self._request()
         if args.claim or args.compose:
-            self._read_hardware(lambda: self.scheduler(args), reads_again=True)
+            self._read_hardware()
         if args.compose:
             return self._compose(request)
         if args.claim:
@@ -137,7 +133,7 @@ class SchedulePodm(base.Lister):
                 return self._table(self._columns, output.decision.claim_rows(claim))
         else:
             scheduler = self.scheduler(args)
-            self._read_hardware(lambda: scheduler, reads_again=args.plan is not None)
+            self._read_hardware(scheduler)
             with request_options.flavor_named(request, args):
                 if args.plan is None:
                     result = scheduler.select_destinations(request, detail=self._detail)
@@ -168,17 +164,15 @@ class SchedulePodm(base.Lister):
         self._tied = request if takes else None
         return request
 
-    def _read_hardware(
-        self, scheduler: Callable[[], model.scheduler.Scheduler], *, reads_again: bool = False
-    ) -> None:
+    def _read_hardware(self, scheduler: model.scheduler.Scheduler | None = None) -> None:
         """Read the inventory of the page before an effect changes it."""
         if self.args.html is not None:
-            reader, now = scheduler(), self.scheduler_app.now()
+            reader, now = scheduler or self.scheduler(self.args), self.scheduler_app.now()
             podms = reader.podms()
             old = pages.hardware.old_readings(podms, now, self.selection(self.args).live.max_age_s)
             self._hardware = pages.hardware.read_hardware(reader, podms, old)
-            if reads_again:  # the second reading reports the errors
-                self.scheduler_app.diagnostics.clear()
+            if scheduler is None or self.args.plan is not None:
+                self.scheduler_app.diagnostics.clear()  # the second reading reports the errors
 
     def _plan(
         self, request: model.request.Request, scheduler: model.scheduler.Scheduler
@@ -291,7 +285,7 @@ class SchedulePodm(base.Lister):
     def _schedule_all(self) -> base.Table:
         args, requests = self.args, self._read_requests()
         scheduler = self.scheduler(args)
-        self._read_hardware(lambda: scheduler)
+        self._read_hardware(scheduler)
         whole = args.report or args.html
         try:
             decisions = scheduler.select_all(requests, detail="report" if whole else "summary")
@@ -332,9 +326,7 @@ class SchedulePodm(base.Lister):
 
     def _write_report(self, report: Any, facts: Sequence[tuple[str, str]] = ()) -> None:
         """Write the report and the page; after an effect, print the rows before a failure."""
-        writers: list[Callable[[], None]] = []
-        if self._report_writer is not None:
-            writers.append(functools.partial(self._report_writer, report))
+        writers: list[Callable[[], None]] = [functools.partial(self._report_writer, report)]
         if (hardware := self._hardware) is not None:
             page = pages.decision.decision_page
             writers.append(lambda: self._page_writer(page(report, hardware, tuple(facts))))

@@ -28,16 +28,15 @@ _FIELDS = ("username", *_KEYSTONE, "weight_scale", "weight_offset")  # that opti
 #: Options for the connection to a zone and for its scores.
 _OPTIONS = f"""\
 what --username <username>: user name at the service of the zone
-{LOGIN}\
+{LOGIN}
 what --auth-url <url>: URL of the Keystone that issues the tokens of the user
 what --project <project>: project of the tokens
 what --user-domain <domain>: domain of the user (default: Default)
 what --project-domain <domain>: domain of the project (default: Default)
 what --cacert <file>: certificates to trust, in PEM
-{CERTIFICATE}\
+{CERTIFICATE}
 decide --weight-scale <number>: factor for the scores of the zone (default: 1)
-decide --weight-offset <number>: offset for the scaled scores (default: 0)
-"""
+decide --weight-offset <number>: offset for the scaled scores (default: 0)"""
 _OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 1000)} | dict.fromkeys(
     ("url", "username", "auth_url", "user_domain", "project_domain"), nonempty_name
 )
@@ -140,7 +139,6 @@ class SetZone(base.Command):
     """
 
     examples = ("east --weight-scale 2", "east --url https://east:8790 --disable")
-
     arguments = """
         <zone>: zone directly below (name or ID)
         what --url <url>: new URL of the service of the zone"""
@@ -211,7 +209,6 @@ class TreeZone(_OwnZone):
     """
 
     examples = ("--timeout 5", "--long -f json")
-
     arguments = """
         output --long: list more columns
         decide --timeout <seconds>=30: how long to wait for the zones below (default: 30)"""

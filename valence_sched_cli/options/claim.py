@@ -10,30 +10,21 @@ from valence_sched.errors import UsageError
 from valence_sched_cli.late import model
 from valence_sched_cli.options.parser import Setting, option_name
 
-#: The option that ignores Ironic.
 IRONIC = """\
 then --no-ironic: do not ask Ironic whether it uses the hardware; servers that Ironic runs on it are
     lost (default: ask the Ironic of VALENCE_SCHED_IRONIC_URL, ironic.yaml or the cloud's catalogue,
-    and do not change hardware that it uses)
-"""
-#: The options that limit the waiting time, and ignore Ironic.
+    and do not change hardware that it uses)"""
 TIMEOUT = f"""\
 then --timeout <seconds>: how long to wait for an operation of a pod manager (default: 300)
-{IRONIC}\
-"""
-#: The waiting time for an operation of a pod manager.
+{IRONIC}"""
 WAIT = f"""\
 then | --wait: wait until the pod manager has composed (default)
 then | --no-wait: do not wait: the claim stays COMPOSING until podm claim reap checks it
-{TIMEOUT}\
-"""
-#: The time to live, the idempotency key, and the time to wait.
+{TIMEOUT}"""
 CLAIM = f"""\
 then --ttl <age>: time to live of the claim, such as 90s, 10m or 1h (default: 10m)
 then --key <word>: idempotency key: a repeated key returns the existing claim or nodes
-{WAIT}\
-"""
-#: Claims, composes, dispatches or previews the decision.
+{WAIT}"""
 CLAIM_OR_COMPOSE = f"""\
 then | --claim: hold the chosen blocks in the state, for --ttl
 then | --compose: hold the blocks, compose the nodes, and verify them
@@ -43,8 +34,7 @@ then | --dispatch <name=url>: send the decision to another system, which compose
     receives the report, valence=<url> is a Valence API; this scheduler holds and composes nothing
 then --dispatch-key-env <variable>: environment variable with the key that signs posts to a webhook
 then --plan <file>: write a plan for podm apply
-{CLAIM}\
-"""
+{CLAIM}"""
 
 
 def _idempotency_key(text: str) -> str:

@@ -9,17 +9,14 @@ import functools
 from valence_sched.errors import UsageError
 from valence_sched_cli.options.parser import add_options
 
-#: The option that names the state with the registered pod managers.
 STATE = """\
 inventory --state <url>: state with the registered pod managers: a file, or the URL of a database
     without a password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the state
-    directory)
-"""
-#: The options that select live pod managers and control their reading.
+    directory)"""
 LIVE = f"""\
 inventory --podm-file <file>...: YAML file of pod managers to read, instead of the registered ones;
     in addition to --inventory, if given (repeat for several)
-{STATE}\
+{STATE}
 inventory --from-catalog: read the pod managers of the cloud's service catalogue, service type podm
     (only inside openstack)
 inventory --all-regions: with --from-catalog: of every region, not only the configured one
@@ -30,51 +27,36 @@ inventory --parallel <requests>=4: maximum number of concurrent requests to each
 inventory --full: read every resource again, not only those that may have changed since the last
     reading
 inventory --max-age <age>: exit 5 if the time of a reading is unknown, or longer ago than this, such
-    as 30s, 10m, 2h or 1d
-"""
-#: Resources that no pod manager reports.
+    as 30s, 10m, 2h or 1d"""
 RESOURCE_FILE = """\
 inventory --resource-file <file>...: YAML file of resources that pod managers do not report, such as
-    power (repeat for several)
-"""
-#: The options of the inventory that a command reads.
+    power (repeat for several)"""
 INVENTORY = f"""\
 inventory --inventory <path>...: inventory to use: a file, a directory or archive of recorded
     Redfish documents, or - for standard input; repeat for several (default:
     VALENCE_SCHED_INVENTORY, else the registered pod managers)
 inventory --warn-age <age>: warn if a reading is older than this, such as 12h; 0 or never disables
     the warning (default: VALENCE_SCHED_WARN_AGE, else 1d)
-{LIVE}\
+{LIVE}
 inventory --liveness <name[:argument]>: liveness check for pod managers that this run does not read:
     read:<age> (age of the last reading), store:<age> (age of the last report), file:<folder> (age
     of a file for each), or a plug-in (default: VALENCE_SCHED_LIVENESS, else their status)
-{RESOURCE_FILE}\
+{RESOURCE_FILE}
 inventory --no-cache: do not use or write cached views of large inventory files (or set
     VALENCE_SCHED_NO_CACHE)
 inventory --strict: exit 5 if a pod manager could not be read, a zone did not answer or a document
-    was skipped; fail if a plug-in fails
-"""
-#: A tree of zones with recorded inventories.
+    was skipped; fail if a plug-in fails"""
 ZONE_FILE = """\
 inventory --zone-file <file>: YAML file of a tree of zones with recorded inventories, instead of
-    --inventory
-"""
-#: The option that requires a complete list over zones.
+    --inventory"""
 STRICT_LIST = """\
-inventory --strict: exit 5 if a zone does not answer and the list is incomplete
-"""
-#: Flavors of the user.
+inventory --strict: exit 5 if a zone does not answer and the list is incomplete"""
 FLAVOR_FILE = """\
 what --flavor-file <file>...: YAML or JSON file of further flavors (repeat for several)
-what --ignore-extra-spec <key>...: extra spec of Nova flavors to ignore (repeat for several)
-"""
-#: Policies of the user.
+what --ignore-extra-spec <key>...: extra spec of Nova flavors to ignore (repeat for several)"""
 POLICY_FILE = """\
-decide --policy-file <file>...: YAML file of further policies (repeat for several)
-"""
-#: The inputs of a decision.
-DECISION = f"{INVENTORY}{FLAVOR_FILE}{POLICY_FILE}"
-#: Adds the options of the inputs, for commands of other packages.
+decide --policy-file <file>...: YAML file of further policies (repeat for several)"""
+DECISION = f"{INVENTORY}\n{FLAVOR_FILE}\n{POLICY_FILE}"
 add_inventory_options = functools.partial(add_options, text=INVENTORY)
 
 

@@ -31,22 +31,20 @@ class _RefusePassword(argparse.Action):
 #: The options for the connection to a service of a pod manager or of a zone.
 LOGIN = """\
 what | --password-env <variable>: environment variable with the password
-what | --password-file <file>: file with the password, readable by its owner only
-"""
+what | --password-file <file>: file with the password, readable by its owner only"""
 CERTIFICATE = """\
 what --cert <file>: client certificate, in PEM
-what --key <file>: key of the client certificate, in PEM (default: in the file of --cert)
-"""
+what --key <file>: key of the client certificate, in PEM (default: in the file of --cert)"""
 _OPTIONS = f"""\
 what --driver <driver>: driver (default: auto)
 what --username <name>: user name
-{LOGIN}\
+{LOGIN}
 what | --password-prompt: ask for the password, and store it in a file next to the state, readable
     by you only
 what --auth: how to log in (default: auto, a session if supported)
 what | --cacert <file>: certificates to trust, in PEM
 what | --insecure: do not verify the certificate of the pod manager
-{CERTIFICATE}\
+{CERTIFICATE}
 where --zone <zone>: availability zone of the pod manager
 where --aggregate <aggregate>...: aggregate of the pod manager (repeat for several)
 where --location <location>...: location, such as dc1/row-3/rack-7 (repeat for several)
@@ -58,8 +56,7 @@ decide --max-blocks <n|type=n>...: maximum number of compute blocks in one node,
     type; a stricter reported limit still applies (repeat for several)
 decide --parallel-composes <n>: maximum number of nodes of a request to compose at a time, 1 to 32
 decide | --enable: place nodes on the pod manager
-decide | --disable: place no nodes on the pod manager
-"""
+decide | --disable: place no nodes on the pod manager"""
 
 
 def add_registration_options(parser: argparse.ArgumentParser) -> None:

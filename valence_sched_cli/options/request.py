@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import InputError, UnknownName, UsageError
 from valence_sched_cli import cloud
@@ -18,6 +19,7 @@ from valence_sched_cli.options import inventory
 from valence_sched_cli.options import parser as parsing
 
 if TYPE_CHECKING:
+    from valence_sched.model.need import NameRequirements
     from valence_sched_cli.base import PodmCommand
 
 RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
@@ -32,18 +34,16 @@ OPTION_DESTS = (
 _FLAVOR = """\
 what --flavor <flavor>: name of a flavor, a file with one flavor, or - for standard input
 what --nova-flavor <flavor>: flavor of Nova, by name or ID, instead of --flavor (only inside
-    openstack)
-"""
+    openstack)"""
 _FLAVORS = """\
 what --flavor <flavor>...: name of a flavor, a file with one flavor, or - for standard input
     (repeat for several; default: all known)
 what --nova-flavor <flavor>...: flavor of Nova, by name or ID, in addition to --flavor (only inside
-    openstack; repeat for several)
-"""
+    openstack; repeat for several)"""
 _OPTIONS = f"""\
-{inventory.FLAVOR_FILE}\
+{inventory.FLAVOR_FILE}
 decide --policy <policy>: name of a policy (default: that of the flavor, else default)
-{inventory.POLICY_FILE}\
+{inventory.POLICY_FILE}
 where --podm <podm>...: only this pod manager, by ID or name (repeat for several)
 where --exclude-podm <podm>...: not this pod manager, by ID or name (repeat for several)
 where --zone <zone>: only this availability zone
@@ -97,27 +97,17 @@ where --prefer-near <kind=name>...: prefer pod managers near this external resou
     several)
 where --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE (repeat
     for several)
-decide --seed <n>: seed that breaks ties (default: 0)
-"""
+decide --seed <n>: seed that breaks ties (default: 0)"""
 _REQUEST_ID = """\
 decide --request-id <id>: ID of the request, which also breaks ties; to repeat a decision, use the
     ID in its report (default: derived from the request; random with --claim, --compose or
-    --dispatch and without --seed)
-"""
-
-
-class NameConstraints(NamedTuple):
-    """The names in one option: required, forbidden, and lists of which any one is required."""
-
-    required: tuple[str, ...] = ()
-    forbidden: tuple[str, ...] = ()
-    any_of: tuple[tuple[str, ...], ...] = ()
+    --dispatch and without --seed)"""
 
 
 def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     """Add the options that describe a request; all values of a repeated option must hold."""
-    text = f"{_FLAVORS}{_OPTIONS}" if many else f"{_FLAVOR}{_OPTIONS}{_REQUEST_ID}"
-    parsing.add_options(parser, text, **_SETTINGS)
+    texts = (_FLAVORS, _OPTIONS) if many else (_FLAVOR, _OPTIONS, _REQUEST_ID)
+    parsing.add_options(parser, "\n".join(texts), **_SETTINGS)
 
 
 def make_request(
@@ -249,11 +239,9 @@ def _amount(text: str, unit: str) -> float:
     return number
 
 
-def merge_names(kind: str, constraints: Iterable[NameConstraints]) -> model.need.NameRequirements:
-    """Return the name constraints of all options; UsageError if they contradict each other."""
-    names = model.need.NameRequirements()
-    for term in constraints:
-        names = names.plus(model.need.NameRequirements(*term))
+def merge_names(kind: str, terms: Iterable[NameRequirements]) -> NameRequirements:
+    """Return the name requirements of all options; UsageError if they contradict each other."""
+    names = functools.reduce(model.need.NameRequirements.plus, terms, model.need.NameRequirements())
     if contrary := names.contradiction:
         raise UsageError(f"{kind} {contrary}")
     return names
@@ -283,32 +271,31 @@ def parse_resource(text: str) -> tuple[str, float]:
     return name, int(amount)
 
 
-def parse_traits(text: str) -> NameConstraints:
+def parse_traits(text: str) -> NameRequirements:
     """Parse ``A``, ``!A`` or ``in:A,B``."""
     if text.startswith("!in:"):
         raise argparse.ArgumentTypeError(f"{text[:60]!r}: use --forbidden for each trait")
     return parse_aggregates(text)
 
 
-def parse_forbidden(text: str) -> NameConstraints:
+def parse_forbidden(text: str) -> NameRequirements:
     """Parse the name of a forbidden trait."""
     if text.startswith("in:") or "," in text:
-        hint = "repeat the option for each name"
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
-    return NameConstraints(forbidden=_plain_names(text, text))
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: repeat the option for each name")
+    return model.need.NameRequirements(forbidden=_plain_names(text, text))
 
 
-def parse_aggregates(text: str) -> NameConstraints:
+def parse_aggregates(text: str) -> NameRequirements:
     """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``; a list alone is ambiguous in Placement."""
     word = text.removeprefix("!")
-    if word.startswith("in:"):
-        options = _plain_names(text, word[3:])
-        return NameConstraints((), options) if word != text else NameConstraints(any_of=(options,))
-    if "," in word:
+    is_list = word.startswith("in:")
+    if "," in word and not is_list:
         hint = "use in:a,b to require one of them, or repeat the option to require each"
         raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
-    name = _plain_names(text, word)
-    return NameConstraints((), name) if word != text else NameConstraints(name)
+    names = _plain_names(text, word.removeprefix("in:"))
+    if word != text:
+        return model.need.NameRequirements(forbidden=names)
+    return model.need.NameRequirements(*((), (), (names,)) if is_list else (names,))
 
 
 def _plain_names(text: str, part: str) -> tuple[str, ...]:
@@ -367,9 +354,10 @@ def _comma_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _one_of(text: str) -> NameConstraints:
+def _one_of(text: str) -> NameRequirements:
     names = _comma_names(text)
-    return NameConstraints(any_of=(names,)) if len(names) > 1 else NameConstraints(names)
+    one_of = (names,) if len(names) > 1 else ()
+    return model.need.NameRequirements(required=() if one_of else names, any_of=one_of)
 
 
 def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
@@ -421,7 +409,7 @@ _SETTINGS: dict[str, parsing.Setting] = {
     **dict.fromkeys(("aggregate", "trait"), _one_of),
     **dict.fromkeys(
         ("exclude_aggregate", "exclude_trait"),
-        lambda text: NameConstraints(forbidden=_comma_names(text)),
+        lambda text: model.need.NameRequirements(forbidden=_comma_names(text)),
     ),
     "capability": _capabilities,
     **dict.fromkeys(("owner", "group"), _group_name),

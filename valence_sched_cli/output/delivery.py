@@ -112,12 +112,16 @@ class _SignalInterrupt(KeyboardInterrupt):
 @contextlib.contextmanager
 def interrupt_on_signals() -> Iterator[None]:
     """Let signals that are not ignored end the command with a shell's exit code."""
+
+    def interrupt(number: int, _frame: object) -> None:
+        raise _SignalInterrupt(128 + number)
+
     default = []
     if threading.current_thread() is threading.main_thread():
         numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
         default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     for number in default:
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     try:
         yield
     except _SignalInterrupt as ended:
@@ -125,7 +129,3 @@ def interrupt_on_signals() -> Iterator[None]:
     finally:
         for number in default:
             signal.signal(number, signal.SIG_DFL)
-
-
-def _interrupt(number: int, _frame: object) -> None:
-    raise _SignalInterrupt(128 + number)

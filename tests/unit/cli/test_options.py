@@ -25,7 +25,6 @@ from valence_sched_cli.options.parser import (
     seconds,
     whole,
 )
-from valence_sched_cli.options.request import NameConstraints
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options
 from valence_sched_cli.shell import GROUP, Shell
 
@@ -138,20 +137,22 @@ class TestParsing(unittest.TestCase):
         for parse, text, expected in (
             (request.parse_resource, "VCPU=4", ("VCPU", 4)),
             (request.parse_resource, "CUSTOM_X=1", ("CUSTOM_X", 1)),
-            (request.parse_traits, "A", NameConstraints(("A",))),
-            (request.parse_traits, "!A", NameConstraints((), ("A",))),
-            (request.parse_traits, "in:A, B", NameConstraints(any_of=(("A", "B"),))),
-            (request.parse_forbidden, "A", NameConstraints(forbidden=("A",))),
-            (request.parse_aggregates, "a", NameConstraints(("a",))),
-            (request.parse_aggregates, "in:a,b", NameConstraints(any_of=(("a", "b"),))),
-            (request.parse_aggregates, "!a", NameConstraints(forbidden=("a",))),
-            (request.parse_aggregates, "!in:a,b", NameConstraints(forbidden=("a", "b"))),
+            (request.parse_traits, "A", NameRequirements(("A",))),
+            (request.parse_traits, "!A", NameRequirements((), ("A",))),
+            (request.parse_traits, "in:A, B", NameRequirements(any_of=(("A", "B"),))),
+            (request.parse_forbidden, "A", NameRequirements(forbidden=("A",))),
+            (request.parse_aggregates, "a", NameRequirements(("a",))),
+            (request.parse_aggregates, "in:a,b", NameRequirements(any_of=(("a", "b"),))),
+            (request.parse_aggregates, "!a", NameRequirements(forbidden=("a",))),
+            (request.parse_aggregates, "!in:a,b", NameRequirements(forbidden=("a", "b"))),
         ):
             with self.subTest(text):
                 self.assertEqual(expected, parse(text))
 
     def test_a_trait_may_have_in_in_its_name(self):
-        self.assertEqual(NameConstraints(("CUSTOM_main:x",)), request.parse_traits("CUSTOM_main:x"))
+        self.assertEqual(
+            NameRequirements(("CUSTOM_main:x",)), request.parse_traits("CUSTOM_main:x")
+        )
 
     def test_what_means_nothing_is_refused(self):
         for parse, text, words in (
@@ -194,24 +195,24 @@ class TestNames(unittest.TestCase):
     """Names of flavors and names of files."""
 
     def test_they_must_all_hold_and_each_is_said_once(self):
-        flavor = NameConstraints(("A",), ("X",), (("P", "Q"),))
+        flavor = NameRequirements(("A",), ("X",), (("P", "Q"),))
         terms = [
-            NameConstraints(("A", "B")),
-            NameConstraints((), ("Y",)),
-            NameConstraints(any_of=(("R",),)),
+            NameRequirements(("A", "B")),
+            NameRequirements((), ("Y",)),
+            NameRequirements(any_of=(("R",),)),
         ]
         expected = NameRequirements(("A", "B"), ("X", "Y"), (("P", "Q"), ("R",)))
         self.assertEqual(expected, request.merge_names("trait", [flavor, *terms]))
-        self.assertEqual(NameRequirements(*flavor), request.merge_names("trait", [flavor]))
+        self.assertEqual(flavor, request.merge_names("trait", [flavor]))
 
     def test_for_and_against_is_refused(self):
         with self.assertRaises(UsageError) as caught:
-            request.merge_names("trait", [NameConstraints(("A",)), NameConstraints((), ("A",))])
+            request.merge_names("trait", [NameRequirements(("A",)), NameRequirements((), ("A",))])
         self.assertEqual("trait 'A' is both required and forbidden", str(caught.exception))
 
     def test_one_of_a_list_that_is_all_forbidden_is_refused(self):
-        alternatives = NameConstraints(any_of=(("A", "B"),))
-        only_a, both = NameConstraints((), ("A",)), NameConstraints((), ("B", "A"))
+        alternatives = NameRequirements(any_of=(("A", "B"),))
+        only_a, both = NameRequirements((), ("A",)), NameRequirements((), ("B", "A"))
         names = request.merge_names("trait", [alternatives, only_a])
         self.assertEqual(("A",), names.forbidden)
         with self.assertRaises(UsageError) as caught:

@@ -25,8 +25,8 @@ class TestHardware(unittest.TestCase):
                          " ".join(cell.human_readable().split()))  # fmt: skip
         told = cell.machine_readable()
         self.assertEqual((2, 64.0), (told["unknown_blocks"], told["amounts"][0]["amount"]))
-        bare = node_hardware_cell(NodeStatus(node=ComposedNode(id="n", podm="p", uri="/n", claim="c"),
-                                           state="COMPOSED"))  # fmt: skip
+        node = ComposedNode(id="n", podm="p", uri="/n", claim="c")
+        bare = node_hardware_cell(NodeStatus(node=node, state="COMPOSED"))
         self.assertEqual(("", {}), (bare.human_readable(), bare.machine_readable()))
 
     def test_a_bar_is_in_the_colour_of_what_is_free_and_its_words_are_plain(self):
