@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cliff import command, lister, show
 
@@ -25,6 +25,17 @@ from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
 from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_on_signals
 from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
+
+if TYPE_CHECKING:
+    import valence_sched_cli.output.capacity
+    import valence_sched_cli.output.decision
+    import valence_sched_cli.output.hardware
+    import valence_sched_cli.output.relocation
+    import valence_sched_cli.output.replay
+
+    output = valence_sched_cli.output
+else:
+    output = late.Package("valence_sched_cli.output")  # its modules that import nouns
 
 Args = argparse.Namespace
 LOG = logging.getLogger(__name__)

@@ -45,16 +45,10 @@ if TYPE_CHECKING:
     import valence_sched.pages.decision
     import valence_sched.pages.hardware
     import valence_sched.pages.replay
-    import valence_sched_cli.output.capacity
-    import valence_sched_cli.output.decision
-    import valence_sched_cli.output.hardware
-    import valence_sched_cli.output.relocation
-    import valence_sched_cli.output.replay
 
     app, model, pages = valence_sched.app, valence_sched.model, valence_sched.pages
-    words, output = valence_sched.words, valence_sched_cli.output
+    words = valence_sched.words
 else:
     msgspec, rich, tabulate = map(Package, ("msgspec", "rich", "tabulate"))
     app, model = Package("valence_sched.app"), Package("valence_sched.model")
     pages, words = Package("valence_sched.pages"), Package("valence_sched.words")
-    output = Package("valence_sched_cli.output")  # its modules that import nouns

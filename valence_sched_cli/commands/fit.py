@@ -9,7 +9,8 @@ from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.late import app, model, output, words
+from valence_sched_cli.base import output
+from valence_sched_cli.late import app, model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import request as request_options
 from valence_sched_cli.options.parser import by_name, is_not, positive

@@ -7,7 +7,8 @@ import argparse
 from typing import Any, get_args
 
 from valence_sched_cli import base
-from valence_sched_cli.late import model, output, words
+from valence_sched_cli.base import output
+from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_options, nonempty_name
 from valence_sched_cli.output import cells

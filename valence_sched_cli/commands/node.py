@@ -8,8 +8,9 @@ from typing import Any
 
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import base
+from valence_sched_cli.base import output
 from valence_sched_cli.commands.claim import event_cell
-from valence_sched_cli.late import model, output
+from valence_sched_cli.late import model
 from valence_sched_cli.options import claim, inventory
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE

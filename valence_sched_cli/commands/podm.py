@@ -10,7 +10,8 @@ from typing import Any
 from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
 from valence_sched.streams import moves_cursor
 from valence_sched_cli import base
-from valence_sched_cli.late import model, msgspec, output, pages
+from valence_sched_cli.base import output
+from valence_sched_cli.late import model, msgspec, pages
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name, seconds
 from valence_sched_cli.output import cells

@@ -9,8 +9,9 @@ from typing import Any
 
 from valence_sched import errors
 from valence_sched_cli import base
+from valence_sched_cli.base import output
 from valence_sched_cli.commands import claim as claims
-from valence_sched_cli.late import model, msgspec, output, pages, words
+from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import request as request_options

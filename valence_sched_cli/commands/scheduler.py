@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 from valence_sched.errors import escape
 from valence_sched_cli import base
-from valence_sched_cli.late import model, output, words
+from valence_sched_cli.base import output
+from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import fields, format_count, time_cell, warning_lines
 from valence_sched_cli.output.table import STRUCTURED

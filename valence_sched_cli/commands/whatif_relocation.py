@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.late import app, model, output, words
+from valence_sched_cli.base import output
+from valence_sched_cli.late import app, model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, named_number, percentage
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, addition, edited_site

@@ -14,7 +14,8 @@ from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.late import app, model, output, pages
+from valence_sched_cli.base import output
+from valence_sched_cli.late import app, model, pages
 from valence_sched_cli.options import inventory, whatif
 from valence_sched_cli.options.parser import by_name, natural, nonempty_name, number_of, parsed_by
 from valence_sched_cli.output.cells import format_count, warning_lines

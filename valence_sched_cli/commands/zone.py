@@ -8,7 +8,8 @@ from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.late import model, output
+from valence_sched_cli.base import output
+from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import given, nonempty_name, number
 from valence_sched_cli.options.registration import CERTIFICATE, LOGIN, login_changes
