@@ -159,7 +159,7 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
         what --seed <n>: seed of the generated requests (default: 0)"""
     if not seed:
         text = text[: text.rindex("\n")]
-    rate = parsing.parsed_by("workload:parse_rate")
+    rate = parsing.parsed_by("request_spec:parse_rate")
     times = {"lifetime": _duration, "horizon": _duration}
     parsing.add_options(parser, text, map=_trace_column, rate=rate, seed=parsing.natural, **times)
 
@@ -204,11 +204,11 @@ def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 def _trace_column(text: str) -> tuple[str, model.request_spec.TraceColumn]:
     field, column = parsing.key_and_value("FIELD=COLUMN, as in arrival=creation_time")(text)
-    return field, parsing.parsed_by("workload:parse_trace_column")(column)
+    return field, parsing.parsed_by("request_spec:parse_trace_column")(column)
 
 
 def _duration(text: str) -> float:
-    seconds: float = parsing.parsed_by("workload:parse_duration")(text)
+    seconds: float = parsing.parsed_by("request_spec:parse_duration")(text)
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text[:40]!r}: must be above 0")
     return seconds
