@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch orders: promising orders of the requests of a batch.
+"""Batch orders: promising orders of the requests of a batch, first the *scarcest first*.
 
-The first order is *scarcest first*: the fewer nodes of a request fit in the pools, the earlier it
-comes. The number of nodes is an upper bound that considers each need alone: a pool with 40 free
-cores and 1 free card fits at most 1 node of 8 cores and a card.
+The fewer nodes of a request fit in the pools, the scarcer it is; each need is considered alone.
 """
 
 import itertools
@@ -21,8 +19,7 @@ Order = tuple[int, ...]
 def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Sequence[int]) -> int:
     """Return an upper bound of the nodes of several types that fit together.
 
-    Each resource is considered alone: nodes with the smallest amounts take it first, until all
-    pools together have no more. ``most_alone`` limits the number of nodes by type.
+    Each resource is considered alone: nodes with the smallest amounts take it first.
     """
     most = [min(alone, one.most or 0) for alone, one in zip(most_alone, types, strict=True)]
     bound, resources = sum(most), dict[Need, list[tuple[float, int]]]()

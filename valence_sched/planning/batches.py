@@ -2,12 +2,9 @@
 """Batches: plans several requests together so that as many nodes as possible fit.
 
 The requests are decided scarcest first (``batch_orders``). If nodes remain unplaced, an exact
-optimiser plans all nodes: the fit verifies each of them, and filters check each when it is placed.
-If the optimiser proves no optimum within its budget, other orders are tried, all of them if they
-are few. A trial is better if fewer required nodes are missing, then if more nodes are placed; of
-equal trials the first is taken. Work is counted in fits (``Budget.batch_fits``) and in nodes of the
-branch and bound (``Budget.solver_nodes``). The scheduler ``joint`` uses the optimiser even for a
-single request, and for the goals of its policy.
+optimiser plans all nodes; if it proves no optimum within its budget, other orders are tried. A
+trial is better if fewer required nodes are missing, then if more nodes are placed. The scheduler
+``joint`` uses the optimiser even for a single request, and for the goals of its policy.
 """
 
 import math
@@ -110,11 +107,11 @@ class Decisions:
 
 
 def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
-    """Decide on several requests together, as one decision.
+    """Decide on several requests together; the largest budget of their policies is shared.
 
-    The requests share the largest budget of their policies. If a request gets fewer nodes than
-    required, the decisions are made in the given order, up to the first that fails. Same errors as
-    ``Decider.select_destinations``, with the number of the request.
+    If a request gets fewer nodes than required, the decisions are made in the given order, up to
+    the first that fails. Same errors as ``Decider.select_destinations``, with the number of the
+    request.
     """
     succession, sealed = Succession(decider), []
     for number, request in enumerate(requests, 1):
@@ -207,9 +204,8 @@ class BatchPlan:
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
         """Return the best trial, None if the required nodes certainly do not fit.
 
-        The optimiser runs after the first order; if it proves no optimum, other orders follow. It
-        ignores the rules of groups, so without ``exact`` the nodes of groups stay where the first
-        order places them. ``goals``, in order, choose between placements with the same number of
+        The optimiser ignores the rules of groups, so without ``exact`` the nodes of groups stay
+        where the first order places them. ``goals``, in order, choose between equal numbers of
         nodes.
         """
         pairs = zip(self._most_alone, self.least, strict=True)

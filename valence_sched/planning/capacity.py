@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity: counts the nodes of a flavor or a mix that still fit, and explains the limits.
 
-Stranded amounts stay free when no flavor fits any more. To find them, the site is filled with nodes
-of the flavors, one flavor after another, the most expensive first. This is repeated once per
-flavor, with that flavor first. The usable amount of a resource kind on a podm is the largest amount
+To find stranded amounts, the site is filled with nodes of the flavors, the most expensive first;
+once per flavor, with that flavor first. The usable amount of a kind on a podm is the largest amount
 that one of these fillings uses. A node uses all devices of its blocks.
 """
 
@@ -188,10 +187,8 @@ class MixPlacement:
 def mix_order(shares: Sequence[int]) -> Iterator[int]:
     """Yield the number of the flavor of each next node, without end.
 
-    Of the first ``n`` nodes each flavor has ``n × share / sum of shares``, rounded down or up: node
-    ``j`` of a flavor may come once ``n > (j - 1) × sum / share``, and comes before ``j × sum /
-    share``. The order of the earliest deadlines meets all of them (Baruah et al., Proportionate
-    progress, 1996).
+    Of the first ``n`` nodes each flavor has ``n × share / sum of shares``, rounded down or up. The
+    order of the earliest deadlines achieves it (Baruah et al., Proportionate progress, 1996).
     """
     whole, counts, step = sum(shares), [0] * len(shares), 0
     while True:
@@ -353,8 +350,7 @@ def _proven_most(
 class ResourceKind(NamedTuple):
     """Cores, memory, devices by model, or the resource of a ``stock``; with the unit, if any.
 
-    The kind of an accelerator is, for example, GPU. The ``model`` is the model of a device, else
-    the type of memory or the medium of a drive, and for a stock its resource.
+    The ``model`` of memory is its type, of a drive its medium, of a stock its resource.
     """
 
     kind: str

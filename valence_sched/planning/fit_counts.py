@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fit counts: the number of nodes of a request that fit on each pod manager, one after another.
 
-The counts are lower bounds, since an optimal packing may have more nodes. Podms are independent. If
-a fit is only a set cover of blocks, pools share covers (``pool_covers``). Each turn then places one
-node on every podm that has room, and evaluates all these podms in one call. The counts are the same
-as if podms were counted one at a time.
+The counts are lower bounds, since an optimal packing may have more nodes. If a fit is only a set
+cover of blocks, each turn places one node on every podm that has room; the counts are the same as
+if podms were counted one at a time.
 """
 
 import functools
@@ -33,10 +32,9 @@ from valence_sched.view.view import Ints, View, was_derived
 class BlockEntries:
     """The blocks by entry of the block counts, and the entries by block.
 
-    Blocks are numbered across all pod managers. The blocks of entry ``e`` of the pools are
-    ``blocks[start[e]:start[e + 1]]``, blocks in the fewest pools first, then in inventory order.
-    The pool entries of block ``b`` are ``entries[first[b]:first[b + 1]]``; its entry in the block
-    counts of pod managers is ``podm_entry[b]``.
+    The blocks of entry ``e`` of the pools are ``blocks[start[e]:start[e + 1]]``, those in the
+    fewest pools first. The pool entries of block ``b``, numbered across all podms, are
+    ``entries[first[b]:first[b + 1]]``; its entry in the block counts of podms is ``podm_entry[b]``.
     """
 
     start: Ints
@@ -58,10 +56,9 @@ class BlockSlots:
         )
 
     def take(self, entries: Ints, numbers: Ints) -> Ints:
-        """Take a slot of ``numbers[n]`` free blocks of pool entry ``entries[n]``.
+        """Take a slot of ``numbers[n]`` free blocks of pool entry ``entries[n]``; return full blocks.
 
-        The blocks are taken in the order of :meth:`BlockTable.free_blocks`; no block may be in two
-        of the entries. Return the blocks that are full now.
+        The order is that of :meth:`BlockTable.free_blocks`; no block may be in two of the entries.
         """
         low = self.of.start[entries]
         sizes = self.of.start[entries + 1] - low
@@ -133,9 +130,7 @@ def count_fits(
 ) -> FitCounts:
     """Return the number of nodes of a request that fit on each podm, at most ``most``.
 
-    The warnings are about plug-ins that broke their contract, unknown terms, and podms that the
-    budget of the policy left undecided. A ``listener`` receives the number of each podm with its
-    attempts; this takes longer.
+    A ``listener`` receives the number of each podm with its attempts; this takes longer.
     """
     group = request.group
     if group is not None and group.hard:  # each pod manager is counted alone

@@ -2,9 +2,8 @@
 """Purchase: the fewest or the cheapest blocks of some kinds that make room for nodes.
 
 A small site is one integer programme: the count models of all pool groups, with a column for the
-blocks of an option in a pool, and a row for the required nodes. For a large site, the linear
-relaxation gives a lower bound of the price. Then the groups that buy most in the relaxation are
-solved as an integer programme, within the effort; the rest of the site buys no blocks.
+blocks of an option in a pool. For a large site, the linear relaxation gives a lower bound of the
+price, and only the groups that buy most in it are solved as an integer programme.
 """
 
 import math
@@ -47,8 +46,7 @@ PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
 class PurchaseOption(Struct, frozen=True):
     """Blocks of one kind, a number of the View's ``BlockKinds``, that some rows may get.
 
-    ``price`` is the price of one block; ``most`` limits the number of blocks for all pools
-    together.
+    ``price`` is of one block; ``most`` limits the blocks of all pools together.
     """
 
     kind: int
@@ -65,11 +63,10 @@ def smallest_purchase(
 ) -> PurchaseResult:
     """Return the smallest purchase after which all nodes of a request fit.
 
-    ``choices`` are edits that add one block, for pod managers or pools. ``prices`` has a price per
-    block and overrides the prices of templates. Without prices the purchase with the fewest blocks
-    is the smallest. Each block is bought for one pool. UsageError: no choice, or only some blocks
-    have a price. UnknownName: a price belongs to no choice. NothingMatches: a choice matches no pod
-    manager or pool.
+    ``choices`` are edits that add one block. ``prices`` per block override the prices of templates;
+    without prices the purchase with the fewest blocks is the smallest. UsageError: no choice, or
+    only some blocks have a price. UnknownName: a price belongs to no choice. NothingMatches: a
+    choice matches no pod manager or pool.
     """
     if not choices:
         raise UsageError("no block to buy given: add --buy BLOCK@PODM")
@@ -170,8 +167,7 @@ class PurchaseItem(Struct, frozen=True):
 class Purchase(Struct, frozen=True):
     """The blocks to buy, their price, and the least price of any sufficient purchase.
 
-    If ``exact_model`` is false, the fit may refuse some nodes: the caller must count the nodes that
-    fit with the purchase.
+    If ``exact_model`` is false, the fit may refuse some of the nodes.
     """
 
     items: tuple[PurchaseItem, ...]

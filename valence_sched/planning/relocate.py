@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relocation: new places for the nodes of hardware that fails or is drained.
 
-Nodes that lost their hardware are re-placed, the hardest first. The order is improved as in squeaky
-wheel optimisation (Joslin and Clements, 1999): unplaced nodes move to the front, and all nodes are
-placed anew. This is repeated as long as fewer nodes remain unplaced. Drained nodes move one by one,
-each to its new place before it leaves the old one.
+Nodes that lost their hardware are re-placed, the hardest first. As in squeaky wheel optimisation
+(Joslin and Clements, 1999), unplaced nodes move to the front, and all nodes are placed anew, as
+long as fewer remain unplaced. Drained nodes move one by one, each before it leaves its old place.
 """
 
 from __future__ import annotations
@@ -54,9 +53,8 @@ def site_after(site: Site, result: model.Relocation | model.Survival) -> Site:
 def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
     """Return the new places of the nodes of pod managers, pools or blocks that fail.
 
-    The most expensive nodes are placed first. Blocks of lost nodes that did not fail are free.
-    NothingMatches: a target does not exist. UnknownName, RequestError: the policy of the site
-    cannot place nodes.
+    Blocks of lost nodes that did not fail are free. NothingMatches: a target does not exist.
+    UnknownName, RequestError: the policy of the site cannot place nodes.
     """
     after = edited(site, [Fail(target) for target in targets])
     residents = Residents(site.view(), site.policy, site.flavors)
@@ -70,8 +68,7 @@ def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
 def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
     """Return the moves of all nodes off pod managers, pools or blocks; same errors as :func:`fail`.
 
-    A node takes its new place before it frees the old one. Hardware that a move frees is available
-    to later moves: after each round with a move, unplaced nodes are tried again.
+    After each round with a move, unplaced nodes are tried again on the hardware that it freed.
     """
     after = edited(site, [Drain(target) for target in targets])
     residents = Residents(after.view(), site.policy, site.flavors)
@@ -124,9 +121,9 @@ def survive(
 ) -> model.Survival:
     """Return whether all nodes can be re-placed after any ``failures`` pod managers fail.
 
-    At most ``MOST_SETS`` sets of failed pod managers are tried; sets with the most expensive nodes
-    come first. ``progress`` receives the numbers of tried sets and of all sets. Disabled and
-    offline pod managers without nodes are left out.
+    At most ``MOST_SETS`` sets are tried, the sets with the most expensive nodes first; ``progress``
+    receives the numbers of tried and of all sets. Disabled and offline podms without nodes are left
+    out.
     """
     view = site.view()
     residents = Residents(view, site.policy, site.flavors)
@@ -293,10 +290,8 @@ class Resident:
 class Residents:
     """The nodes of a View, and notes about nodes with unknown hardware or requests.
 
-    The request of a node is its original request, else a request for its flavor from ``flavors``,
-    else a request for all its hardware. It has no group: the rules of groups are not in the
-    inventory. Nodes with equal requests share one request and its evaluation. ``policy`` places
-    them.
+    The request of a node is its original request, else a request for its flavor, else for all its
+    hardware; without a group, whose rules the inventory lacks. Equal nodes share one request.
     """
 
     def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:
@@ -372,9 +367,7 @@ def joined(parts: list[Devices]) -> Devices:
 def like(devices: Devices) -> specs.Properties:
     """Return the properties of a request for at least these devices, by their known attributes.
 
-    Cores and memory count in total. Accelerators are grouped by kind and model, drives by media and
-    capacity, network interfaces by speed. If there are more than ``MAX_DEVICE_GROUPS`` groups of a
-    kind, the largest remain.
+    Cores and memory count in total. Of more than ``MAX_DEVICE_GROUPS`` groups the largest remain.
     """
     cores = sum((cpu.cores or 0) * (cpu.count or 0) for cpu in devices.processors)
     sockets = sum(cpu.count or 0 for cpu in devices.processors)

@@ -68,8 +68,8 @@ class Bucket:
 class Timeline:
     """The mean of each level and the counts of events, by bucket of time.
 
-    Memory does not grow with time: beyond ``MOST_BUCKETS`` adjacent buckets are merged in pairs.
-    ``sample`` is called at the end of each bucket.
+    Beyond ``MOST_BUCKETS`` adjacent buckets are merged in pairs. ``sample`` is called at the end of
+    each bucket.
     """
 
     def __init__(
@@ -361,10 +361,9 @@ Progress = Callable[[int], None]
 class ReplayRun:
     """Replays one workload on one site; a succession makes every decision.
 
-    At equal times departures come before arrivals; a node without a departure stays. Fragmentation
-    is measured for the ``mix``. ``place`` returns the place of a line for errors; ``progress``
-    receives the number of requests so far. The times of the first ``lookahead`` requests set the
-    width of the buckets.
+    At equal times departures come before arrivals. ``place`` returns the place of a line for
+    errors; ``progress`` receives the number of requests so far. The times of the first
+    ``lookahead`` requests set the width of the buckets.
     """
 
     def __init__(

@@ -35,10 +35,9 @@ BASE = "base"  # the name of a site without edits
 class Site:
     """Pod managers, policies and flavors to plan with; an edit returns another site.
 
-    ``podms`` are pod managers as a loader yields them, without the hardware of claims and with
-    undecoded blocks. ``policy`` applies to requests without a policy. Edited sites share the block
-    ``kinds``. ``skipped`` are lines about unread documents, ``effects`` are the effects of the
-    edits so far.
+    ``podms`` lack the hardware of claims, and their blocks are undecoded. ``policy`` applies to
+    requests without a policy. Edited sites share the block ``kinds``. ``skipped`` are lines about
+    unread documents, ``effects`` the effects of the edits so far.
     """
 
     name: str

@@ -31,9 +31,8 @@ MOST_PREPARED = 4096  # prepared requests that are remembered
 class Succession:
     """Decides on requests one after another on a snapshot; the nodes take and release its hardware.
 
-    A :class:`~valence_sched.core.decider.Decider` makes the same decision on an inventory with the
-    taken nodes. Its arrays change with the next node: copy arrays before you keep them. Nodes on
-    pod managers outside the View also count for groups.
+    Its arrays change with the next node: copy arrays before you keep them. Nodes on pod managers
+    outside the View also count for groups.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -82,9 +81,9 @@ class Succession:
     ) -> Decision:
         """Choose pool and blocks for every node of a request, without taking them.
 
-        ``other_nodes`` is the number of nodes of other requests in the same decision; these share
-        ``spending``. If ``planned`` fits are given, by alternative, only these are placed. Same
-        errors as a decider, except DecisionUndecided.
+        ``other_nodes`` are in other requests of the same decision, which share ``spending``. If
+        ``planned`` fits are given, by alternative, only these are placed. Same errors as a decider,
+        except DecisionUndecided.
         """
         context = self._context(request)
         if planned is not None:
@@ -168,7 +167,6 @@ def verify(
 ) -> list[Fit]:
     """Return the fits of earlier candidates, one after another, if all are still valid.
 
-    A candidate is valid if its blocks make a node of the request and the policy accepts its pool.
     With ``partial`` the candidates are only some of the nodes: the scheduler that chose them has
     checked the rules of the group. Same errors as a decision, and StaleOffer: a candidate is not
     free, does not fit, or is rejected.

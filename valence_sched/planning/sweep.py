@@ -56,9 +56,8 @@ Workers = Callable[[Callable[[SweepTask], SweepRun], Iterable[SweepTask]], Itera
 class Sweep:
     """The runs of a workload on sites, under policies and with seeds.
 
-    Without ``policies`` each request has its own policy, by default the policy of the site. A seed
-    draws the requests of a synthetic workload; for a file it is the seed of each request. Same
-    errors as the workload, and UnknownName: a site lacks a policy. UsageError: two sites have one
+    Without ``policies`` each request has its own. A seed draws a synthetic workload; for a file it
+    is the seed of each request. UnknownName: a site lacks a policy. UsageError: two sites have one
     name.
     """
 
@@ -133,10 +132,7 @@ Encode = Callable[[Sequence[SweepRun]], bytes]
 
 
 def encoder(file: str) -> Encode:
-    """Return the encoder for the suffix of a file.
-
-    UsageError: the suffix is unknown. SchedulerError: pyarrow is not installed.
-    """
+    """Return the encoder for the suffix of a file; UsageError; SchedulerError without pyarrow."""
     suffix = PurePath(file).suffix
     if suffix == ".jsonl":
         return lambda runs: b"".join(map(to_line, runs))

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tune: finds the weights of a policy that serve a workload best, with a cross-validated gain.
 
-The candidates are the weights of the policy, the weights of the site's other policies, and variants
-with one weight multiplied or divided by 4. A second round changes one weight of the best candidate
-by a factor of 2. Each candidate replays the samples of the workload: draws of a synthetic workload,
-or consecutive parts of a recorded workload.
-
-The gain of tuning is cross-validated (leave-one-out). For each sample, the candidate that is best
-on all *other* samples is compared with the policy; the gain is the mean of the differences.
+The candidates are the weights of the policy, of the site's other policies, and variants with one
+weight multiplied or divided by 4; a second round changes one weight of the best by a factor of 2.
+Each candidate replays the samples of the workload. For each sample, the candidate that is best on
+all *other* samples is compared with the policy; the gain is the mean of the differences.
 """
 
 import operator
@@ -99,10 +96,8 @@ def tune(
 ) -> Tuning:
     """Replay and compare the candidates; ``record`` receives the planned total after each run.
 
-    Raises:
-        UnknownName: the site lacks the policy.
-        UsageError: the policy has fewer than two weighers to compare, or the workload has too few
-        requests.
+    UnknownName: the site lacks the policy. UsageError: there are fewer than two weighers to
+    compare, or too few requests.
     """
     if policy not in site.policies:
         raise UnknownName("policy", policy, site.policies)

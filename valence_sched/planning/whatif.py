@@ -3,14 +3,9 @@
 
 Fragmentation is the useless share of the free accelerators (``FlavorMix.useless_and_free``). The
 ``excess`` of a podm is its number of useless accelerators minus the wanted share of its free
-accelerators. A site is below that share if the sum of all excesses is below 0, or if no accelerator
-is free. A migration changes the excess of two podms; the sum of these decreases is its gain. A
-greedy search repeats the migration with the largest gain; then an exhaustive search tries all
-shorter plans.
-
-Imbalance is the standard deviation of use over pod managers, or pools, as VMware's Distributed
-Resource Scheduler defines it for hosts. The use of a pod manager or pool is the use of its most
-used resource.
+accelerators; a site is below that share if the sum of all is below 0, or if none is free. Imbalance
+is the standard deviation of use over pod managers, or pools, as VMware's Distributed Resource
+Scheduler defines it for hosts; the use of each is the use of its most used resource.
 """
 
 import contextlib
@@ -72,8 +67,7 @@ def rebalance(
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
     With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
-    site's. With ``imbalance_below`` the goal is imbalance of the pod managers below that number. In
-    both cases the measures of the moves include the room for nodes of the ``request``.
+    site's; with ``imbalance_below`` it is imbalance of the pod managers below that number.
     RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError:
     the policies cannot place the node, or the moved nodes.
     """
@@ -380,8 +374,7 @@ class WhatIf:
     ) -> list[Site]:
         """Return the site of each scenario, by default of the given site, after the edits.
 
-        ``policy`` decides requests that name no policy; ``weights`` override weights of its
-        weighers. Same errors as scenarios and edits.
+        ``policy`` decides requests that name no policy. Same errors as scenarios and edits.
         """
         sites = scenario_sites(site, scenarios, self._config) if scenarios else [site]
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
@@ -420,11 +413,10 @@ class WhatIf:
         sort: bool = False,
         near_maps: Sequence[str] = (),
     ) -> Workload:
-        """Return the workload of a file, ``-`` for standard input.
+        """Return the workload of a file, ``-`` for standard input; InputError, now or in a run.
 
-        ``columns``, and the columns in ``column_files``, are columns of a recorded trace, by field.
-        With ``sort`` its lines may be in any order. InputError: a file cannot be read, now or in a
-        run.
+        ``columns``, also those in ``column_files``, are of a recorded trace, by field. With
+        ``sort`` its lines may be in any order.
         """
         every: dict[str, TraceColumn] = {}
         for name in column_files:

@@ -66,9 +66,8 @@ class Workload(Protocol):
 class FileWorkload:
     """The workload of a file; CSV and JSON Lines are streams.
 
-    ``opened`` reopens the file and decompresses it. ``columns`` are the columns of a recorded
-    trace, by field. With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve``
-    finds the location of volumes and networks.
+    ``opened`` reopens the file. ``columns`` are of a recorded trace, by field. With ``sort`` at
+    most ``MOST_SORTED`` lines are sorted in memory. ``resolve`` locates volumes and networks.
     """
 
     def __init__(
@@ -180,8 +179,7 @@ class CompiledWorkload:
     """The requests of a workload, compiled with the flavors of one site.
 
     ``times`` has shape ``(4, entries)``: arrival and departure in seconds (NaN for nodes that
-    stay), request number, and line. ``places`` is the place of a line in errors, without the
-    number.
+    stay), request number, and line. ``places`` is the place of a line without its number.
     """
 
     def __init__(
@@ -207,10 +205,9 @@ class CompiledWorkload:
         return type(self)(self.name, self._places, self._times, requests)
 
     def parts(self, count: int) -> Iterator[Self]:
-        """Yield consecutive parts with equal numbers of requests.
+        """Yield consecutive parts with equal numbers of requests; UsageError if these are too few.
 
-        Earlier requests whose nodes are still in use arrive at the start of a part. UsageError:
-        fewer requests than parts.
+        Earlier requests whose nodes are still in use arrive at the start of a part.
         """
         arrivals, departures, *_ = self._times
         if len(arrivals) < count:

@@ -4,15 +4,11 @@
 No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. The numbers differ
 if the solver did not finish (``Effort``), or if the model is not exact (``model``).
 
-Without a mix and without a common limit of nodes, each pool group is solved alone; groups with
-equal offers are solved once. Otherwise the groups are coupled. A small site is one integer
-programme. For a large site, the linear relaxation gives the bound; equal groups are one group in
-it. Its solution is rounded in chunks of groups, one after another. A chunk places at most the nodes
-of its groups in the relaxation, rounded to whole nodes, and passes the remainder on to the next
-chunk.
+Without a mix, a goal or a common limit of nodes, each pool group is solved alone. Otherwise a small
+site is one integer programme. For a large site, the linear relaxation gives the bound, and its
+solution is rounded in chunks of groups; a chunk passes what it could not place on to the next.
 
-Goals choose between placements with the same number of nodes. Each goal is a number to minimise,
-defined twice: as a linear objective of the model, and as a value of placed nodes.
+Each goal is a number to minimise: a linear objective of the model, and a value of placed nodes.
 """
 
 from collections import Counter
@@ -78,10 +74,9 @@ def most_nodes(
 ) -> Optimum:
     """Return the most nodes of some types that fit together in the pools of a View.
 
-    ``shares`` are whole numbers by type for a mix; nodes beyond the mix do not count. ``budget``
-    limits the fit. The bound of a type without needs is its ``most``, by default ``MAX_NODES``.
-    ``goals`` apply if the site is solved as one programme. RequestError: no node type, or a type
-    without a positive share.
+    ``shares`` are whole numbers by type for a mix; nodes beyond the mix do not count. The bound of
+    a type without needs is its ``most``, by default ``MAX_NODES``. ``goals`` apply if the site is
+    one programme. RequestError: no node type, or a type without a positive share.
     """
     if not node_types:
         raise RequestError("no node types: give at least one flavor")
@@ -133,8 +128,7 @@ class JointProgramme:
     """Maximise the nodes of some groups; each model represents a number of equal groups.
 
     ``most`` limits the nodes of each type, None without limit. With ``shares`` a mix of ``n`` nodes
-    has ``n × share / sum of shares`` nodes of each type, rounded down or up. ``nodes`` are the
-    columns of all nodes.
+    has ``n × share / sum of shares`` nodes of each type, rounded down or up.
     """
 
     def __init__(

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Migrations: the shortest sequence of node moves to a goal, such as room for one more node.
 
-A migration takes the blocks of the destination, which the fit chooses, before it frees the blocks
-of the source. So capacity is never exceeded, and each state between two migrations is valid.
+A migration takes the blocks of the destination before it frees the blocks of the source. So
+capacity is never exceeded, and each state between two migrations is valid.
 
-The search tries all plans by iterative deepening (Korf, 1985): no migration, then one, two and
-more, each node to each pool that it fits. A node may move several times, so two nodes can swap
-places through a spare place. Work is counted in fits; a completed search is a proof. If the goal is
-room for a node, a greedy search comes first. It selects nodes of a podm whose removal makes room,
-and finds a destination for each of them, where it may have to make room first.
+The search tries all plans by iterative deepening (Korf, 1985), each node to each pool that it fits.
+A node may move several times, so two nodes can swap places through a spare place. Work is counted
+in fits; a completed search is a proof. If the goal is room for a node, a greedy search comes first.
 """
 
 import functools
@@ -40,9 +38,8 @@ Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 class MovableNode(Struct, frozen=True):
     """A node that may move: its type by number, and its blocks and amounts.
 
-    ``row`` is one of the rows of its podm. A ``planned`` node took its blocks from this View, so
-    its move frees all of them. The move of a composed node frees only the blocks that the pod
-    manager would free.
+    ``row`` is one of the rows of its podm. The move of a ``planned`` node frees all of its blocks,
+    the move of a composed node only the blocks that the pod manager would free.
     """
 
     name: str
@@ -64,8 +61,7 @@ class MigrationPlan(Struct, frozen=True):
     """Migrations in order, and whether they reach the goal; no plan has fewer than ``least``.
 
     ``complete`` is false if the search reached its limit of fits. ``fit`` is the fit of the new
-    node, if room was the goal. ``waiting`` are nodes that wait for each other's places: they would
-    make room only if they moved at the same time.
+    node, if room was the goal. ``waiting`` nodes would make room only if they moved simultaneously.
     """
 
     migrations: tuple[Migration, ...]
@@ -447,9 +443,8 @@ def _move_away(
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
     """Return the fewest nodes whose release makes room for a new node and for all of them.
 
-    Each of them needs hardware of another of these nodes, or hardware that the node of type
-    ``wanted`` takes. So moving one node at a time cannot make room. The result is empty if no such
-    nodes exist, or if no fits are left.
+    They wait for each other's hardware, so moving one node at a time cannot make room. The result
+    is empty if no such nodes exist, or if no fits are left.
     """
     start = state.mark()
     for size in range(1, MOST_WAITING + 1):
