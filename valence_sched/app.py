@@ -343,7 +343,7 @@ class App:
     def zone_file(self, file: str) -> RecordedZone:
         """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
         folder = "" if file == "-" else os.path.dirname(file)
-        return zone_registry.parse_zone_file(self.config.read(file), _name(file), folder)
+        return zone_registry.parse_zone_file(self.config.read(file), files.shown_name(file), folder)
 
     def zoned_scheduler(
         self, selection: Selection, file: str, *, effects: EffectLog | None = None
@@ -542,7 +542,7 @@ class App:
 
         InputError if it is not a readable report, NewerSchema if its major version is newer.
         """
-        return decision.parse_report(self.config.read_document(file), _name(file))
+        return decision.parse_report(self.config.read_document(file), files.shown_name(file))
 
     def write_plan(self, plan: Plan, file: str) -> None:
         """Write a plan as JSON, whole or not at all."""
@@ -555,13 +555,9 @@ class App:
         """
         from valence_sched.model.plan import parse_plan
 
-        plan, warnings = parse_plan(self.config.read_document(file), _name(file))
+        plan, warnings = parse_plan(self.config.read_document(file), files.shown_name(file))
         self.config.remarks += warnings
         return plan
-
-
-def _name(file: str) -> str:
-    return "stdin" if file == "-" else file
 
 
 def _of_zones(selection: Selection, zone: RecordedZone) -> Selection:

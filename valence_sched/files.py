@@ -30,6 +30,11 @@ BUFFER_BYTES = 1 << 18
 PACKED_BYTES = 1 << 10  # of packed data for one step: it may expand many thousand times
 
 
+def shown_name(file: str) -> str:
+    """Return the name of a file in messages; ``-`` is standard input."""
+    return "stdin" if file == "-" else file
+
+
 def read(file: str) -> bytes:
     """Read a human-written file up to one byte beyond the limit; InputError."""
     try:
@@ -44,7 +49,6 @@ def read_document(file: str, stdin: BinaryIO, limit: int = MAX_DOCUMENT_BYTES) -
 
     InputError if it cannot be read, or has more bytes than the limit.
     """
-    name = "stdin" if file == "-" else file
     try:
         with contextlib.nullcontext(stdin) if file == "-" else open(file, "rb") as stream:
             pieces, size = [], 0
@@ -53,7 +57,8 @@ def read_document(file: str, stdin: BinaryIO, limit: int = MAX_DOCUMENT_BYTES) -
                 size += len(piece)
                 if size > limit:
                     hint = "is this the right file?"
-                    raise InputError(name, "", f"over {limit:,} bytes", "a smaller document", hint)
+                    found = f"over {limit:,} bytes"
+                    raise InputError(shown_name(file), "", found, "a smaller document", hint)
             return b"".join(pieces)
     except (OSError, ValueError) as error:
         raise _unreadable(file, error) from None
@@ -134,8 +139,8 @@ def spooled(file: str, stdin: BinaryIO, most_bytes: int = MAX_SPOOLED_BYTES) -> 
             if copy.tell() > most_bytes:
                 copy.close()
                 hint = "save it to a file, and give the name of the file"
-                name = "stdin" if file == "-" else file
-                raise InputError(name, "", f"over {most_bytes:,} bytes", "a smaller stream", hint)
+                found = f"over {most_bytes:,} bytes"
+                raise InputError(shown_name(file), "", found, "a smaller stream", hint)
     return copy  # type: ignore[no-any-return]
 
 

@@ -9,7 +9,7 @@ trial is better if fewer required nodes are missing, then if more nodes are plac
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -131,7 +131,12 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
     if trial is not None and not trial.is_short:
         found.decisions = trial.decisions
     else:
-        found.decisions = _decide_in_order(succession, sealed)
+        for _, decision in _decided(succession, sealed, range(len(sealed))):
+            found.decisions.append(decision)
+            for attempt in decision.attempts if len(sealed) > 1 else ():
+                attempt.batch.bound = None  # the bound of all requests is reported
+            if len(sealed) == 1 or decision.fit_count < decision.request.required_count:
+                break
     counts = Counter(podm for one in found.decisions for podm in one.fit_count_by_podm)
     for one in found.decisions:
         if one.request.alternates:  # not on podms with nodes of other requests
@@ -142,21 +147,26 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
     return found
 
 
-def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> list[Decision]:
-    decisions: list[Decision] = []
+def _decided(
+    succession: Succession,
+    requests: Sequence[Request],
+    order: Iterable[int],
+    planned: Sequence[PlannedFits] | None = None,
+) -> Iterator[tuple[int, Decision]]:
+    """Yield the number and the decision of each request in an order, and then take its nodes."""
     total, spending = sum(one.count for one in requests), succession.spending(requests)
-    for request in requests:
-        others = total - request.count
-        decision = succession.decide(request, other_nodes=others, spending=spending)
-        decisions.append(decision)
-        for attempt in decision.attempts if len(requests) > 1 else ():
-            attempt.batch.bound = None  # the bound of all requests is reported
-        if len(requests) == 1 or decision.fit_count < request.required_count:
-            break
-        keep_explainable(decision, succession.current_view)
+    for number in order:
+        request = requests[number]
+        decision = succession.decide(
+            request,
+            other_nodes=total - request.count,
+            spending=spending,
+            planned=None if planned is None else planned[number],
+        )
+        yield number, decision
+        _keep_explainable(decision, succession.current_view)
         for node in decision.fitting_nodes:
             succession.take(request, node.chosen)
-    return decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,28 +259,18 @@ class BatchPlan:
 
     def trial(self, order: Sequence[int], planned: Sequence[PlannedFits] | None = None) -> Trial:
         """Decide on the requests in an order, as many nodes of each as fit; undo all afterwards."""
-        succession, total = self.succession, self._requested
-        spending = succession.spending(self.requests)
-        decisions: dict[int, Decision] = {}
-        placed: list[tuple[Request, Fit]] = []
-        for number in order:
-            request = self.requests[number]
-            decision = decisions[number] = succession.decide(
-                request,
-                other_nodes=total - request.count,
-                spending=spending,
-                planned=None if planned is None else planned[number],
-            )
-            keep_explainable(decision, succession.current_view)
-            for node in decision.fitting_nodes:
-                succession.take(request, node.chosen)
-                placed.append((request, node.chosen))
+        decisions = dict(_decided(self.succession, self.requests, order, planned))
+        placed = [
+            (self.requests[number], node.chosen)
+            for number, decision in decisions.items()
+            for node in decision.fitting_nodes
+        ]
         for request, fit in reversed(placed):
-            succession.release(request, fit)
+            self.succession.release(request, fit)
         self._fits_left -= len(placed) + len(order)
         in_order = [decisions[number] for number in range(len(self.requests))]
         short = sum(max(0, one.request.required_count - one.fit_count) for one in in_order)
-        return Trial(in_order, (short, total - len(placed)))
+        return Trial(in_order, (short, self._requested - len(placed)))
 
     def realised(self, nodes: Sequence[WitnessNode]) -> Trial:
         """Return the trial that places these nodes, distributed among the requests of a type."""
@@ -323,7 +323,7 @@ class BatchPlan:
         return sums
 
 
-def keep_explainable(decision: Decision, current: View) -> None:
+def _keep_explainable(decision: Decision, current: View) -> None:
     """Copy the arrays of a decision that later nodes change, if an explanation may need them."""
     if len(decision.placed_nodes) == decision.request.count and len(decision.attempts) == 1:
         decision.explainable = False

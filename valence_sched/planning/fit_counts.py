@@ -56,9 +56,10 @@ class BlockSlots:
         )
 
     def take(self, entries: Ints, numbers: Ints) -> Ints:
-        """Take a slot of ``numbers[n]`` free blocks of pool entry ``entries[n]``; return full blocks.
+        """Take a slot of ``numbers[n]`` free blocks of pool entry ``entries[n]``.
 
         The order is that of :meth:`BlockTable.free_blocks`; no block may be in two of the entries.
+        Return the blocks that are full now.
         """
         low = self.of.start[entries]
         sizes = self.of.start[entries + 1] - low

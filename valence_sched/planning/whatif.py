@@ -396,13 +396,13 @@ class WhatIf:
 
     def read_checks(self, file: str) -> list[Check]:
         """Read a file of expectations, ``-`` for standard input; InputError if it is invalid."""
-        checks, warnings = parse_checks(self._config.read(file), _name(file))
+        checks, warnings = parse_checks(self._config.read(file), files.shown_name(file))
         self._config.remarks += warnings
         return checks
 
     def read_replay(self, file: str) -> tuple[Replay, list[str]]:
         """Read a written replay, ``-`` for standard input; same errors and warnings as a report."""
-        return parse_replay(self._config.read_document(file), _name(file))
+        return parse_replay(self._config.read_document(file), files.shown_name(file))
 
     def workload(
         self,
@@ -461,10 +461,6 @@ class WhatIf:
 
     def capacity(self, site: Site, *, strict: bool = False) -> SiteCapacity:
         return SiteCapacity(site.decider(strict=strict))
-
-
-def _name(file: str) -> str:
-    return "stdin" if file == "-" else file
 
 
 def _parsed(targets: Sequence[str]) -> list[Target]:
