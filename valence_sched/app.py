@@ -175,13 +175,12 @@ class App:
         ``log`` takes a line for each change. Of the processes that share a state, one reads.
         ``messaging`` is the file of the broker that carries hints. Readings are reported every
         ``report_interval_s`` to each target in ``report``: the URL of a service, or ``messaging``
-        for all receivers of that broker. With ``report_policies`` a report has only the fields that
-        decisions of these policies of the service read.
+        for all receivers of that broker; with ``report_policies`` only the fields that decisions of
+        these policies of the service read.
 
-        Raises:
-            UsageError: no pod manager is registered; a URL is invalid, or there is no broker.
-            InUse: with ``once``, another process already reads.
-            InventoryIncomplete: with ``once``, no pod manager could be read.
+        UsageError: no pod manager is registered; a URL is invalid, or there is no broker. With
+        ``once``, InUse: another process already reads; InventoryIncomplete: no pod manager could be
+        read.
         """
         from valence_sched.inventory.background_reader import background_reader  # HTTP
 
@@ -230,13 +229,11 @@ class App:
         """Return the function that reports a pod manager to a service, by its URL, or a broker."""
         if target == "messaging":
             if fanout is None:
-                raise errors.UsageError(
-                    "--report messaging: name the file of the broker (--messaging)"
-                )
+                text = "--report messaging: name the file of the broker (--messaging)"
+                raise errors.UsageError(text)
             if policies:
-                hint = "name the URL of a service with --report"
                 text = "--report-policy: a broker has no policies"
-                raise errors.UsageError(f"{text}: {hint}")
+                raise errors.UsageError(f"{text}: name the URL of a service with --report")
             return fanout.report
         if (scheduler := self._remote_scheduler(target)) is None:
             raise errors.UsageError("--report: an empty URL, expected a service or messaging")
@@ -250,11 +247,8 @@ class App:
     ) -> HintFanout:
         """Return the sender and receiver of hints over a broker; it connects when it is started.
 
-        ``reported`` takes each received report of a pod manager.
-
-        Raises:
-            SchedulerError: the library is not installed.
-            UsageError, CredentialError: the URL is invalid, or cannot be read.
+        ``reported`` takes each received report of a pod manager. SchedulerError: the library is not
+        installed. UsageError, CredentialError: the URL is invalid, or cannot be read.
         """
         try:
             from valence_sched.messaging.fanout import HintFanout
@@ -283,19 +277,10 @@ class App:
             self.config.service_flavors = scheduler.flavors
             self.config.service_policies = scheduler.policies
 
-    def _remote_scheduler(
-        self,
-        url: str | None,
-        *,
-        token: Callable[[], str] | None = None,
-        verify: bool | str = True,
-        certificate: ClientCertificate | None = None,
-    ) -> RemoteScheduler | None:
+    def _remote_scheduler(self, url: str | None, **options: Any) -> RemoteScheduler | None:
         from valence_sched.remote import connection, scheduler  # HTTP: only to a service
 
-        service = connection.connection(
-            self.config.environ, url, token=token, verify=verify, certificate=certificate
-        )
+        service = connection.connection(self.config.environ, url, **options)
         return None if service is None else scheduler.RemoteScheduler(service)
 
     def ask_ironic(
@@ -331,8 +316,7 @@ class App:
     ) -> Scheduler:
         """Return the scheduler of the service, else a scheduler over a selection.
 
-        Raises:
-            UsageError: the selection has options for a scheduler in this process only.
+        UsageError: the selection has options for a scheduler in this process only.
         """
         if self.service is None:
             return self.engine(selection, effects=effects)
@@ -361,9 +345,8 @@ class App:
         stated = zone.stated()
 
         def podms(zone: RecordedZone) -> Engine:
-            return app.engine(
-                replace(selection, sources=zone.inventories, stated=stated, strict=False)
-            )
+            own = replace(selection, sources=zone.inventories, stated=stated, strict=False)
+            return app.engine(own)
 
         def requests(request: Request) -> Callable[[str], Request]:
             flat_request = tree.flat_request(zone, request)
@@ -430,24 +413,21 @@ class App:
     ) -> None:
         """Serve inventories as live pod managers until a signal stops the process.
 
-        ``ready`` is called with id and URL of each when all listen; ``options`` are those of
-        :func:`~valence_sched.simulator.server.serve.serve`.
+        ``ready`` is called with id and URL of each when all listen; ``options`` are the fields of
+        :class:`~valence_sched.simulator.server.serve.ServeOptions`.
 
-        Raises:
-            UsageError: a user without a password, or a password without a user.
-            CredentialError: the password is missing, or other users can read it.
-            InventoryIncomplete: with ``strict``, a document had to be skipped.
-            SchedulerError: as for the simulator.
+        UsageError: a user without a password, or a password without a user. CredentialError: the
+        password is missing, or other users can read it. InventoryIncomplete: with ``strict``, a
+        document had to be skipped. SchedulerError: as for the simulator.
         """
         from valence_sched.simulator.server import serve, services
 
         if (username is None) != (password is None):
-            raise errors.UsageError(
-                "a login needs --username and one of --password-env, --password-file"
-            )
+            text = "a login needs --username and one of --password-env, --password-file"
+            raise errors.UsageError(text)
         if username is not None:
-            text = read_password(password, "podm serve", self.config.environ, None)
-            options["login"] = services.Account(username, text or "")
+            secret = read_password(password, "podm serve", self.config.environ, None)
+            options["login"] = services.Account(username, secret or "")
 
         def check_and_report(urls: list[tuple[str, str]]) -> None:
             self.loader.check(len(urls), selection)

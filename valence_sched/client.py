@@ -10,8 +10,7 @@ A caller imports only this module::
     scheduler.update_resource_stats(None, destination["name"], {"load": 0.5})
 """
 
-from __future__ import annotations
-
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,34 +31,6 @@ from valence_sched.remote.scheduler import RemoteScheduler
 ResourceName = str | tuple[str, str]
 PARTS = ("request_spec", "filter_properties")  # of a generic resource request
 MAX_REASONS = 3
-
-
-def connect(
-    url: str | None = None,
-    *,
-    inventories: tuple[str, ...] = (),
-    state: str | None = None,
-    near_maps: tuple[str, ...] = (),
-    environ: Mapping[str, str] | None = None,
-) -> SchedulerClient:
-    """Return the client of the service at a URL, else of a scheduler in this process.
-
-    The default of ``url`` is ``VALENCE_SCHED_URL``, unless inventories or a state are given.
-    ``near_maps`` locate external resources for a scheduler in this process; a service has its own.
-    Errors as for a connection. Several threads may connect at the same time.
-    """
-    variables = os.environ if environ is None else environ
-    if not (inventories or state):
-        service = connection(variables, url)
-        if service is not None:
-            base.prepare_nouns()
-            return SchedulerClient(RemoteScheduler(service))
-    from valence_sched.app import App, import_late_modules  # the whole scheduler: only to run it
-
-    import_late_modules()
-    base.prepare_nouns()
-    selection = Selection(sources=inventories, near_maps=near_maps, live=ReadOptions(state=state))
-    return SchedulerClient(App(environ=variables).engine(selection))
 
 
 class SchedulerClient:
@@ -148,10 +119,39 @@ class SchedulerClient:
             request = compile_request(parsed)
         else:
             request = self.scheduler.compile_request(parsed)
-        owner = _project(context)
-        if request.owner is None and owner:
+        has = context.get if isinstance(context, Mapping) else functools.partial(getattr, context)
+        owner = has("project_id", None)
+        if request.owner is None and isinstance(owner, str) and owner:
             request = msgspec.structs.replace(request, owner=owner)
         return with_own_id(request) if parsed.seed is None else request
+
+
+def connect(
+    url: str | None = None,
+    *,
+    inventories: tuple[str, ...] = (),
+    state: str | None = None,
+    near_maps: tuple[str, ...] = (),
+    environ: Mapping[str, str] | None = None,
+) -> SchedulerClient:
+    """Return the client of the service at a URL, else of a scheduler in this process.
+
+    The default of ``url`` is ``VALENCE_SCHED_URL``, unless inventories or a state are given.
+    ``near_maps`` locate external resources for a scheduler in this process; a service has its own.
+    Errors as for a connection. Several threads may connect at the same time.
+    """
+    variables = os.environ if environ is None else environ
+    if not (inventories or state):
+        service = connection(variables, url)
+        if service is not None:
+            base.prepare_nouns()
+            return SchedulerClient(RemoteScheduler(service))
+    from valence_sched.app import App, import_late_modules  # the whole scheduler: only to run it
+
+    import_late_modules()
+    base.prepare_nouns()
+    selection = Selection(sources=inventories, near_maps=near_maps, live=ReadOptions(state=state))
+    return SchedulerClient(App(environ=variables).engine(selection))
 
 
 def needed_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
@@ -166,15 +166,6 @@ def resource_name(candidate: decision.Candidate) -> ResourceName:
     """Return the name of a candidate's pod manager; ``host/node`` becomes a tuple."""
     host, slash, node = candidate.podm.partition("/")
     return (host, node) if slash and host and node else candidate.podm
-
-
-def _project(context: object) -> str | None:
-    """Return the project of a security context, a mapping or an object."""
-    if isinstance(context, Mapping):
-        value = context.get("project_id")
-    else:
-        value = getattr(context, "project_id", None)
-    return value if isinstance(value, str) and value else None
 
 
 def _refusal(report: decision.Report) -> str:

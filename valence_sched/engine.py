@@ -113,10 +113,7 @@ class Engine(scheduler.OwnScheduler):
 
     @functools.cached_property
     def _zones(self) -> ZoneRegistry:
-        from valence_sched.zones.children import (  # HTTP and SQL: only for zones
-            OwnPart,
-            ZoneRegistry,
-        )
+        from valence_sched.zones.children import OwnPart, ZoneRegistry  # HTTP and SQL
 
         here = "the section zones of the settings of the service"
         file = here if self._selection.zones else str(self._config.user_file(ZONES_FILE))
@@ -392,9 +389,7 @@ class Engine(scheduler.OwnScheduler):
         self._refuse_recordings("previewed")
         decider, chosen = self.decider(), [one.chosen for one in report.placements]
         with self._access() as access:
-            here = [
-                one for one in chosen if one.podm in access.members
-            ]  # not pod managers elsewhere
+            here = [one for one in chosen if one.podm in access.members]
             verify(decider, report.request, here, partial=True)
             yield from map(access.preview, report.placements)
 
@@ -595,9 +590,7 @@ class Engine(scheduler.OwnScheduler):
     def _plan_signatures(self) -> PlanSignatures | None:
         """Return the signer and verifier of plans; None in a program without a key.
 
-        Raises:
-            AccessDenied: a service has no key.
-            CredentialError: the key of a program cannot be read.
+        AccessDenied: a service has no key. CredentialError: the key of a program cannot be read.
         """
         try:
             keys = self._state.registry.zone_keys(self._zone_settings, make=self._serves)

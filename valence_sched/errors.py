@@ -409,10 +409,7 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return the hint for an unknown name: the nearest known name, or the first known names.
-
-    ``cutoff`` is the least similarity, from 0 to 1.
-    """
+    """Return the hint for an unknown name: the nearest known name, or the first known names."""
     names = sorted(known)
     listed = [part.strip() for part in name.split(",")]
     if len(listed) > 1 and set(listed) <= set(names):
@@ -470,7 +467,6 @@ def escape(text: str, keep: str = "") -> str:
 
 
 def escape_character(char: str) -> str:
-    """Return a character as JSON escapes it."""
     code = char.encode("utf-16-be", "surrogatepass").hex()
     units = (f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
     return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char) or "".join(units)

@@ -36,7 +36,6 @@ def shown_name(file: str) -> str:
 
 
 def read(file: str) -> bytes:
-    """Read a human-written file up to one byte beyond the limit; InputError."""
     try:
         with open(file, "rb") as stream:
             return stream.read(MAX_HUMAN_BYTES + 1)
@@ -78,8 +77,8 @@ def _reason(error: Exception) -> str:
 def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO]:
     """Open a file for reading in pieces; gzip and zstd, known by their first bytes, are unpacked.
 
-    ``source``, if given, is read from its beginning instead of the file, and stays open. InputError
-    if a read fails or the packed data is damaged.
+    ``source``, if given, is read from its beginning instead, and stays open. InputError if a read
+    fails or the packed data is damaged.
     """
     try:
         with contextlib.ExitStack() as opened:
@@ -152,7 +151,6 @@ def _opened(file: str) -> BinaryIO:
 
 
 def write_json(document: object, file: str) -> None:
-    """Write a document as indented JSON with a stable order, whole or not at all."""
     with pending(file) as write:
         write(json_text(document, file))
 
@@ -197,13 +195,10 @@ def write_podms(
 
 
 class AtomicFile:
-    """A file opened for writing that gets its name only after it is written whole.
+    """A file opened for writing that gets its name only after it is written whole, or OSError.
 
     Its permissions are ``mode``, by default as for the replaced file, else as for a new file. With
     ``sync`` it is on disk before it gets its name. A pipe or a terminal is written directly.
-
-    Raises:
-        OSError: it cannot be written; an earlier file of this name is untouched.
     """
 
     def __init__(self, file: str | Path, *, mode: int | None = None, sync: bool = True) -> None:
@@ -222,7 +217,6 @@ class AtomicFile:
         self._temporary = self.stream.name
 
     def commit(self) -> None:
-        """Give the written file its name."""
         try:
             self.stream.flush()
             if self._temporary:
@@ -299,7 +293,6 @@ def _compressor(stream: IO[bytes], file: str) -> Iterator[Any]:
 
 
 def _usual_mode(path: Path) -> int:
-    """Return the permissions of an existing file, else of a new file under the umask."""
     with contextlib.suppress(FileNotFoundError):
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)
