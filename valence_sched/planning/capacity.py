@@ -6,8 +6,6 @@ once per flavor, with that flavor first. The usable amount of a kind on a podm i
 that one of these fillings uses. A node uses all devices of its blocks.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 from collections import Counter
@@ -358,6 +356,9 @@ class ResourceKind(NamedTuple):
     unit: str = ""
 
 
+Amounts = Counter[ResourceKind]
+
+
 def _devices(
     kinds: BlockKinds, number: int, only: str | None = None
 ) -> Iterator[tuple[ResourceKind, Any]]:
@@ -369,9 +370,9 @@ def _devices(
             yield ResourceKind(word, next(filter(None, names), None), unit), device
 
 
-def _block_amounts(kinds: BlockKinds, number: int) -> Counter[ResourceKind]:
+def _block_amounts(kinds: BlockKinds, number: int) -> Amounts:
     """Return the amounts in a block of a kind, without devices of unknown number or size."""
-    amounts: Counter[ResourceKind] = Counter()
+    amounts = Amounts()
     for resource, device in _devices(kinds, number):
         per_device = {"cores": "cores", "memory": "capacity_mib"}.get(resource.kind)
         size = getattr(device, per_device) if per_device else 1
@@ -384,11 +385,9 @@ def _stocks(table: BlockTable) -> Iterator[tuple[int, ResourceKind, float]]:
         yield number, ResourceKind("stock", stock.resource, stock.unit), free_amount(stock)
 
 
-def _free_amounts(
-    kinds: BlockKinds, table: BlockTable, before: BlockTable
-) -> Counter[ResourceKind]:
+def _free_amounts(kinds: BlockKinds, table: BlockTable, before: BlockTable) -> Amounts:
     """Return the free amounts by resource kind; blocks changed since ``before`` do not count."""
-    amounts: Counter[ResourceKind] = Counter()
+    amounts = Amounts()
     for kind, number in Counter(table.kinds[one] for one in _unused_blocks(table, before)).items():
         for resource, amount in _block_amounts(kinds, kind).items():
             amounts[resource] += number * amount
@@ -400,30 +399,6 @@ def _free_amounts(
 def _unused_blocks(table: BlockTable, before: BlockTable) -> Iterator[int]:
     pairs = enumerate(zip(table.slots, before.slots, strict=True))
     return (block for block, (slots, old) in pairs if slots and slots == old)
-
-
-def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[model.StrandedAmount]:
-    view = fillings[0].before
-    table = view.block_tables[podm]
-    free = _free_amounts(view.kinds, table, table)
-    left = [_free_amounts(view.kinds, one.after.block_tables[podm], table) for one in fillings]
-    for resource in sorted(free, key=lambda one: (one.kind, one.model or "", one.unit)):
-        if not free[resource]:
-            continue
-        amounts = [one[resource] for one in left]
-        best = amounts.index(min(amounts))
-        why: Counter[str] = Counter()
-        for text, amount in fillings[best].reasons(podm, resource) if amounts[best] else ():
-            why[text] += amount  # type: ignore[assignment]
-        yield model.StrandedAmount(
-            podm=view.podms[podm].id,
-            kind=resource.kind,
-            model=resource.model,
-            unit=resource.unit,
-            free=round(float(free[resource]), 9),
-            usable=round(float(free[resource] - amounts[best]), 9),
-            why=tuple((text, round(float(amount), 9)) for text, amount in why.most_common()),
-        )
 
 
 class Filling:
@@ -486,6 +461,30 @@ class Filling:
         context = context_of(self.after, one.request, one.bound, strict=one.strict)
         batch = Batch([], self.after, context.evaluation, one.request)
         return Verdicts(Decision([Attempt(context, batch)]))
+
+
+def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[model.StrandedAmount]:
+    view = fillings[0].before
+    table = view.block_tables[podm]
+    free = _free_amounts(view.kinds, table, table)
+    left = [_free_amounts(view.kinds, one.after.block_tables[podm], table) for one in fillings]
+    for resource in sorted(free, key=lambda one: (one.kind, one.model or "", one.unit)):
+        if not free[resource]:
+            continue
+        amounts = [one[resource] for one in left]
+        best = amounts.index(min(amounts))
+        why: Counter[str] = Counter()
+        for text, amount in fillings[best].reasons(podm, resource) if amounts[best] else ():
+            why[text] += amount  # type: ignore[assignment]
+        yield model.StrandedAmount(
+            podm=view.podms[podm].id,
+            kind=resource.kind,
+            model=resource.model,
+            unit=resource.unit,
+            free=round(float(free[resource]), 9),
+            usable=round(float(free[resource] - amounts[best]), 9),
+            why=tuple((text, round(float(amount), 9)) for text, amount in why.most_common()),
+        )
 
 
 def scarcest_first(reasons: Iterable[Reason]) -> list[Reason]:

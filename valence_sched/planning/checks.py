@@ -169,16 +169,14 @@ class Checker:
         nodes: model.FitBounds | model.Landing | model.UnplacedNodes | model.GoldenDecision,
         count: int = 1,
         *,
-        podms: Sequence[str] = (),
+        podms: tuple[str, ...] = (),
         seed: int = 0,
     ) -> Request:
         flavor = site.flavors.get(nodes.flavor)
         if flavor is None:
             raise UnknownName("flavor", nodes.flavor, site.flavors)
         policy = nodes.policy or flavor.policy or site.policy
-        spec = RequestSpec(
-            flavor=nodes.flavor, count=count, policy=policy, podms=tuple(podms), seed=seed
-        )
+        spec = RequestSpec(flavor=nodes.flavor, count=count, policy=policy, podms=podms, seed=seed)
         return self._config.compile_request(spec, flavor)
 
     def _decision(self, site: Site, request: Request) -> Decision:

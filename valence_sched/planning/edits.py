@@ -262,9 +262,8 @@ def _set(site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch
                 "facts": {key: value for key, value in facts.items() if value is not None},
                 "capabilities": {key: values for key, values in capabilities if values},
             }
-            podms[match.podm] = replace(
-                podm, **{key: merged.get(key, changes[key]) for key in changes}
-            )
+            after = {key: merged.get(key, value) for key, value in changes.items()}
+            podms[match.podm] = replace(podm, **after)
     counts = {"podms": len(matches), "pools": sum(len(match.pools) for match in matches)}
     return podms, {**counts, "blocks": sum(len(match.blocks) for match in matches)}
 
@@ -407,9 +406,8 @@ def scenario_sites(base: Site, references: Sequence[str], config: Configuration)
     scenarios = _Scenarios(base, config)
     keys = dict.fromkeys(key for one in references for key in scenarios.keys(one))
     names = Counter(key.name for key in keys)
-    return [
-        scenarios.site(key).named(key.name if names[key.name] == 1 else str(key)) for key in keys
-    ]
+    shown = {key: key.name if names[key.name] == 1 else str(key) for key in keys}
+    return [scenarios.site(key).named(name) for key, name in shown.items()]
 
 
 class _Scenarios:

@@ -40,6 +40,7 @@ from valence_sched.view.view import View
 MOST_BLOCKS = 20_000
 CHOSEN_COLUMNS = 2_000  # columns in the integer programme of a large site
 
+Prices = Mapping[str, float]  # of one block, by its name
 PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
 
 
@@ -56,10 +57,7 @@ class PurchaseOption(Struct, frozen=True):
 
 
 def smallest_purchase(
-    site: Site,
-    request: Request,
-    choices: Sequence[AddBlocks],
-    prices: Mapping[str, float] | None = None,
+    site: Site, request: Request, choices: Sequence[AddBlocks], prices: Prices | None = None
 ) -> PurchaseResult:
     """Return the smallest purchase after which all nodes of a request fit.
 
@@ -115,9 +113,7 @@ class _Place(NamedTuple):
     to: str
 
 
-def _prices(
-    site: Site, choices: Sequence[AddBlocks], prices: Mapping[str, float]
-) -> dict[str, float]:
+def _prices(site: Site, choices: Sequence[AddBlocks], prices: Prices) -> dict[str, float]:
     names = dict.fromkeys(choice.add for choice in choices)
     for name in prices:
         if name not in names:
@@ -131,7 +127,7 @@ def _prices(
 
 
 def _options(
-    site: Site, choices: Sequence[AddBlocks], prices: Mapping[str, float]
+    site: Site, choices: Sequence[AddBlocks], prices: Prices
 ) -> tuple[list[PurchaseOption], dict[tuple[int, int], _Place]]:
     view, options = site.view(), list[PurchaseOption]()
     places: dict[tuple[int, int], _Place] = {}

@@ -6,8 +6,6 @@ Nodes that lost their hardware are re-placed, the hardest first. As in squeaky w
 long as fewer remain unplaced. Drained nodes move one by one, each before it leaves its old place.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import itertools
@@ -38,7 +36,109 @@ MOST_ROUNDS = 8  # orders of the nodes to try
 MOST_SETS = 20_000  # sets of failed pod managers to try
 
 Progress = Callable[[int, int], None]  # the number of sets tried, and of all sets
-Placed = tuple["Resident", Request, Fit]
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A node on a podm, by number, and the request for an equal node.
+
+    ``request`` is None if the hardware is unknown; ``asks_for`` is the source of the request.
+    ``price`` is in points of waste: the most expensive nodes are the hardest to place.
+    """
+
+    podm: int
+    node: Node
+    devices: Devices
+    request: Request | None
+    price: int
+    asks_for: model.AsksFor = "hardware"
+
+    @property
+    def name(self) -> str:
+        return self.node.name or self.node.uri.rstrip("/").rpartition("/")[2]
+
+    def moved(self, view: View) -> model.MovedNode:
+        return model.MovedNode(
+            node=self.name,
+            uri=self.node.uri,
+            podm=view.podms[self.podm].id,
+            owner=self.node.owner,
+            devices=self.devices,
+            asks_for=self.asks_for,
+        )
+
+
+class Residents:
+    """The nodes of a View, and notes about nodes with unknown hardware or requests.
+
+    The request of a node is its original request, else a request for its flavor, else for all its
+    hardware; without a group, whose rules the inventory lacks. Equal nodes share one request.
+    """
+
+    def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:
+        self.view, self._policy, self._flavors = view, policy, flavors
+        self._requests: dict[tuple[object, ...], Request | None] = {}
+        self.notes: dict[str, None] = {}
+
+    def of(self, podm: int) -> list[Resident]:
+        return [self._resident(podm, node) for node in self.view.podms[podm].nodes]
+
+    def __iter__(self) -> Iterator[Resident]:
+        for podm in range(len(self.view.podms)):
+            yield from self.of(podm)
+
+    def _resident(self, podm: int, node: Node) -> Resident:
+        table = self.view.block_tables[podm]
+        numbers = (table.numbers.get(uri) for uri in node.blocks)
+        kinds = tuple(table.kinds[number] for number in numbers if number is not None)
+        known = [self.view.kinds.kinds[kind] for kind in kinds]
+        devices = joined([kind.devices for kind in known])
+        key: tuple[object, ...] = (tuple(sorted(kinds)), node.owner)
+        asks_for: model.AsksFor = "hardware"
+        if node.request is not None:
+            key, asks_for = (to_json(node.request), node.flavor, node.owner), "request"
+        elif node.flavor in self._flavors:
+            key, asks_for = (node.flavor, node.owner), "flavor"
+        if key not in self._requests:
+            self._requests[key] = self._compiled(node, kinds)
+        request, notes = self._requests[key], []
+        if missing := len(node.blocks) - len(kinds):
+            notes.append(f"{missing} of its {format_count(len(node.blocks), 'block')} unknown")
+        elif request is None:
+            notes.append("its hardware is unknown")
+        if request is not None and asks_for == "hardware" and node.flavor is not None:
+            notes.append(f"flavor {node.flavor!r} is unknown: give its file")
+        name = f"node {node.name or node.uri} of {self.view.podms[podm].id}"
+        self.notes.update(dict.fromkeys(f"{name}: {text}" for text in notes))
+        return Resident(podm, node, devices, request, sum(one.price for one in known), asks_for)
+
+    def _compiled(self, node: Node, kinds: tuple[int, ...]) -> Request | None:
+        if node.request is not None:
+            return request_for(node.request, node.flavor, node.owner, self._policy)
+        if (flavor := self._flavors.get(node.flavor or "")) is not None:
+            spec = RequestSpec(flavor=node.flavor, owner=node.owner, policy=self._policy)
+            return compile_request(spec, flavor)
+        known = self.view.kinds.kinds
+        properties = like(joined([known[kind].devices for kind in sorted(kinds)]))
+        if properties == specs.Properties():
+            return None
+        spec = RequestSpec(properties=properties, owner=node.owner, policy=self._policy)
+        return compile_request(spec)
+
+
+Placed = tuple[Resident, Request, Fit]
+
+
+@dataclass(slots=True)
+class Placing:
+    """The result of placing nodes in one order: the placed nodes, and the unplaced nodes."""
+
+    placed: list[Placed] = field(default_factory=list)
+    stuck: list[Resident] = field(default_factory=list)
+
+    def withdraw(self, succession: Succession) -> None:
+        for _, request, fit in self.placed:
+            succession.release(request, fit)
 
 
 def site_after(site: Site, result: model.Relocation | model.Survival) -> Site:
@@ -175,18 +275,6 @@ def _failed(
         undo()
 
 
-@dataclass(slots=True)
-class Placing:
-    """The result of placing nodes in one order: the placed nodes, and the unplaced nodes."""
-
-    placed: list[Placed] = field(default_factory=list)
-    stuck: list[Resident] = field(default_factory=list)
-
-    def withdraw(self, succession: Succession) -> None:
-        for _, request, fit in self.placed:
-            succession.release(request, fit)
-
-
 def _hardest_first(residents: Sequence[Resident]) -> list[Resident]:
     return sorted(residents, key=lambda one: (-one.price, one.podm, one.node.uri))
 
@@ -255,94 +343,6 @@ def _stuck_nodes(
         )
         for one in residents
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """A node on a podm, by number, and the request for an equal node.
-
-    ``request`` is None if the hardware is unknown; ``asks_for`` is the source of the request.
-    ``price`` is in points of waste: the most expensive nodes are the hardest to place.
-    """
-
-    podm: int
-    node: Node
-    devices: Devices
-    request: Request | None
-    price: int
-    asks_for: model.AsksFor = "hardware"
-
-    @property
-    def name(self) -> str:
-        return self.node.name or self.node.uri.rstrip("/").rpartition("/")[2]
-
-    def moved(self, view: View) -> model.MovedNode:
-        return model.MovedNode(
-            node=self.name,
-            uri=self.node.uri,
-            podm=view.podms[self.podm].id,
-            owner=self.node.owner,
-            devices=self.devices,
-            asks_for=self.asks_for,
-        )
-
-
-class Residents:
-    """The nodes of a View, and notes about nodes with unknown hardware or requests.
-
-    The request of a node is its original request, else a request for its flavor, else for all its
-    hardware; without a group, whose rules the inventory lacks. Equal nodes share one request.
-    """
-
-    def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:
-        self.view, self._policy, self._flavors = view, policy, flavors
-        self._requests: dict[tuple[object, ...], Request | None] = {}
-        self.notes: dict[str, None] = {}
-
-    def of(self, podm: int) -> list[Resident]:
-        return [self._resident(podm, node) for node in self.view.podms[podm].nodes]
-
-    def __iter__(self) -> Iterator[Resident]:
-        for podm in range(len(self.view.podms)):
-            yield from self.of(podm)
-
-    def _resident(self, podm: int, node: Node) -> Resident:
-        table = self.view.block_tables[podm]
-        numbers = (table.numbers.get(uri) for uri in node.blocks)
-        kinds = tuple(table.kinds[number] for number in numbers if number is not None)
-        known = [self.view.kinds.kinds[kind] for kind in kinds]
-        devices = joined([kind.devices for kind in known])
-        key: tuple[object, ...] = (tuple(sorted(kinds)), node.owner)
-        asks_for: model.AsksFor = "hardware"
-        if node.request is not None:
-            key, asks_for = (to_json(node.request), node.flavor, node.owner), "request"
-        elif node.flavor in self._flavors:
-            key, asks_for = (node.flavor, node.owner), "flavor"
-        if key not in self._requests:
-            self._requests[key] = self._compiled(node, kinds)
-        request, notes = self._requests[key], []
-        if missing := len(node.blocks) - len(kinds):
-            notes.append(f"{missing} of its {format_count(len(node.blocks), 'block')} unknown")
-        elif request is None:
-            notes.append("its hardware is unknown")
-        if request is not None and asks_for == "hardware" and node.flavor is not None:
-            notes.append(f"flavor {node.flavor!r} is unknown: give its file")
-        name = f"node {node.name or node.uri} of {self.view.podms[podm].id}"
-        self.notes.update(dict.fromkeys(f"{name}: {text}" for text in notes))
-        return Resident(podm, node, devices, request, sum(one.price for one in known), asks_for)
-
-    def _compiled(self, node: Node, kinds: tuple[int, ...]) -> Request | None:
-        if node.request is not None:
-            return request_for(node.request, node.flavor, node.owner, self._policy)
-        if (flavor := self._flavors.get(node.flavor or "")) is not None:
-            spec = RequestSpec(flavor=node.flavor, owner=node.owner, policy=self._policy)
-            return compile_request(spec, flavor)
-        known = self.view.kinds.kinds
-        properties = like(joined([known[kind].devices for kind in sorted(kinds)]))
-        if properties == specs.Properties():
-            return None
-        spec = RequestSpec(properties=properties, owner=node.owner, policy=self._policy)
-        return compile_request(spec)
 
 
 def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import funnel_steps, inventory_source
@@ -221,21 +221,19 @@ class Occupancy:
                 mean=rounded(mean(number, end) / total),
                 peak=rounded(peaks[number] / total),
             )
-            for number, name, total in self._present()
+            for number, (name, total) in enumerate(self.totals.items())
+            if total
         }
 
-    def used_shares(self) -> dict[str, tuple[float, ...]]:
-        return {name: self._by_bucket(number, total) for number, name, total in self._present()}
+    def series(self) -> dict[str, Any]:
+        """Return the means by bucket of used shares, nodes and pod managers in use."""
 
-    def means_by_bucket(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return self._by_bucket(self._nodes), self._by_bucket(self._podms)
+        def means(level: int, total: float = 1.0) -> tuple[float, ...]:
+            return tuple(rounded(one.means[level] / total) for one in self._timeline.buckets)
 
-    def _present(self) -> list[tuple[int, str, float]]:
         totals = enumerate(self.totals.items())
-        return [(number, name, total) for number, (name, total) in totals if total]
-
-    def _by_bucket(self, level: int, total: float = 1.0) -> tuple[float, ...]:
-        return tuple(rounded(one.means[level] / total) for one in self._timeline.buckets)
+        used = {name: means(number, total) for number, (name, total) in totals if total}
+        return {"used": used, "nodes": means(self._nodes), "podms": means(self._podms)}
 
     def peaks(self) -> tuple[int, int]:
         return round(self._peaks[self._nodes]), round(self._peaks[self._podms])
@@ -458,7 +456,7 @@ class ReplayRun:
     def _result(self, site: str, policy: str | None) -> model.ReplayResult:
         refusals, occupancy, end = self._refusals, self._occupancy, self._now
         by_flavor, buckets = refusals.by_flavor(), self._timeline.buckets
-        (peak_nodes, peak_podms), (nodes, podms) = occupancy.peaks(), occupancy.means_by_bucket()
+        peak_nodes, peak_podms = occupancy.peaks()
         measured = [it for one in buckets if (it := one.sample.fragmentation) is not None]
         samples, fragmentation = tuple(map(rounded, measured)), None
         if samples:
@@ -467,10 +465,8 @@ class ReplayRun:
         counts = zip(EVENTS, zip(*(one.counts for one in buckets), strict=True), strict=True)
         series = model.ReplaySeries(
             bucket_s=rounded(self._timeline.width),
-            used=occupancy.used_shares(),
-            nodes=nodes,
-            podms=podms,
             fragmentation=samples or None,
+            **occupancy.series(),
             **dict(counts),
         )
         return model.ReplayResult(

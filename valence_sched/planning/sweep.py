@@ -49,8 +49,9 @@ class SweepTask(NamedTuple):
     strict: bool
 
 
+Run = Callable[[SweepTask], SweepRun]
 #: Runs tasks, and yields their results in the order in which they finish.
-Workers = Callable[[Callable[[SweepTask], SweepRun], Iterable[SweepTask]], Iterator[SweepRun]]
+Workers = Callable[[Run, Iterable[SweepTask]], Iterator[SweepRun]]
 
 
 class Sweep:
@@ -264,8 +265,15 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
         raise UsageError("--jobs: not allowed with --backend, which uses all its workers")
     joblib = _required("joblib")
     if backend is None:
-        with _local(joblib, jobs):
-            yield _parallel_runs(joblib, (BrokenProcessPool,), "lower --jobs to use less memory")
+        count, hint = jobs or joblib.cpu_count(), "lower --jobs to use less memory"
+        with joblib.parallel_config(backend="loky", n_jobs=count):
+            try:
+                yield _parallel_runs(
+                    joblib, (BrokenProcessPool,), "lower --jobs to use less memory"
+                )
+            finally:
+                if count > 1:
+                    joblib.externals.loky.get_reusable_executor().shutdown(kill_workers=True)
         return
     distributed, address = _required("distributed"), backend.removeprefix(DASK)
     failures = (distributed.KilledWorker, CancelledError, ImportError, OSError)
@@ -276,9 +284,7 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
 def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: str) -> Workers:
     """Return workers of joblib; ``failures`` are their error classes, reported with ``advice``."""
 
-    def make(
-        run: Callable[[SweepTask], SweepRun], tasks: Iterable[SweepTask]
-    ) -> Iterator[SweepRun]:
+    def make(run: Run, tasks: Iterable[SweepTask]) -> Iterator[SweepRun]:
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         delayed = joblib.delayed(run)
         try:
@@ -302,17 +308,6 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _local(joblib: Any, jobs: int | None) -> Iterator[None]:
-    count = jobs or joblib.cpu_count()
-    with joblib.parallel_config(backend="loky", n_jobs=count):
-        try:
-            yield
-        finally:
-            if count > 1:
-                joblib.externals.loky.get_reusable_executor().shutdown(kill_workers=True)
 
 
 @contextlib.contextmanager

@@ -193,10 +193,8 @@ def cover_parts(
 
 def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
     def implies(one: int, other: int) -> bool:
-        (sizes, amount), (others, other_amount) = lines[one], lines[other]
-        return all(
-            others.get(key, 0) * amount >= size * other_amount for key, size in sizes.items()
-        )
+        (sizes, amount), (others, implied) = lines[one], lines[other]
+        return all(others.get(key, 0) * amount >= size * implied for key, size in sizes.items())
 
     def is_implied(other: int) -> bool:
         after = range(other + 1, len(lines))
