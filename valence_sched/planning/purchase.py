@@ -189,24 +189,22 @@ def cheapest_purchase(
     if not most or None in most:
         raise RequestError("no number of nodes given for a flavor")
     wanted = [number or 0 for number in most]
-    variants = variants_of(node_types, view.kinds)
-    classes = BlockClasses(variants, view)
+    classes = BlockClasses(variants_of(node_types, view.kinds), view)
     offers = list(_purchase_offers(view, node_types, options, classes, wanted))
     columns = sum(len(offer.model.programme.upper) for offer in offers)
-    if columns <= effort.most_columns:
-        programme = _PurchaseProgramme(options, offers, wanted)
-        solution = programme.programme.solve(effort, whole=True)
-        return programme.purchase(solution, solution)
-    relaxation = _PurchaseProgramme(options, offers, wanted, aggregate=True)
-    relaxed = relaxation.programme.solve(effort, whole=False)
-    if relaxed.values is None:
-        return None
-    chosen = relaxation.buying(relaxed.values, min(effort.most_columns, CHOSEN_COLUMNS))
-    rows = {row for offer in chosen for row in offer.group.rows}
-    for node in most_nodes(view, node_types, effort=effort).nodes:
-        wanted[node.node_type] -= node.fit.row not in rows
-    programme = _PurchaseProgramme(options, chosen, wanted)
-    return programme.purchase(programme.programme.solve(effort, whole=True), relaxed)
+    relaxed = None
+    if columns > effort.most_columns:
+        relaxation = _PurchaseProgramme(options, offers, wanted, aggregate=True)
+        relaxed = relaxation.programme.solve(effort, whole=False)
+        if relaxed.values is None:
+            return None
+        offers = relaxation.buying(relaxed.values, min(effort.most_columns, CHOSEN_COLUMNS))
+        rows = {row for offer in offers for row in offer.group.rows}
+        for node in most_nodes(view, node_types, effort=effort).nodes:
+            wanted[node.node_type] -= node.fit.row not in rows
+    programme = _PurchaseProgramme(options, offers, wanted)
+    solution = programme.programme.solve(effort, whole=True)
+    return programme.purchase(solution, relaxed or solution)
 
 
 class _PurchaseOffer(NamedTuple):

@@ -181,11 +181,11 @@ def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
             blocks = (podm.blocks[number].uri for number in scope.blocks)
             drained.setdefault(match.podm, set()).update(blocks)
             whole.update([match.podm] if scope.whole else ())
-    nodes = (one for podm in sorted(drained) for one in residents.of(podm))
     affected = [
         one
-        for one in nodes
-        if one.podm in whole or not drained[one.podm].isdisjoint(one.node.blocks)
+        for podm in sorted(drained)
+        for one in residents.of(podm)
+        if podm in whole or not drained[podm].isdisjoint(one.node.blocks)
     ]
     succession, placing, moved = Succession(after.decider()), Placing(stuck=affected), True
     while placing.stuck and moved:

@@ -462,12 +462,13 @@ class ReplayRun:
         if samples:
             mean = rounded(sum(measured) / len(measured))
             fragmentation = model.Fragmentation(resource=ACCELERATORS, mean=mean, peak=max(samples))
-        counts = zip(EVENTS, zip(*(one.counts for one in buckets), strict=True), strict=True)
+        columns = zip(*(one.counts for one in buckets), strict=True)
+        counts: dict[str, Any] = dict(zip(EVENTS, columns, strict=True))
         series = model.ReplaySeries(
             bucket_s=rounded(self._timeline.width),
             fragmentation=samples or None,
             **occupancy.series(),
-            **dict(counts),
+            **counts,
         )
         return model.ReplayResult(
             site=site,

@@ -3,13 +3,13 @@
 
 import dataclasses
 import fnmatch
+import functools
+import itertools
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
-
-import msgspec
+from typing import Any, Self
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
@@ -106,7 +106,6 @@ def site_of(podms: Iterable[FullPodm], config: Configuration, selection: Selecti
 
 
 Matches = Callable[[Collection[str]], bool]
-BlockText = tuple[tuple[Any, ...], bytes]  # the types of a block, and its devices undecoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ def find_targets(podms: Sequence[LeanPodm], target: Target, kinds: BlockKinds) -
     """Return the matches of a target, by pod manager; NothingMatches without a match."""
     numbers = _podms(podms, target)
     if target.selects_blocks:
-        return _BlockFinder(podms, target, kinds).find(numbers)
+        return _find_blocks(podms, numbers, target, kinds)
     if target.pool is None:
         return [TargetMatch(number) for number in numbers]
     found = [(number, _pools(podms[number], target)) for number in numbers]
@@ -202,100 +201,54 @@ def _raise_no_pool(podms: Sequence[LeanPodm], target: Target) -> None:
     raise NothingMatches(f"pool with trait {target.trait!r}", suggest(target.trait, traits))
 
 
-class _Condition(NamedTuple):
-    """A wanted value, its words in messages, and the function that reads the values of a kind."""
-
-    wanted: str | None
-    words: str
-    values: Callable[[BlockKind], set[str]]
-    matches: Callable[[str, str], bool] = operator.eq
-
-    def is_met(self, kind: BlockKind) -> bool:
-        return any(self.matches(value, self.wanted or "") for value in self.values(kind))
-
-
-class _BlockFinder:
-    """Finds blocks; a kind and a status are tested once for each distinct text."""
-
-    def __init__(self, podms: Sequence[LeanPodm], target: Target, kinds: BlockKinds) -> None:
-        self._podms, self._target, self._kinds = podms, target, kinds
-        self._in_pool = target.pool is not None or target.trait is not None
-        self._is_named = name_matcher(target.block) if target.block is not None else None
-        conditions = (
-            _Condition(target.type, "of type", lambda kind: set(kind.types)),
-            _Condition(target.kind, "with a device of kind", _device_kinds),
-            _Condition(target.model, "with a device of model", _models, has_words),
-        )
-        self._conditions = [one for one in conditions if one.wanted is not None]
-        self._kind_meets: dict[BlockText, bool] = {}
-        self._free: dict[bytes, bool] = {}
-
-    def find(self, numbers: Sequence[int]) -> list[TargetMatch]:
-        blocks = ((number, tuple(self._blocks(self._podms[number]))) for number in numbers)
-        found = [TargetMatch(number, blocks=some) for number, some in blocks if some]
+def _find_blocks(
+    podms: Sequence[LeanPodm], numbers: Sequence[int], target: Target, kinds: BlockKinds
+) -> list[TargetMatch]:
+    """Narrow the blocks by one condition after another; the error is about the first unmet one."""
+    found = [(at, number, block) for at in numbers for number, block in enumerate(podms[at].blocks)]
+    if target.pool is not None or target.trait is not None:
+        pools = {at: _pools(podms[at], target) for at in numbers}
+        if not any(pools.values()):
+            _raise_no_pool([podms[at] for at in numbers], target)
+        found = [
+            (at, number, block)
+            for at, number, block in found
+            if pools[at].intersection(members(podms[at], block.pools))
+        ]
+    if target.block is not None:
+        known = {block_names(block)[1] for *_, block in found}
+        is_named = name_matcher(target.block)
+        found = [one for one in found if is_named(block_names(one[2]))]
         if not found:
-            self._raise_nothing([self._podms[number] for number in numbers])
-        return found
-
-    def _blocks(self, podm: LeanPodm) -> Iterator[int]:
-        free = self._target.free
-        pools = _pools(podm, self._target) if self._in_pool else None
-        for number, block in enumerate(podm.blocks):
-            if pools is not None and pools.isdisjoint(members(podm, block.pools)):
-                continue
-            if self._is_named is not None and not self._is_named(block_names(block)):
-                continue
-            if self._conditions:
-                text = _text_of(block)
-                if text not in self._kind_meets:
-                    kind = self._kind(text)
-                    self._kind_meets[text] = all(one.is_met(kind) for one in self._conditions)
-                if not self._kind_meets[text]:
-                    continue
-            if free is not None:
-                status = bytes(block.status or b"")
-                if status not in self._free:
-                    self._free[status] = inventory.parse_status(status).slots > 0
-                if self._free[status] is not free:
-                    continue
-            yield number
-
-    def _kind(self, text: BlockText) -> BlockKind:
-        types, devices = text
-        return self._kinds.kinds[self._kinds.number(types, msgspec.Raw(devices), "site", "$")]
-
-    def _raise_nothing(self, podms: Sequence[LeanPodm]) -> None:
-        target, blocks = self._target, [(podm, block) for podm in podms for block in podm.blocks]
-        if self._in_pool:
-            pools = {podm.id: _pools(podm, target) for podm in podms}
-            if not any(pools.values()):
-                _raise_no_pool(podms, target)
-            blocks = [
-                (podm, block)
-                for podm, block in blocks
-                if not pools[podm.id].isdisjoint(members(podm, block.pools))
-            ]
-        if self._is_named is not None and target.block is not None:
-            names = {block_names(block)[1] for _, block in blocks}
-            blocks = [(podm, block) for podm, block in blocks if self._is_named(block_names(block))]
-            if not blocks:
-                raise NothingMatches(f"block named {target.block!r}", suggest(target.block, names))
-        kinds = [self._kind(text) for text in {_text_of(block) for _, block in blocks}]
-        for one in self._conditions:
-            known = set().union(*map(one.values, kinds))
-            kinds = [kind for kind in kinds if one.is_met(kind)]
-            if not kinds:
-                what = f"block {one.words} {one.wanted!r}"
-                raise NothingMatches(what, suggest(str(one.wanted), known))
+            raise NothingMatches(f"block named {target.block!r}", suggest(target.block, known))
+    for wanted, words, values, matches in (
+        (target.type, "of type", lambda kind: set(kind.types), operator.eq),
+        (target.kind, "with a device of kind", _accelerator_kinds, operator.eq),
+        (target.model, "with a device of model", _models, has_words),
+    ):
+        if wanted is not None:
+            kind_of = [kinds.number(one.type, one.devices, "site", "$") for *_, one in found]
+            by_kind = {number: values(kinds.kinds[number]) for number in set(kind_of)}
+            met = {
+                one for one, has in by_kind.items() if any(matches(each, wanted) for each in has)
+            }
+            if not met:
+                known = set().union(*by_kind.values())
+                raise NothingMatches(f"block {words} {wanted!r}", suggest(wanted, known))
+            found = [one for one, number in zip(found, kind_of, strict=True) if number in met]
+    if target.free is not None:
+        is_free = functools.cache(lambda status: inventory.parse_status(status).slots > 0)
+        found = [one for one in found if is_free(bytes(one[2].status or b"")) is target.free]
+    if not found:
         word = {True: " that is free", False: " that is in use", None: ""}[target.free]
         raise NothingMatches(f"block{word}")
+    return [
+        TargetMatch(at, blocks=tuple(number for _, number, _ in blocks))
+        for at, blocks in itertools.groupby(found, key=operator.itemgetter(0))
+    ]
 
 
-def _text_of(block: LeanBlock) -> BlockText:
-    return block.type, bytes(block.devices or b"")
-
-
-def _device_kinds(kind: BlockKind) -> set[str]:
+def _accelerator_kinds(kind: BlockKind) -> set[str]:
     return {line.kind for line in kind.devices.accelerators}
 
 

@@ -268,9 +268,7 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
         count, hint = jobs or joblib.cpu_count(), "lower --jobs to use less memory"
         with joblib.parallel_config(backend="loky", n_jobs=count):
             try:
-                yield _parallel_runs(
-                    joblib, (BrokenProcessPool,), "lower --jobs to use less memory"
-                )
+                yield _parallel_runs(joblib, (BrokenProcessPool,), hint)
             finally:
                 if count > 1:
                     joblib.externals.loky.get_reusable_executor().shutdown(kill_workers=True)
