@@ -21,10 +21,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecureFile:
-    """A file of typed passwords, by name of their pod manager, readable only by its owner.
-
-    Its methods raise CredentialError if others can access the file, or its content is invalid.
-    """
+    """A private file of passwords by pod manager; CredentialError if others can access it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

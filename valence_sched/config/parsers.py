@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
 Total = TypeVar("Total", MemorySpec, ProcessorSpec)
-#: Fields of a record of OpenStack Valence; they do not affect the node.
-_RECORD_FIELDS = ("created_at", "updated_at", "links")
+_RECORD_FIELDS = ("created_at", "updated_at", "links")  # of a record of Valence
 _REFUSED = {"podm_id": "name the pod manager with --podm"}
 
 
@@ -102,8 +101,7 @@ def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup
     body = base.strip_ignored(document, cursor, remarks, refused=_REFUSED, noted={})
     body = {key: value for key, value in body.items() if key not in _RECORD_FIELDS}
     if "flavor_id" in body:
-        reference = cursor.convert(body, FlavorReference)
-        return ForeignFlavor(_referenced_flavor(reference, cursor.at("flavor_id"), known()))
+        return ForeignFlavor(_referenced_flavor(body, cursor, known()))
     if isinstance(properties := body.get("properties"), dict):
         body["properties"], at = {**properties}, cursor.at("properties")
         if isinstance(memory := properties.get("memory"), list):
@@ -116,14 +114,16 @@ def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup
 
 
 def _referenced_flavor(
-    body: FlavorReference, cursor: DocumentCursor, flavors: Mapping[str, Flavor]
+    document: Any, cursor: DocumentCursor, flavors: Mapping[str, Flavor]
 ) -> Flavor:
-    for known, flavor in flavors.items():
-        if body.flavor_id in (known, flavor.uuid):
-            name, description = body.name or flavor.name, body.description or flavor.description
-            return msgspec.structs.replace(flavor, uuid=None, name=name, description=description)
-    names = {*flavors, *(flavor.uuid for flavor in flavors.values() if flavor.uuid)}
-    raise UnknownName("flavor", body.flavor_id, names, f"{cursor.file}: {cursor.document_path}")
+    body = cursor.convert(document, FlavorReference)
+    known = {one.uuid: one for one in flavors.values() if one.uuid} | dict(flavors)
+    if body.flavor_id not in known:
+        where = f"{cursor.file}: {cursor.at('flavor_id').document_path}"
+        raise UnknownName("flavor", body.flavor_id, known, where)
+    flavor = known[body.flavor_id]
+    name, description = body.name or flavor.name, body.description or flavor.description
+    return msgspec.structs.replace(flavor, uuid=None, name=name, description=description)
 
 
 def _added(items: list[Any], type_: type[Total], total: str, cursor: DocumentCursor) -> Any:

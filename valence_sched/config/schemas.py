@@ -40,14 +40,12 @@ NOUNS: dict[str, Any] = {
     "zones": ZoneFile,
 }
 
-#: Nouns that a document refers to in addition to the parts of its own noun.
 REFERRED: dict[str, tuple[Any, ...]] = {
     "check": (*check.EXPECTATIONS.values(), *EDITS.values()),
     "scenario": tuple(EDITS.values()),
 }
 
-#: Documents that people write: amounts in them may have a unit.
-WRITTEN_BY_PEOPLE = ("flavor", "requests", "scenario", "workload")
+WRITTEN_BY_PEOPLE = ("flavor", "requests", "scenario", "workload")  # amounts may have a unit
 
 #: The key of the list in files of these nouns; a file may also hold one noun or a plain list.
 LIST_KEYS = {"flavor": "flavors", "policy": "policies", "workload": "requests"}
@@ -55,21 +53,6 @@ LIST_KEYS = {"flavor": "flavors", "policy": "policies", "workload": "requests"}
 
 def json_schema(name: str) -> bytes:
     """Return the JSON Schema (2020-12) of a document, indented, with a stable order."""
-    document = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"valence-sched/{name}",
-        **_clean_descriptions(_file_schema(name)),
-    }
-    for noun in document["$defs"].values():
-        if name in (*WRITTEN_BY_PEOPLE, "inventory"):
-            _accept_gib(noun)
-        if name in WRITTEN_BY_PEOPLE:
-            _accept_units(noun.get("properties", {}))
-    text = msgspec.json.encode(document, order="deterministic")
-    return msgspec.json.format(text, indent=1) + b"\n"
-
-
-def _file_schema(name: str) -> dict[str, Any]:
     nouns = get_args(NOUNS[name]) or (NOUNS[name],)
     every = (*nouns, *REFERRED.get(name, ()))
     forms, defined = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")
@@ -78,7 +61,19 @@ def _file_schema(name: str) -> dict[str, Any]:
         key, many = LIST_KEYS[name], {"type": "array", "items": found[0], "minItems": 1}
         under_key = {"type": "object", "properties": {key: many}, "required": [key]}
         found += [many, {**under_key, "additionalProperties": False}]
-    return {**({"anyOf": found} if len(found) > 1 else found[0]), "$defs": defined}
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"valence-sched/{name}",
+        **_clean_descriptions({"anyOf": found} if len(found) > 1 else found[0]),
+        "$defs": _clean_descriptions(defined),
+    }
+    for noun in document["$defs"].values():
+        if name in (*WRITTEN_BY_PEOPLE, "inventory"):
+            _accept_gib(noun)
+        if name in WRITTEN_BY_PEOPLE:
+            _accept_units(noun.get("properties", {}))
+    text = msgspec.json.encode(document, order="deterministic")
+    return msgspec.json.format(text, indent=1) + b"\n"
 
 
 def _accept_gib(noun: dict[str, Any]) -> None:

@@ -41,8 +41,7 @@ DATA = Path(__file__).parents[1] / "data"  # that ships with the package
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 #: Their defaults below the home folder of the user, by the XDG Base Directory standard.
 USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
-#: The home of a user without one, such as an arbitrary user ID of a container.
-NO_HOME = "/nonexistent"
+NO_HOME = "/nonexistent"  # of an arbitrary user ID of a container
 
 
 def compile_spec(
@@ -69,18 +68,7 @@ class Homes:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
-
-    @property
-    def config(self) -> Path:
-        return self._folder("config")
-
-    @property
-    def state(self) -> Path:
-        return self._folder("state")
-
-    @property
-    def cache(self) -> Path:
-        return self._folder("cache")
+        self.config, self.state, self.cache = map(self._folder, ("config", "state", "cache"))
 
     def _folder(self, kind: str) -> Path:
         if home := self._environ.get(HOME_VARIABLES[kind]):
@@ -183,19 +171,19 @@ class Configuration:
         self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
     ) -> list[Request]:
         """Return the requests of a file, each compiled with its flavor; InputError, UnknownName."""
-        flavors, compiled = self.flavors(flavor_files), []
-        for place, spec in parsers.parse_requests(self.read(path), path):
+        flavors = self.flavors(flavor_files)
+
+        def compiled(place: str, spec: nouns.RequestSpec | Request) -> Request:
             if isinstance(spec, Request):
-                compiled.append(spec)
-                continue
+                return spec
             if spec.flavor is not None and spec.flavor not in flavors:
                 raise UnknownName("flavor", spec.flavor, flavors, f"{path}: {place}.flavor")
             try:
-                flavor = flavors.get(spec.flavor or "")
-                compiled.append(self.compile_request(spec, flavor, near_maps))
+                return self.compile_request(spec, flavors.get(spec.flavor or ""), near_maps)
             except (RequestError, UnknownName) as error:
                 raise error.at(f"{path}: {place}") from None
-        return compiled
+
+        return list(itertools.starmap(compiled, parsers.parse_requests(self.read(path), path)))
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the message broker that a file names; InputError as for a file."""
@@ -289,12 +277,12 @@ class Configuration:
     def _layered_files(
         self, name: str, paths: Sequence[str], service: object = None
     ) -> Iterator[tuple[str, bytes]]:
-        shipped = DATA / name.replace(".yaml", ".json")
-        if shipped.is_file() and service is None:
-            yield f"built-in {shipped.name}", codec.ShippedJson(shipped.read_bytes())
-        own = None if service is not None else self.own_file(name)
-        if own is not None:
-            yield own, files.read(own)
+        if service is None:
+            shipped = DATA / name.replace(".yaml", ".json")
+            if shipped.is_file():
+                yield f"built-in {shipped.name}", codec.ShippedJson(shipped.read_bytes())
+            if (own := self.own_file(name)) is not None:
+                yield own, files.read(own)
         for path in paths:
             yield path, self.read(path)
 

@@ -12,7 +12,6 @@ from valence_sched.model.base import Noun
 from valence_sched.model.http import called, of_server
 from valence_sched.model.registration import PasswordReference
 
-#: The hint for an Ironic that does not answer.
 WITHOUT = "--no-ironic, or ironic: false in the settings of a service, skips this check"
 
 #: The provision states in which Ironic does not use the node. Any other state counts as a use,
@@ -53,13 +52,12 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
         state = self.provision_state
         if state in _MANAGED_STATES:
             return "manage it there first"
-        if state not in IDLE_STATES | _PASSING_STATES:
-            return "undeploy it there first"
         if state in IDLE_STATES and self.allocation_uuid:
             return "delete the allocation there first"
         if state in IDLE_STATES and self.instance_uuid:
             return "delete the instance first"
-        return "wait until Ironic has finished"
+        is_known = state in IDLE_STATES | _PASSING_STATES
+        return "wait until Ironic has finished" if is_known else "undeploy it there first"
 
     @property
     def text(self) -> str:
@@ -81,15 +79,11 @@ class Baremetal(Protocol):
         """Return the UUIDs of the nodes that have ports with these addresses."""
 
 
-#: Returns each Ironic that may use the hardware of pod managers.
 Baremetals = Callable[[], Sequence[Baremetal]]
 
 
 class CloudLogin(NamedTuple):
-    """A keystoneauth session of a cloud, and the endpoint of its catalogue.
-
-    Without a ``region`` all regions are used; ``endpoint`` overrides the catalogue.
-    """
+    """A session and an endpoint of a cloud; without a ``region`` all regions are used."""
 
     session: Any
     interface: Any = "public"

@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 N = TypeVar("N", bound=Struct)
-#: Beyond this number a float cannot represent every whole number.
-MAX_WHOLE = 2**53
+MAX_WHOLE = 2**53  # floats represent smaller whole numbers
 
 Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 

@@ -146,14 +146,12 @@ class Decides(_Expectation, frozen=True, kw_only=True):
 
 
 Expectation = Fits | Lands | DoesNotFit | Survives | Fails | Uses | Decides
-#: The expectations by the verb that names them in a file.
 EXPECTATIONS: dict[str, type[Expectation]] = {
     next(
         name for name in noun.__struct_fields__ if name not in _Expectation.__struct_fields__
     ): noun
     for noun in get_args(Expectation)
 }
-#: An expectation as people write it: a map with one of these verbs as a key.
 ExpectationText = Annotated[dict[str, Any], any_of(EXPECTATIONS.values())]
 
 

@@ -17,15 +17,12 @@ from valence_sched.model.quantity import format_count
 
 T = TypeVar("T")
 GIB, MIB = "capacity_gib", "capacity_mib"
-#: The field of flavors and requests with topology constraints, and its alias in files.
-TOPOLOGY, BONDS = "topology", "bonds"
-#: The size limit of a file that a person writes, such as flavors, policies or requests.
-MAX_HUMAN_BYTES = 1 << 20
+TOPOLOGY, BONDS = "topology", "bonds"  # a field, and its alias in files
+MAX_HUMAN_BYTES = 1 << 20  # size of a file that a person writes
 MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # the byte order marks
 _ENDLESS = "too many nested lists and objects"
-#: The limit of nested lists and objects; documents that programs write have about fifteen levels.
-MAX_DEPTH = 64
+MAX_DEPTH = 64  # levels; documents of programs have about fifteen
 #: Maps opening brackets to 1 and closing brackets to -1, as signed bytes; sums are the depth.
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
@@ -283,11 +280,7 @@ class _Duplicate(NamedTuple):
 def refuse_duplicate_keys(
     data: bytes, file: str, document_path: str = "$", *, bytes_before: int = 0
 ) -> None:
-    """Raise InputError where an object of JSON has a key twice: a decoder would lose a value.
-
-    Invalid JSON passes, as does a single line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
-    ``bytes_before`` is the position of the text in its file.
-    """
+    """Raise InputError for a repeated key in JSON, unless a line ends beyond the limit."""
     # a line end before the last two bytes
     has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:

@@ -14,7 +14,6 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import DECLARED_SCHEME, Amount, Name, Podm, Stock
 from valence_sched.model.need import MEASURES
 
-#: The kinds of devices that may have declared parts; the value is the field of ``Devices``.
 WHOLE_DEVICES: Mapping[str, str] = {
     "processor": "processors",
     "accelerator": "accelerators",

@@ -21,7 +21,7 @@ Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
 #: The level of detail of a decision; more takes longer.
 #:
 #: placements   the nodes, their alternates and the warnings
-#: summary also the verdicts: all if nothing fits or the site is small, else the chosen ones
+#: summary      also the verdicts: all if nothing fits or the site is small, else the chosen ones
 #: report       the whole report: every verdict, the funnel, the explanation, the digests
 Detail = Literal["placements", "summary", "report"]
 

@@ -100,19 +100,31 @@ def input_error(
     """Return the error of a document; with ``strict`` a text is never a number."""
     text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
     inner = inner.rstrip("`")
-    shown_path, found = _located(value, type_, inner, text, strict)
+    kinds = types_at(type_, inner)
+    field = re.match(r"Object (contains unknown|missing required) field `(.+)`", text)
+    enum = re.match(r"Invalid enum value '?(.+?)'?$", text)
+    is_unknown = field is not None and field[1] == "contains unknown"
+
+    def is_wrong(item: Any) -> bool:
+        if field:
+            return isinstance(item, dict) and (field[2] in item) == is_unknown
+        if enum:
+            return str(item) == enum[1]
+        return not any(_accepts(kind, item, strict=strict) for kind in kinds)
+
+    shown_path, found = _located(value, inner, is_wrong)
     where = document_path + shown_path
-    if unknown := re.match(r"Object contains unknown field `(.+)`", text):
-        structs = [kind for kind in types_at(type_, inner) if isinstance(kind, inspect.StructType)]
-        fields = {field.encode_name for kind in structs for field in kind.fields}
+    if field and is_unknown:
+        structs = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
+        fields = {one.encode_name for kind in structs for one in kind.fields}
         fields = fields or set().union(*_fields_by_type(type_, {}).values())
-        found = f"unknown field {unknown[1]!r}"
-        return InputError(file, where, found, hint=_field_hint(unknown[1], fields))
-    if missing := re.match(r"Object missing required field `(.+)`", text):
-        return InputError(file, where, f"no field {missing[1]!r}, which is required")
-    if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
-        kinds = [kind for kind in types_at(type_, inner) if isinstance(kind, inspect.LiteralType)]
-        hint = suggest(enum[1], {str(word) for kind in kinds for word in kind.values})
+        hint = _field_hint(field[2], fields)
+        return InputError(file, where, f"unknown field {field[2]!r}", hint=hint)
+    if field:
+        return InputError(file, where, f"no field {field[2]!r}, which is required")
+    if enum:
+        literals = [kind for kind in kinds if isinstance(kind, inspect.LiteralType)]
+        hint = suggest(enum[1], {str(word) for kind in literals for word in kind.values})
         return InputError(file, where, repr(enum[1]), "one of the values of the schema", hint)
     if expected := re.match(r"Expected ((?:(?!, got `).)+)(?:, got `(.+)`)?$", text):
         shown = found or expected[2] or "something else"
@@ -131,26 +143,13 @@ def _field_hint(name: str, fields: set[str]) -> str:
     return suggest(name, fields, cutoff=1.0) if changes_unit else suggest(name, fields)
 
 
-def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tuple[str, str]:
+def _located(value: Any, path: str, is_wrong: Callable[[Any], bool]) -> tuple[str, str]:
     """Return msgspec's ``path`` with keys of maps in place of ``[...]``, and the value at it."""
     if value is None:  # not JSON
         return path, ""
     steps = _STEP.findall(path)
-    if "[...]" in path:
-        kinds = types_at(type_, path)
-        field = re.match(r"Object (contains unknown|missing required) field `(.+)`", text)
-        enum = re.match(r"Invalid enum value '?(.+?)'?$", text)
-
-        def is_wrong(item: Any) -> bool:
-            if field:
-                contains = field[1] == "contains unknown"
-                return isinstance(item, dict) and (field[2] in item) == contains
-            if enum:
-                return str(item) == enum[1]
-            return not any(_accepts(kind, item, strict=strict) for kind in kinds)
-
-        if found := _find(value, steps, is_wrong):
-            return found[0], _shortened(found[1])
+    if "[...]" in path and (found := _find(value, steps, is_wrong)):
+        return found[0], _shortened(found[1])
     for key, index in steps:
         if not key and not index:  # msgspec does not say which value
             break

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["skipped", "unread", "warning", "remark"]
-#: The largest number of awaited pod managers that the progress names; the others are counted.
-MAX_AWAITED = 3
+MAX_AWAITED = 3  # pod managers that the progress names; others are counted
 
 
 class Diagnostic(NamedTuple):
@@ -44,10 +43,7 @@ class Progress(Protocol):
     """Receives the progress; any thread may call it, and no call blocks."""
 
     def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
-        """Report how many of the ``total`` live pod managers are read.
-
-        ``awaited`` are up to :data:`MAX_AWAITED` names of the others, the longest awaited first.
-        """
+        """Report how many are read; ``awaited`` are up to :data:`MAX_AWAITED` others."""
 
     def end_count(self) -> None:
         """Report that all pod managers of the last count are read."""
@@ -65,20 +61,10 @@ class Progress(Protocol):
 class NoProgress:
     """Ignores the progress."""
 
-    def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
+    def count_podms(self, *_: object, **_named: object) -> None:
         pass
 
-    def end_count(self) -> None:
-        pass
-
-    def begin(self, subject: str, activity: str) -> None:
-        pass
-
-    def finish(self, subject: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    end_count = begin = finish = close = count_podms
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from valence_sched.model.inventory import LeanBlock, LeanPodm
 ItemKind = Literal["podm", "pool", "block", "stock", "node"]
 ADDED, REMOVED = "added", "removed"
 
-#: The fields of a pod manager that are not compared, and those that are compared item by item.
 _IGNORED_FIELDS = ("id", "generation", "read_at")
 _ITEM_LISTS: tuple[tuple[ItemKind, str, str], ...] = (
     ("pool", "pools", "id"),
@@ -26,10 +25,7 @@ _Item = tuple[str, ItemKind, str]  # pod manager, kind and name
 
 
 class Difference(NamedTuple):
-    """One difference of an item: ``added``, ``removed``, or the name of the field that differs.
-
-    ``before`` and ``after`` are JSON values, None for a missing value.
-    """
+    """A change: ``added``, ``removed``, or a field, with JSON values; None is a missing value."""
 
     podm: str
     kind: ItemKind

@@ -13,8 +13,7 @@ from valence_sched.model.base import MAX_WHOLE, Noun
 
 AUDIT_LINES = 100_000  # lines that a state stores
 AUDIT_PAGE = 100
-#: The path of a stored object in the API, by kind.
-_STORED = {"claim": "claims/{}", "node": "nodes/{}", "pod manager": "podms/{}"}
+_STORED = {"claim": "claims/{}", "node": "nodes/{}", "pod manager": "podms/{}"}  # paths of the API
 _STORED |= {"quota": "quotas/{}", "stats": "podms/{}/stats", "zone": "zones/{}"}
 
 
@@ -60,10 +59,7 @@ def unsure_state(state: str, claim_id: str) -> str:
 
 
 class EffectLog:
-    """The latest state of every changed object, by kind and id; safe in several threads.
-
-    A change is recorded before it begins, so that an interruption can report it.
-    """
+    """The latest state of each changed object, recorded before a change begins; thread-safe."""
 
     def __init__(self) -> None:
         self._states: dict[tuple[str, str], str] = {}

@@ -26,9 +26,17 @@ MAX_DEPTH = 16
 MAX_TEXT = 1024  # characters
 MAX_INTEGER = 1 << 63
 
-#: Paths without a name, and paths with one.
-PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
-NAMESPACES = ("capabilities", "facts", "free", "total")
+PLAIN_PATHS = (
+    "aggregates",
+    "driver",
+    "enabled",
+    "id",
+    "name",
+    "status",
+    "traits",
+    "zone",
+)  # without a name
+NAMESPACES = ("capabilities", "facts", "free", "total")  # of paths with a name
 
 _VARIADIC = ("=", "in")  # of two or more arguments; the other comparisons take two
 _OPERATOR_ALIASES = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">="}
@@ -154,23 +162,21 @@ class _Parser:
             raise self._wrong(path, f"{operator!r} with {len(items)}", expected)
         arguments = tuple(self._argument(item, f"{path}[{n}]") for n, item in enumerate(items, 1))
         if not any(isinstance(argument, AttributePath) for argument in arguments):
-            hint = _missing_dollar_hint(arguments)
+            roots = (*PLAIN_PATHS, *NAMESPACES)
+            texts = (one for one in arguments if isinstance(one, str))
+            meant = next((one for one in texts if one.partition(".")[0] in roots), None)
+            hint = "without a path the result is the same for all pod managers"
+            hint = hint if meant is None else f"did you mean '${one_line(meant, 60)}'?"
             raise self._wrong(path, "no path", "a text that begins with $", hint)
-        return Comparison(operator, self._in_unit(arguments, path))
-
-    def _in_unit(self, arguments: tuple[Argument, ...], path: str) -> tuple[Argument, ...]:
-        """Convert amounts with a unit to the unit of a path."""
         names = (one.name for one in arguments if isinstance(one, AttributePath))
         unit = next(filter(None, map(quantity.unit_of, names)), None)
-        if unit is None:
-            return arguments
+        return Comparison(operator, tuple(self._in_unit(one, unit, path) for one in arguments))
+
+    def _in_unit(self, argument: Argument, unit: str | None, path: str) -> Argument:
+        if unit is None or not isinstance(argument, str) or not quantity.is_quantity(argument):
+            return argument
         try:
-            return tuple(
-                quantity.quantity_in(one, unit)
-                if isinstance(one, str) and quantity.is_quantity(one)
-                else one
-                for one in arguments
-            )
+            return quantity.quantity_in(argument, unit)
         except ValueError as error:
             raise self._wrong(path, str(error)) from None
 
@@ -201,7 +207,11 @@ class _Parser:
                 raise self._wrong(path, _format_found(text), f"${root}.NAME")
             return AttributePath(root, name)
         if root not in PLAIN_PATHS:
-            hint = _path_hint(root, dot)
+            hint = suggest(root, (*PLAIN_PATHS, *NAMESPACES))
+            if hint.startswith("did you mean") or dot or not root:
+                hint = hint.replace("'", "'$", 1)
+            else:
+                hint = f"write a fact as $facts.{one_line(root, 40)}; {hint}"
             raise self._wrong(path, f"unknown path {_format_found(text)}", hint=hint)
         if dot:
             raise self._wrong(path, _format_found(text), f"${root}, which has no attributes")
@@ -215,20 +225,6 @@ class _Parser:
 
     def _wrong(self, path: str, found: str, expected: str = "", hint: str = "") -> InputError:
         return InputError(self._file, path, found, expected, hint)
-
-
-def _path_hint(root: str, dot: str) -> str:
-    hint = suggest(root, (*PLAIN_PATHS, *NAMESPACES))
-    if hint.startswith("did you mean") or dot or not root:
-        return hint.replace("'", "'$", 1)
-    return f"write a fact as $facts.{one_line(root, 40)}; {hint}"
-
-
-def _missing_dollar_hint(arguments: Sequence[Argument]) -> str:
-    for text in arguments:
-        if isinstance(text, str) and text.partition(".")[0] in (*PLAIN_PATHS, *NAMESPACES):
-            return f"did you mean '${one_line(text, 60)}'?"
-    return "without a path the result is the same for all pod managers"
 
 
 def _format_found(value: object) -> str:

@@ -35,7 +35,6 @@ TEXT_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
 }
 OPERATORS = (*NUMBER_OPERATORS, *TEXT_OPERATORS, "<all-in>", "<or>")
 
-#: Attributes with a name, and attributes without.
 NAMESPACES = ("facts", "capabilities")
 PLAIN_ATTRIBUTES = ("zone", "status", "driver", "id", "name")
 
@@ -80,7 +79,11 @@ def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
     if not values:
         raise ValueError(f"operator {name!r} without a value")
     if name == "<or>":
-        return AttributeCondition(name, _or_values(values))
+        if "<or>" in (*values[::2], values[-1]):
+            raise ValueError("operator '<or>' without a value")
+        if wrong := [word for word in values[1::2] if word != "<or>"]:
+            raise ValueError(one_line(f"expected '<or>', got {wrong[0]!r}"))
+        return AttributeCondition(name, tuple(values[::2]))
     if name != "<all-in>" and len(values) > 1:
         hint = "without an operator the whole text must be equal"
         raise ValueError(one_line(f"{name!r} takes one word, got also {values[1]!r} ({hint})"))
@@ -123,16 +126,6 @@ def condition_problem(path: str, text: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def _or_values(words: list[str]) -> tuple[str, ...]:
-    values, separators = words[::2], words[1::2]
-    if "<or>" in (*values, words[-1]):
-        raise ValueError("operator '<or>' without a value")
-    for word in separators:
-        if word != "<or>":
-            raise ValueError(one_line(f"expected '<or>', got {word!r}"))
-    return tuple(values)
 
 
 def _unknown_operator(word: str, sign: str) -> str:

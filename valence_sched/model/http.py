@@ -30,8 +30,7 @@ MOST_HOPS = 16  # levels of zones below the one that is asked first
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 _ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
 
-#: The zones that the present request passed before it reached this zone.
-ROUTE: ContextVar[tuple[str, ...]] = ContextVar("ROUTE", default=())
+ROUTE: ContextVar[tuple[str, ...]] = ContextVar("ROUTE", default=())  # zones passed before this one
 #: The seconds within which this zone, or a zone below it, must answer; None: no limit.
 DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
 

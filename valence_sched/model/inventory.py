@@ -28,7 +28,6 @@ Positive = Annotated[int, Meta(ge=1, lt=MAX_WHOLE)]
 Amount = Annotated[float, Meta(ge=0, lt=MAX_WHOLE)]
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
-#: The values of a capability, by its key.
 Capabilities = dict[str, tuple[str, ...]]
 
 BlockType = Literal[
@@ -49,8 +48,7 @@ CompositionState = Literal[
 #: The composition states of blocks that are in no node and cannot be used.
 BROKEN_STATES: tuple[CompositionState, ...] = ("Failed", "Unavailable", "Unknown")
 Health = Literal["OK", "Warning", "Critical"]
-#: The conditions in which hardware counts unless a policy is stricter.
-COUNTED_CONDITIONS = (None, "Warning")
+COUNTED_CONDITIONS = (None, "Warning")  # unless a policy is stricter
 PodmStatus = Literal["Online", "Offline", "Unknown"]
 D = TypeVar("D")
 S = TypeVar("S")
@@ -72,7 +70,7 @@ class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
     @property
     def condition(self) -> str | None:
         """The state if it is not Enabled, else the health if it is not OK; Critical comes first."""
-        return condition_word(self.state, self.health)
+        return _condition(self.state, self.health)
 
 
 class Processor(InventoryDevice, frozen=True, kw_only=True, gc=False):
@@ -157,7 +155,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
         if self.state in BROKEN_STATES:
             return self.state
         state = self.resource_state or "Disabled" if self.enabled is False else None
-        return condition_word(state, self.health)
+        return _condition(state, self.health)
 
     @property
     def slots(self) -> int:
@@ -312,8 +310,7 @@ class InventoryEnvelope(InventoryHeader, frozen=True, kw_only=True):
     podms: tuple[Raw, ...] = ()
 
 
-def condition_word(state: str | None, health: Health | None) -> str | None:
-    """Return the worse of state and health, without the values Enabled and OK."""
+def _condition(state: str | None, health: Health | None) -> str | None:
     if health == "Critical" or state in (None, "Enabled"):
         return None if health == "OK" else health
     return state

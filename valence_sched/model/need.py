@@ -225,14 +225,7 @@ def _several(needs: Sequence[Need]) -> bool:
 
 
 def has_words(text: str, words: str) -> bool:
-    """Return whether the text contains the words whole, in order and adjacent.
-
-    Case and the marks (R), (TM) and (C) are ignored::
-
-        has_words("NVIDIA A100-SXM4-80GB", "a100")      True
-        has_words("NVIDIA A100-SXM4-80GB", "A10")       False
-        has_words("NVIDIA A100-SXM4-80GB", "A100 80GB") False, SXM4 is between them
-    """
+    """Return whether a text has whole, adjacent words: ``A100-SXM4-80GB`` has a100, but not A10."""
     have, want = split_words(text), split_words(words)
     return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
 
@@ -243,7 +236,6 @@ def split_words(text: str) -> list[str]:
 
 
 _GPU = (Test("kind", "equal", "GPU"),)
-#: The needs of the amounts that expressions name.
 MEASURES = {
     "cores": Need(kind="processor", measure="cores", amount=0),
     "memory_mib": Need(kind="memory", measure="capacity_mib", amount=0),

@@ -18,13 +18,10 @@ SERVICE_ROOT = "/redfish/v1"
 EndpointKey = tuple[str, str, int | None, str]
 UUID_KIND, ADDRESS_KIND = "uuid:", "address:"
 
-#: The nil and max UUIDs of RFC 9562.
-_NO_UUIDS = (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1))
+_NO_UUIDS = (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1))  # RFC 9562: nil and max
 EVENTS_PATH = "/v1/events/"
-#: The least number of characters of the secret of tokens.
-LEAST_SECRET = 16
-#: The largest number of characters of a token.
-MOST_TOKEN = 8192
+LEAST_SECRET = 16  # characters
+MOST_TOKEN = 8192  # characters
 _MAC = 43  # characters of a digest of 32 bytes
 _EVENTS_URL = re.compile(r"https?://[^@/?#\s]+(?:/[^@?#\s]*)?")
 

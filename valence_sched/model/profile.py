@@ -13,7 +13,6 @@ from valence_sched.errors import InputError
 PROFILE = "VALENCE_SCHED_PROFILE"
 URL_PASSWORD = re.compile(r"(//[^/@:]*):[^/]*@")
 CONFIG_FILE = "config.yaml"
-#: The environment variable of each setting; other settings have only an option.
 VARIABLES = {
     "inventory": "VALENCE_SCHED_INVENTORY",
     "service": "VALENCE_SCHED_URL",
@@ -37,10 +36,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output: str | None = None
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that the profile sets, unless ``environ`` has them.
-
-        A source in the environment replaces all sources of the profile.
-        """
+        """Return the variables that it sets; a source in ``environ`` replaces all of them."""
         if any(environ.get(name) for name in VARIABLES.values()):
             return {}
         inventories = self.inventory or ()

@@ -10,14 +10,12 @@ from valence_sched.errors import InputError
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP", 1)}
 
-#: The dimension of each unit, and its size in bytes, bits per second, or hertz.
 UNITS = {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).items()}
 UNITS |= {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
 UNITS |= {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
 for _unit in ("bps", "b/s", "bit/s", "bit"):
     UNITS |= {f"{prefix}{_unit}": ("bits per second", size) for prefix, size in _DECIMAL.items()}
 
-#: The unit of a number by the suffix of its field name, in lower case.
 _SUFFIXES = {"bytes": "B", "mib": "MiB", "mb": "MiB", "gib": "GiB", "gb": "GiB", "mhz": "MHz"}
 _SUFFIXES |= {"mbps": "Mbps", "kilobit_per_sec": "kbps"}
 _SUFFIX = re.compile(rf"(?:.*_)?({'|'.join(_SUFFIXES)})", re.IGNORECASE)
@@ -76,11 +74,7 @@ def format_bytes(number: float) -> str:
 
 
 def format_size(value: float, name: str) -> str:
-    """Return an amount with the unit of its name; bytes and MiB as GiB.
-
-    >>> format_size(1_920_383_410_176, "capacity_b")
-    '1,788.5 GiB'
-    """
+    """Return an amount with the unit of its name, bytes and MiB as GiB: ``1,788.5 GiB``."""
     unit = unit_of(name) or name.replace("_", " ")
     gib = {"B": 1 << 30, "MiB": 1 << 10}.get(unit)
     if unit == "Mbps":
@@ -96,11 +90,7 @@ def format_mib(number: float) -> str:
 
 
 def format_mib_of(number: float, total: float) -> str:
-    """Return a part and a whole, given in MiB, in the unit of the whole.
-
-    >>> format_mib_of(768 * 1024, 1536 * 1024)
-    '0.75/1.5 TiB'
-    """
+    """Return a part and a whole, given in MiB, in the unit of the whole: ``0.75/1.5 TiB``."""
     whole = format_mib(total)
     unit = whole.rpartition(" ")[2]
     amount = number * (1 << 20) / UNITS[unit][1] if unit in UNITS else number

@@ -14,8 +14,7 @@ from valence_sched.model.quantity import format_count, parse_age
 from valence_sched.model.registration import Registration
 from valence_sched.model.zone import ZoneSettings
 
-#: Missing blocks are reported if less than this share of the last reading's blocks is found.
-LEAST_FOUND = 0.9
+LEAST_FOUND = 0.9  # share of the blocks of the last reading; fewer are reported
 DEFAULT_LIMIT_S = 600.0  # if the argument is empty
 
 

@@ -14,8 +14,7 @@ import msgspec
 from valence_sched.model.inventory import FullPodm
 
 REDACTION = "***"
-#: The smallest number of characters of a known secret that is searched for in texts.
-MIN_SECRET_LENGTH = 4
+MIN_SECRET_LENGTH = 4  # characters of a secret that texts are searched for
 
 _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "secret", "credential")
 _KEYS = ("apikey", "privatekey", "accesskey", "authkey", "sharedkey", "keytab", "license")
@@ -60,7 +59,7 @@ def redact(json: Any, secrets: Collection[str] = ()) -> Any:
 
 def redact_documents(documents: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
     """Return recorded documents by URI without credentials, private documents and their links."""
-    private = {path for path, json in documents.items() if is_private_document(path, json)}
+    private = {path for path, json in documents.items() if _is_private_document(path, json)}
     return {
         redact_text(uri, secrets): _drop_links(redact(json, secrets), private)
         for uri, json in documents.items()
@@ -73,8 +72,7 @@ def redact_podm(podm: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
     return msgspec.convert(redact(msgspec.to_builtins(podm), secrets), FullPodm)
 
 
-def is_private_document(uri: str, json: Any) -> bool:
-    """Return whether a document is about accounts, sessions or keys, by its URI or its type."""
+def _is_private_document(uri: str, json: Any) -> bool:
     kind = json.get("@odata.type") if isinstance(json, dict) else None
     if isinstance(kind, str) and _PRIVATE_TYPE.match(kind.strip()):
         return True
@@ -94,8 +92,7 @@ def redact_text(text: str, secrets: Collection[str] = ()) -> str:
 def _redact_patterns(text: str) -> str:
     if not _MAYBE_SECRET.search(text):
         return text
-    text = _PEM.sub(REDACTION, text)
-    text = _USERINFO.sub("//", text)
+    text = _USERINFO.sub("//", _PEM.sub(REDACTION, text))
     text = _ASSIGNMENT.sub(rf"\1{REDACTION}", text)
     text = _BEARER.sub(rf"\1{REDACTION}", text)
     text = _BASIC.sub(_without_login, text)
@@ -116,9 +113,8 @@ def _without_login(found: re.Match[str]) -> str:
 def _without_pair(found: re.Match[str]) -> str:
     begin, host = found.start(), found.end() - 1
     user = _USER.search(found.string, begin, host)
-    if user is None or found.string.find(":", user.end(), host - 1) < 0:
-        return found[0]
-    return found.string[begin : user.start()]
+    is_pair = user and found.string.find(":", user.end(), host - 1) >= 0
+    return found.string[begin : user.start()] if user and is_pair else found[0]
 
 
 def _redact_json(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
@@ -130,23 +126,22 @@ def _redact_json(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
         return None
     if not isinstance(json, dict):
         return [_redact_json(item, secrets, depth - 1) for item in json]
-    if is_private_document("", json):
+    if _is_private_document("", json):
         return {}
     # an object with a name and a value, such as {"Name": "password", "Value": …}
     secret = any(
-        isinstance(value, str) and _normalise_key(key) in _NAME_KEYS and is_secret_key(value)
+        isinstance(value, str) and _normalise_key(key) in _NAME_KEYS and _is_secret_key(value)
         for key, value in json.items()
     )
     return {
         redact_text(key, secrets): _redact_json(value, secrets, depth - 1)
         for key, value in json.items()
-        if not is_secret_key(key) and not (secret and _normalise_key(key) in _VALUE_KEYS)
+        if not _is_secret_key(key) and not (secret and _normalise_key(key) in _VALUE_KEYS)
     }
 
 
 @functools.lru_cache(maxsize=65_536)
-def is_secret_key(key: str) -> bool:
-    """Return whether the value of this key is treated as a credential."""
+def _is_secret_key(key: str) -> bool:
     folded = _normalise_key(key.partition("@")[0])
     return folded.endswith(_SECRET_SUFFIXES) or any(word in folded for word in _SECRET_WORDS)
 

@@ -17,10 +17,8 @@ from valence_sched.model.inventory import BlockType, Name, Positive
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
-#: The driver of a pod manager whose dialect is detected.
-AUTO = "auto"
-#: Nodes of a request that a pod manager composes at a time, by default and at most.
-PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32
+AUTO = "auto"  # the dialect is detected
+PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32  # default, limit
 ParallelComposes = Annotated[int, Meta(ge=1, le=MOST_PARALLEL_COMPOSES)]
 
 

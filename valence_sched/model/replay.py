@@ -18,7 +18,6 @@ SCHEMA = "valence-sched/replay"
 VERSION = "1.0"
 Better = Literal["higher", "lower"]
 
-#: Measures with a better direction on the same workload; other measures have none.
 _BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
 _BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
 #: A run that placed fewer nodes is never better by these measures.

@@ -66,10 +66,7 @@ class Resolver(Protocol):
         """Return the name of the source, for the message about an unknown resource."""
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the place of a resource: empty if unknown, None for an unknown resource.
-
-        CloudError if the cloud does not answer.
-        """
+        """Return a place, empty if unknown; None for an unknown resource. CloudError."""
 
     def known(self, kind: str) -> Iterable[str]:
         """Return known names of resources of a kind, for the hint."""

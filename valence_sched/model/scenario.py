@@ -208,7 +208,6 @@ class SetAttributes(_TargetedEdit, frozen=True):
 
 
 Edit = Fail | Drain | Remove | Clone | AddBlocks | SetAttributes
-#: The edits by the verb that names them in a file.
 EDITS: dict[str, type[Edit]] = {noun.__struct_fields__[0]: noun for noun in get_args(Edit)}
 
 
@@ -266,7 +265,6 @@ def any_of(nouns: Iterable[type]) -> Meta:
     return Meta(extra_json_schema={"anyOf": [{"$ref": f"#/$defs/{n.__name__}"} for n in nouns]})
 
 
-#: An edit as people write it: a map with the verb of an edit as a key.
 EditText = Annotated[dict[str, Any], any_of(EDITS.values())]
 
 

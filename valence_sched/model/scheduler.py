@@ -16,20 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from valence_sched.errors import SchedulerError
+    from valence_sched.model import decision as decisions
     from valence_sched.model import hardware, lifecycle, zone, zone_registry
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import (
-        Candidate,
-        DecisionResult,
-        DecisionResults,
-        Detail,
-        FitCounts,
-        InventorySummary,
-        Ranking,
-        Report,
-        Reports,
-    )
     from valence_sched.model.effect import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.inventory import FullPodm
@@ -57,44 +47,33 @@ class DecidingVerbs(Verbs, Protocol):
     """The part of a scheduler that decides on the places of nodes."""
 
     def compile_request(self, spec: RequestSpec) -> Request:
-        """Return a request compiled with its flavor and the places of its external resources.
-
-        UnknownName for an unknown flavor or resource; InputError or RequestError if the spec is
-        invalid.
-        """
+        """Compile a spec; UnknownName for a flavor or resource, InputError or RequestError."""
         return self._call(DecidingVerbs.compile_request, spec)
 
     def select_destinations(
-        self, request: Request, *, detail: Detail = "placements"
-    ) -> DecisionResult:
-        """Choose pool and blocks for every node; the result has the reasons if nothing fits.
-
-        RequestError if the request is invalid, or its policy ignores a requirement; UnknownName for
-        an unknown policy, pod manager or amount.
-        """
+        self, request: Request, *, detail: decisions.Detail = "placements"
+    ) -> decisions.DecisionResult:
+        """Choose pool and blocks for every node; RequestError if invalid, else UnknownName."""
         return self._call(DecidingVerbs.select_destinations, request, detail=detail)
 
     def select_all(
-        self, requests: Sequence[Request], *, detail: Detail = "placements"
-    ) -> DecisionResults:
+        self, requests: Sequence[Request], *, detail: decisions.Detail = "placements"
+    ) -> decisions.DecisionResults:
         """Decide requests in order, all or nothing; same errors as ``select_destinations``."""
         return self._call(DecidingVerbs.select_all, requests, detail=detail)
 
-    def rank(self, request: Request, limit: int) -> Ranking:
+    def rank(self, request: Request, limit: int) -> decisions.Ranking:
         """Return at most ``limit`` candidates, best first; same errors as a decision."""
         return self._call(DecidingVerbs.rank, request, limit)
 
-    def count_fits(self, request: Request, most: int) -> FitCounts:
+    def count_fits(self, request: Request, most: int) -> decisions.FitCounts:
         """Count how many more nodes of a request fit, at most ``most`` on each pod manager."""
         return self._call(DecidingVerbs.count_fits, request, most)
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        """Count as ``count_fits`` does; ``explain`` adds exhausted resources and bounds by sums.
-
-        ``proven`` adds a proven bound; SchedulerError if the solver is not installed.
-        """
+        """Count with exhausted resources and bounds; SchedulerError without an installed solver."""
         return self._call(DecidingVerbs.capacity, request, most, explain=explain, proven=proven)
 
     def mix_capacity(
@@ -107,15 +86,14 @@ class DecidingVerbs(Verbs, Protocol):
         proven: bool = False,
     ) -> Capacity:
         """Count the nodes of a mix with whole ``shares``, as ``capacity``."""
-        return self._call(
-            DecidingVerbs.mix_capacity, requests, shares, most, explain=explain, proven=proven
-        )
+        verb = DecidingVerbs.mix_capacity
+        return self._call(verb, requests, shares, most, explain=explain, proven=proven)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
         """Return the free amounts that no node of these requests can use, with reasons."""
         return self._call(DecidingVerbs.stranded, requests)
 
-    def decision(self, decision_id: str) -> Report | Reports:
+    def decision(self, decision_id: str) -> decisions.Report | decisions.Reports:
         """Return the report of a stored decision; UnknownName if it is not stored."""
         return self._call(DecidingVerbs.decision, decision_id)
 
@@ -137,7 +115,7 @@ class ClaimingVerbs(Verbs, Protocol):
         *,
         key: str | None = None,
         ttl_s: float = TTL_S,
-        detail: Detail = "placements",
+        detail: decisions.Detail = "placements",
     ) -> lifecycle.ClaimResult:
         """Decide and hold the chosen blocks for ``ttl_s``; the same ``key`` returns the same claim.
 
@@ -188,10 +166,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.quota, owner)
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        """Replace the limits of an owner (None: the default limits); return the effective quota.
-
-        Usage beyond a limit stays. InputError for an invalid resource or limit.
-        """
+        """Replace the limits of an owner (None: the defaults); InputError if a limit is invalid."""
         return self._call(ClaimingVerbs.set_quota, owner, limits)
 
     def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
@@ -209,16 +184,15 @@ class ComposingVerbs(Verbs, Protocol):
         key: str | None = None,
         ttl_s: float = TTL_S,
         wait_s: float = WAIT_S,
-        detail: Detail = "placements",
+        detail: decisions.Detail = "placements",
     ) -> lifecycle.ProvisionResult:
         """Decide, hold the chosen blocks, and have the pod managers compose the nodes.
 
         Same errors as ``claim``; ClaimState if the nodes of the key are being composed. Wait up to
         ``wait_s`` for a pod manager that is still composing.
         """
-        return self._call(
-            ComposingVerbs.compose, request, key=key, ttl_s=ttl_s, wait_s=wait_s, detail=detail
-        )
+        verb = ComposingVerbs.compose
+        return self._call(verb, request, key=key, ttl_s=ttl_s, wait_s=wait_s, detail=detail)
 
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
@@ -252,18 +226,15 @@ class ComposingVerbs(Verbs, Protocol):
         """Reconcile claims and nodes with the pod managers; delete claims ended ``keep_s`` ago."""
         return self._call(ComposingVerbs.reconcile, dry_run=dry_run, keep_s=keep_s)
 
-    def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
-        """Ask the chosen pod managers whether they would compose the nodes of a decision.
-
-        StaleOffer if the blocks are in use, do not match the request, or the policy rejects them.
-        """
+    def preview(self, report: decisions.Report) -> Iterator[lifecycle.Preview]:
+        """Ask whether pod managers would compose the nodes; StaleOffer if blocks do not match."""
         return self._call(ComposingVerbs.preview, report)
 
 
 class InventoryVerbs(Verbs, Protocol):
     """The part of a scheduler that lists hardware and stores reported statistics."""
 
-    def inventory(self) -> InventorySummary:
+    def inventory(self) -> decisions.InventorySummary:
         """Return the size of the inventory, without its digest."""
         return self._call(InventoryVerbs.inventory)
 
@@ -300,11 +271,7 @@ class InventoryVerbs(Verbs, Protocol):
         return self._call(InventoryVerbs.documents)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store the statistics that a pod manager reports; return its generation.
-
-        ``podm`` is its id, or host and node. Unknown fields become facts. InputError for an invalid
-        value; nothing is stored.
-        """
+        """Store reported statistics; return the generation. InputError stores nothing."""
         return self._call(InventoryVerbs.update_resource_stats, podm, stats)
 
     def reported_stats(self, podm: str) -> hardware.StatsReport:
@@ -333,12 +300,8 @@ class RegistryVerbs(Verbs, Protocol):
     ) -> RegisteredPodm:
         """Register a pod manager; with ``check`` it is first read once, within ``timeout_s``.
 
-        A scheduler in this process stores the ``password`` beside the state.
-
-        Raises:
-            NameTaken, IdentityConflict: its name is taken, or its service has another name.
-            InputError: its URL, driver or name is invalid.
-            PodmError, CredentialError: it cannot be read, or its password is missing.
+        NameTaken or IdentityConflict for its name or service; InputError if it is invalid;
+        PodmError or CredentialError if it cannot be read. A local scheduler stores ``password``.
         """
         verb = RegistryVerbs.register
         return self._call(verb, registration, password=password, check=check, timeout_s=timeout_s)
@@ -386,11 +349,7 @@ class ZoneVerbs(Verbs, Protocol):
         return self._call(ZoneVerbs.zone, name)
 
     def add_zone(self, registration: zone_registry.ZoneRegistration) -> zone_registry.ZoneOverview:
-        """Register a zone directly below, without a connection to it.
-
-        AccessDenied if zones below this one are disabled; InputError or NameTaken if the
-        registration is invalid or its name is taken.
-        """
+        """Register a zone directly below; AccessDenied if disabled, InputError or NameTaken."""
         return self._call(ZoneVerbs.add_zone, registration)
 
     def change_zone(
@@ -440,7 +399,7 @@ class OwnPodms(Verbs, Protocol):
     def offers(
         self,
         query: zone.OfferQuery,
-        earlier: Sequence[Candidate],
+        earlier: Sequence[decisions.Candidate],
         others: Sequence[zone.OtherCandidate] = (),
     ) -> zone.ZoneAnswer:
         """Return the offers of these pod managers, without tokens; same errors as a decision."""
@@ -449,7 +408,7 @@ class OwnPodms(Verbs, Protocol):
     def group_state(
         self,
         query: zone.OfferQuery,
-        earlier: Sequence[Candidate],
+        earlier: Sequence[decisions.Candidate],
         others: Sequence[zone.OtherCandidate] = (),
     ) -> GroupState:
         """Return the group state of the request on these pod managers, including the candidates."""
@@ -468,7 +427,7 @@ class OwnPodms(Verbs, Protocol):
     def claim_candidates(
         self,
         request: Request,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[decisions.Candidate],
         *,
         key: str | None = None,
         ttl_s: float = TTL_S,

@@ -11,8 +11,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, capabilities_in, parse_capabilities, to_json
 
-#: The scheme of the URIs of stocks with a reported amount only.
-REPORTED_SCHEME = "reported:"
+REPORTED_SCHEME = "reported:"  # scheme of stocks with a reported amount only
 
 Stats = dict[str, Any]
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from valence_sched.errors import UsageError
 
-#: The environment variables of trusted authorities, in order of precedence.
 AUTHORITY_VARIABLES = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _AUTHORITY = "give the file of its authority with {cacert}"
 _HOST = "use a host in the URL that the certificate names"
@@ -20,11 +19,8 @@ _CERTIFICATE_HINTS = {
     10: "renew the certificate, and check the clock here",
     19: _AUTHORITY + ", or that of a proxy on the way",
     23: "it was revoked: renew the certificate",
-    62: _HOST,
-    64: _HOST,
-    66: _WEAK,
-    67: _WEAK,
-    68: _WEAK,
+    **dict.fromkeys((62, 64), _HOST),
+    **dict.fromkeys((66, 67, 68), _WEAK),
 }
 _CLIENT = "it demands a client certificate: give one with {cert}"
 _REFUSED = "it refuses the client certificate: check which authorities it accepts, and {cert}"
@@ -45,7 +41,6 @@ _FAILURE_HINTS = {
     "alert certificate (expired|revoked|unknown)": _REFUSED,
     "wrong version number|http request|packet length too long|record layer failure": _PLAIN,
 }
-#: The prefix and suffix of messages of OpenSSL.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 
 

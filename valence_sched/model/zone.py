@@ -26,11 +26,9 @@ ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
 #: The token of an offer; only the zone that made the offer can read it.
 Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 
-#: The values of a pod manager, by topology domain.
-DomainValues = dict[str, tuple[str, ...]]
+DomainValues = dict[str, tuple[str, ...]]  # by topology domain
 
-#: The generation of a group in each zone, by zone path; the zone itself has the empty path.
-Generations = dict[str, int]
+Generations = dict[str, int]  # of a group, by zone path
 DEFAULT_NAME = "default"
 #: PREPARED: the zones are queried. RELEASING: a zone did not answer the release. The last three
 #: states are final.

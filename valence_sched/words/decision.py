@@ -169,18 +169,15 @@ def sensitivity_line(one: decision.Sensitivity) -> str:
         effect = f"pool {one.pool} of {one.podm} instead of {one.instead_of_pool}"
     else:
         effect = f"{one.podm} instead"
-    return f"{effect}, {_change(one)}" + (" (tie, broken by the seed)" * one.by_lot)
-
-
-def _change(one: decision.Sensitivity) -> str:
-    if one.of == "weight":
-        return f"if the weight of {one.name} is {one.becomes:g} instead of {one.was:g}"
     was, becomes = (
         format_bytes(value * MIB)
         if one.unit == "MiB"
         else f"{format_value(value)} {one.unit}".rstrip()
         for value in (one.was, one.becomes)
     )
-    if not one.becomes:
-        return f"without the {was} {agree(one.was, one.name)}"
-    return f"with {becomes} {agree(one.becomes, one.name)} instead of {was}"
+    change = f"with {becomes} {agree(one.becomes, one.name)} instead of {was}"
+    if one.of == "weight":
+        change = f"if the weight of {one.name} is {one.becomes:g} instead of {one.was:g}"
+    elif not one.becomes:
+        change = f"without the {was} {agree(one.was, one.name)}"
+    return f"{effect}, {change}" + (" (tie, broken by the seed)" * one.by_lot)

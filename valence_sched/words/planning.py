@@ -22,7 +22,6 @@ MOST_NAMED = 4  # pod managers or differences in one line
 PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds other than accelerators
 NO_HARDWARE = "its hardware is unknown"
 
-#: The verb for every node, and the verb for some of the nodes.
 _VERBS = {
     "failed": ("can be re-placed", "can be re-placed"),
     "drained": ("moves away", "move away"),
