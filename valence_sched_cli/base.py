@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from cliff import command, lister, show
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 else:
     output = late.Package("valence_sched_cli.output")  # its modules that import nouns
 
+T = TypeVar("T")
 Args = argparse.Namespace
 LOG = logging.getLogger(__name__)
 
@@ -456,13 +457,14 @@ class Lister(PodmCommand, lister.Lister):
             selection = msgspec.structs.replace(selection, strict=False)
         return self.scheduler(args, selection)
 
-    def log_missing(self, found: object, noun: str = "") -> None:
-        """Name the zones that are missing from a list; with --strict exit 5."""
+    def log_missing(self, found: T, noun: str = "") -> T:
+        """Return a list; name the zones that are missing from it, and with --strict exit 5."""
         if silent := model.zone.silent_zones(found):
             strict, line = self.args.strict, words.phrases.missing_line(silent, noun or self.nouns)
             self.closing.append(line if strict else f"warning: {line}")
             self._lacks_zones = True
             self.exit_code = errors.InventoryIncomplete.exit_code if strict else self.exit_code
+        return found
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
         rows = list(data)

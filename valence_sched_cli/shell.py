@@ -175,34 +175,22 @@ SHELLS = ("bash", "zsh", "fish")
 def complete(shell: App) -> None:
     """Write the completions of the line in the environment, and end the process."""
     point = int(os.environ.get("COMP_POINT", "0"))
-    *_, finished, _ = argcomplete.lexers.split_line(os.environ["COMP_LINE"], point)
+    *_, (_, *words), _ = argcomplete.lexers.split_line(os.environ["COMP_LINE"], point)
     shell.options = shell.parser.parse_args([])
-    names, command_ = _command(shell, finished[1:])
-    if command_ is None:
-        parser = argparse.ArgumentParser(PROGRAM, add_help=False)
-        known = [name.split() for name, _ in shell.command_manager]
-        longer = [name for name in known if name[: len(names)] == names and name != names]
-        parser.add_argument("command", choices=sorted({name[len(names)] for name in longer}))
-    else:
+    known = [name.split() for name, _ in shell.command_manager]
+    names = [word for n, word in enumerate(words, 1) if words[:n] in [one[:n] for one in known]]
+    if names in known:
+        factory: Any = shell.command_manager.find_command(names)[0]
+        command_ = factory(shell, argparse.Namespace())
         parser = command_.get_parser(" ".join((PROGRAM, *names)))
         _add_completers(parser, command_)
+    else:
+        parser = argparse.ArgumentParser(PROGRAM, add_help=False)
+        longer = [name for name in known if name[: len(names)] == names]
+        parser.add_argument("command", choices=sorted({name[len(names)] for name in longer}))
     os.environ["_ARGCOMPLETE"] = str(1 + len(names))
     safe_actions.add(StoreOnce)
     argcomplete.autocomplete(parser, always_complete_options="long")
-
-
-def _command(shell: App, words: Sequence[str]) -> tuple[list[str], Any]:
-    names = [name.split() for name, _ in shell.command_manager]
-    typed: list[str] = []
-    for word in words:
-        typed.append(word)
-        begun = [name for name in names if name[: len(typed)] == typed]
-        if not begun:
-            return typed[:-1], None
-        if begun == [typed]:
-            factory, _, _ = shell.command_manager.find_command(typed)
-            return typed, factory(shell, argparse.Namespace())
-    return typed, None
 
 
 def _add_completers(parser: argparse.ArgumentParser, command_: Any) -> None:

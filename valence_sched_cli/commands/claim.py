@@ -150,10 +150,9 @@ class ListClaim(base.PagedLister):
         columns = ["ID", "State", "Owner", "Podms", "Nodes", "Expires At"]
         if args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
-        claims = self.report_scheduler(args, reads=False).claims(
-            podm=args.podm, owner=args.owner, ended=args.all
-        )
-        self.log_missing(claims)
+        scheduler = self.report_scheduler(args, reads=False)
+        found = scheduler.claims(podm=args.podm, owner=args.owner, ended=args.all)
+        claims = self.log_missing(found)
         return columns, [{**_cells(claim), "Expires At": ExpiryCell(claim)} for claim in claims]
 
 

@@ -78,8 +78,8 @@ class FitPodm(base.Lister):
         else:
             counter = scheduler = self.report_scheduler(args)
         if args.stranded:
-            found = counter.stranded([request for _, request in requests])
-            self.log_missing(found, "resources")
+            asked = [request for _, request in requests]
+            found = self.log_missing(counter.stranded(asked), "resources")
             self.closing += words.planning.stranded_lines(found)
             return output.capacity.stranded_table(found, people=self.for_people(args))
         limit = args.limit or MOST_COUNTED

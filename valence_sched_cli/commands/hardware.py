@@ -52,8 +52,7 @@ class ListBlock(base.PagedLister):
     def take_action(self, args: base.Args) -> base.Table:
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
         columns += ["Condition", "Pool", "Type", "URI"] if args.long else []
-        blocks = self.report_scheduler(args).blocks(block_filter(args))
-        self.log_missing(blocks)
+        blocks = self.log_missing(self.report_scheduler(args).blocks(block_filter(args)))
         rows = [_cells(block, is_long=args.long) for block in blocks]
         free = sum(1 for row in rows if row["Free"])
         self.closing.append(f"{cells.format_count(len(rows), 'block')}, {free:,} of them free")
@@ -99,13 +98,15 @@ class ListDevice(base.PagedLister):
     option_groups = (add_filter_options,)
 
     def take_action(self, args: base.Args) -> base.Table:
-        counts = self.report_scheduler(args).device_counts(block_filter(args))
-        self.log_missing(counts)
+        counts = self.log_missing(self.report_scheduler(args).device_counts(block_filter(args)))
         short = words.phrases.short_model
-        models = (one.model and cells.Shown(one.model, short) for one in counts)
         return ("Device", "Model", "Devices", "Free", "Podms"), [
-            (one.kind, name, one.devices, one.free, one.podms)
-            for one, name in zip(counts, models, strict=True)
+            {
+                "Device": one.kind,
+                "Model": one.model and cells.Shown(one.model, short),
+                **cells.fields(one, "Devices", "Free", "Podms"),
+            }
+            for one in counts
         ]
 
 
@@ -129,8 +130,7 @@ class ListPool(base.PagedLister):
         if args.long:
             columns += ["Total Blocks", "Total Cores", "Total Memory MiB", "Total GPUs"]
             columns += ["Total Drives", "Free Stocks", "Total Stocks", "Name", "Traits"]
-        pools = self.report_scheduler(args).pools(args.podm)
-        self.log_missing(pools)
+        pools = self.log_missing(self.report_scheduler(args).pools(args.podm))
         return columns, [
             output.hardware.amount_cells(one.amounts)
             | cells.fields(one, "Podm", "Pool", "Name", "Traits")

@@ -83,8 +83,7 @@ class ListPodm(base.PagedLister):
             selection = msgspec.structs.replace(selection, live=any_age)
         scheduler = self.report_scheduler(args, selection)
         more = (*(LONG_COLUMNS if args.long else ()), *(TRAITS if args.capabilities else ()))
-        podms = scheduler.podms()
-        self.log_missing(podms)
+        podms = self.log_missing(scheduler.podms())
         self._warn_of_unknown([one.podm for one in podms], args)
         listed = []
         for one in podms:

@@ -63,10 +63,8 @@ class SetQuota(base.ShowOne):
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
-        owner = _owner(args)
-        limits = by_name("--resource", args.resource)
-        quota = self.scheduler(args).change_quota(owner, limits)
-        return COLUMNS, _cells(quota)
+        owner, limits = _owner(args), by_name("--resource", args.resource)
+        return COLUMNS, _cells(self.scheduler(args).change_quota(owner, limits))
 
 
 class UnsetQuota(base.Command):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
@@ -40,12 +41,7 @@ class _MoveLister(base.Lister):
         output --all-reasons: list the reason for every node that cannot be re-placed""",
     )
 
-    def _moves(
-        self,
-        site: app.Site,
-        answer: Callable[[], model.relocation.Relocation | model.relocation.Survival],
-        args: base.Args,
-    ) -> base.Table:
+    def _moves(self, site: app.Site, answer: Callable[[], Any], args: base.Args) -> base.Table:
         """Return the rows of an answer; open the page before the search, and write it after."""
         with self.page_writer(args) as write:
             result = answer()
@@ -99,14 +95,12 @@ class FailWhatif(_MoveLister):
         if fails == (args.survive is not None):
             raise UsageError("name either the hardware that fails, or --survive N")
         whatif, site = self.scheduler_app.whatif, edited_site(self, args)
-        answer: Callable[[], model.relocation.Relocation | model.relocation.Survival]
-        if fails:
-            below = functools.partial(self.scheduler_app.zone_podms, self.selection(args))
-            podms = {f"zone {name}": below(args.zone_file, [name]) for name in args.fail_zone}
-            answer = functools.partial(whatif.fail, site, args.target, podms)
-        else:
+        if not fails:
             answer = functools.partial(whatif.survive, site, args.survive, self._show)
-        return self._moves(site, answer, args)
+            return self._moves(site, answer, args)
+        below = functools.partial(self.scheduler_app.zone_podms, self.selection(args))
+        podms = {f"zone {name}": below(args.zone_file, [name]) for name in args.fail_zone}
+        return self._moves(site, functools.partial(whatif.fail, site, args.target, podms), args)
 
     def _show(self, tried: int, sets: int) -> None:
         self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
@@ -172,12 +166,12 @@ class RebalanceWhatif(_MoveLister):
             files = {"policy": args.policy, "flavor_files": args.flavor_file}
             request = whatif.request(site, args.flavor, **files)
         even = args.imbalance_below
-        if below is None and even is None and request is None:
+        for_room = below is None and even is None
+        if for_room and request is None:
             goals = "--fragmentation-below PERCENT or --imbalance-below PERCENT"
             raise UsageError(f"no goal: give --flavor F (make room for it), {goals}")
         if below is not None and even is not None:
             raise UsageError("--imbalance-below: not with --fragmentation-below: name one goal")
-        for_room = below is None and even is None
         most = args.most or (MOST_MOVES if for_room else MOST_MOVES_TO_DEFRAGMENT)
         with self.page_writer(args) as write:
             mix = None if args.mix is None else site.mix(args.mix)

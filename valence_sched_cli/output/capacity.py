@@ -48,15 +48,19 @@ def fit_matrix(counts: Counts, width: int | None = None, totals: Totals | None =
     if totals is None:
         totals = {"Total": {flavor: sum(one.values()) for flavor, one in counts.items()}}
     podms = list(dict.fromkeys(podm for by_podm in counts.values() for podm in by_podm))
+
+    def others_title(shown: Sequence[str]) -> str:
+        return format_count(len(podms) - len(shown), "other")
+
     shown = podms
     if _width(counts, podms, totals) > width:
         sums = {podm: sum(one.get(podm, 0) for one in counts.values()) for podm in podms}
         best = sorted(podms, key=lambda podm: -sums[podm])[:MOST_PODMS]
-        while len(best) > 1 and _width(counts, (*best, _others(podms, best)), totals) > width:
+        while len(best) > 1 and _width(counts, (*best, others_title(best)), totals) > width:
             best.pop()
         shown = best
     others = [podm for podm in podms if podm not in set(shown)]
-    titles = ["Flavor", *shown, *([_others(podms, shown)] if others else []), *totals]
+    titles = ["Flavor", *shown, *([others_title(shown)] if others else []), *totals]
     widths = {
         podm: max((len(escape(podm)), *(len(str(one.get(podm, 0))) for one in counts.values())))
         for podm in shown
@@ -68,10 +72,6 @@ def fit_matrix(counts: Counts, width: int | None = None, totals: Totals | None =
         fits = [FitCell(by_podm.get(podm, 0), most, width) for podm, width in widths.items()]
         rows.append((flavor, *fits, *rest, *(one[flavor] for one in totals.values())))
     return titles, rows
-
-
-def _others(podms: Sequence[str], shown: Sequence[str]) -> str:
-    return format_count(len(podms) - len(shown), "other")
 
 
 def _width(counts: Counts, titles: Sequence[str], totals: Totals) -> int:

@@ -37,13 +37,9 @@ def _move_row(move: Any) -> dict[str, Any]:
 
 def stuck_row(one: MovedNode) -> dict[str, Any]:
     """Return the row of a node that cannot be re-placed."""
-    hardware = devices_cell(one.devices, RECORD_WIDTH)
-    row = {
-        "From": one.podm,
-        "Hardware": hardware,
-        **fields(one, "Node", "Owner", "Asks For", "URI"),
-    }
-    return row | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
+    cells = fields(one, "Node", "Owner", "Asks For", "URI")
+    cells |= {"From": one.podm, "Hardware": devices_cell(one.devices, RECORD_WIDTH)}
+    return cells | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
 
 
 def rebalance_row(move: RebalanceMove) -> dict[str, Any]:

@@ -326,19 +326,20 @@ def telling_columns(
     ``redundant`` has, by title, the text of a column that gives no information. It is None if
     another column or ``--long`` shows the text.
     """
+    if parsed_args.formatter in MACHINE:
+        return list(columns)
     sorts = (word.partition(":")[0] for word in getattr(parsed_args, "sort", ()))
     words = (*parsed_args.columns, *parsed_args.sort_columns, *sorts)
-    named = {word.casefold() for word in words}
-
-    def is_redundant(name: str) -> bool:
-        if parsed_args.formatter in MACHINE or name.casefold() in named or name not in redundant:
-            return False
-        nothing = redundant[name]
-        if nothing is None:
-            return not (parsed_args.columns or getattr(parsed_args, "long", False))
-        return all(str("" if row[name] is None else row[name]) == nothing for row in rows)
-
-    return [name for name in columns if not is_redundant(name)]
+    named, shows_all = {word.casefold() for word in words}, getattr(parsed_args, "long", False)
+    silent = set()
+    for name in redundant.keys() & set(columns):
+        if (nothing := redundant[name]) is None:
+            is_silent = not (parsed_args.columns or shows_all)
+        else:
+            texts = ("" if row[name] is None else str(row[name]) for row in rows)
+            is_silent = all(text == nothing for text in texts)
+        silent |= {name} if is_silent else set()
+    return [name for name in columns if name not in silent or name.casefold() in named]
 
 
 #: From 0 to 1: high, as a list of the short titles helps more than a poor guess.
