@@ -19,6 +19,7 @@ LOG = logging.getLogger(__name__)
 
 RETRY_S = 1.0  # pause after the state could not be opened
 RESTART_S = 10.0  # pause after an internal error
+REFRESH_PAUSE_S = 1.0  # changes after hints are loaded at most this often
 
 
 class LeasedJob(Protocol):
@@ -102,18 +103,13 @@ class ServiceHints:
     """The hints of one worker: sent after requests that change the state, and received.
 
     ``connect`` makes the fan-out at the first request, because a server may fork before.
-    ``refresh`` loads changes, at most once per ``pause_s``.
+    ``refresh`` loads changes.
     """
 
     def __init__(
-        self,
-        connect: Callable[[Heard], Fanout],
-        refresh: Callable[[], object],
-        heard: Heard = lambda _names: None,
-        *,
-        pause_s: float = 1.0,
+        self, connect: Callable[[Heard], Fanout], refresh: Callable[[], object], heard: Heard
     ) -> None:
-        self._connect, self._refresh, self._pause_s = connect, refresh, pause_s
+        self._connect, self._refresh = connect, refresh
         self._note_heard, self._lock = heard, threading.Lock()
         self._fanout: Fanout | None = None
         self._heard, self._ended = threading.Event(), threading.Event()
@@ -176,4 +172,4 @@ class ServiceHints:
                 LOG.info("changes not loaded after a hint: %s", error)
             except Exception:
                 LOG.exception("changes not loaded after a hint")
-            self._ended.wait(self._pause_s)
+            self._ended.wait(REFRESH_PAUSE_S)

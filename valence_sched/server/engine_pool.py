@@ -58,9 +58,8 @@ class EnginePool:
         settings: ServiceSettings,
         state_mark: Callable[[], object],
         note_changes: Callable[[int], object] = lambda _changes: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._clock, self._looked_at = clock, -float("inf")
+        self._looked_at = -float("inf")
         self._make_app, self._state_mark, self._note_changes = make_app, state_mark, note_changes
         self._queue_s = settings.limits.queue_s
         self._selection = selection_of(settings)
@@ -75,7 +74,7 @@ class EnginePool:
     @contextlib.contextmanager
     def reading(self, tenant: str = "") -> Iterator["Engine"]:
         """Yield the shared engine when it is the tenant's turn; ServiceBusy after ``queue_s``."""
-        arrived_at = self._clock()
+        arrived_at = time.monotonic()
         if not self._lock.acquire(tenant, self._queue_s):
             raise ServiceBusy("other requests are being decided: try again in a moment")
         try:
@@ -112,7 +111,7 @@ class EnginePool:
         """Return the shared engine; the first of several waiting requests refreshes it."""
         if self._engine is not None and self._looked_at > arrived_at:
             return self._engine
-        looked_at = self._clock()
+        looked_at = time.monotonic()
         marks = _marks(self._files, self._file_marks)
         if marks != self._file_marks:
             self._drop()

@@ -7,9 +7,9 @@ import hmac
 import os
 import re
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from time import monotonic
 from typing import Any
 
 from keystoneauth1 import loading
@@ -38,21 +38,20 @@ _TOKEN = re.compile(r"[!-~]+")
 class TokenCache:
     """Keystone's answers about recent tokens, by token digest, until they expire."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cached: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
 
     def get(self, key: str) -> bytes | None:
         with self._lock:
             document, until = self._cached.get(key, (None, 0.0))
-            return document if self._clock() < until else None
+            return document if monotonic() < until else None
 
     def set(self, key: str, document: bytes, time: float = 0.0) -> None:
         if time <= 0:
             return
         with self._lock:
-            self._cached[key] = document, self._clock() + time
+            self._cached[key] = document, monotonic() + time
             self._cached.move_to_end(key)
             while len(self._cached) > CACHE_SIZE:
                 self._cached.popitem(last=False)

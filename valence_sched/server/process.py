@@ -38,7 +38,7 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def configure_logs(level: int = logging.INFO) -> None:
+def configure_logs() -> None:
     # log lines have no thread or process name, so records need not look them up
     logging.logThreads = logging.logMultiprocessing = False
     stream = logging.StreamHandler()
@@ -47,7 +47,7 @@ def configure_logs(level: int = logging.INFO) -> None:
         logger = logging.getLogger(name)
         logger.handlers[:] = [stream]
         logger.propagate = False
-        logger.setLevel(level)
+        logger.setLevel(logging.INFO)
 
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library of metrics reads it when it is imported

@@ -189,13 +189,10 @@ class ZoneTree:
         *,
         members: "ZoneClaimRows | None" = None,
         capabilities: Mapping[str, tuple[str, ...]] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stated = capabilities or {}
         self._id, self._tokens, self._own, self._children = id_, tokens, own, children
-        self._members = members
+        self._members, self._stated = members, capabilities or {}
         self._names = {child.name for child in children}
-        self._clock = clock
 
     def offers(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
         children, own_query, taken, others = self._split(query)
@@ -308,7 +305,7 @@ class ZoneTree:
             else:
                 others[content.child].append(replace(other, token=content.token))
         lower = replace(query, request=with_inherited(query.request, self._stated))
-        children = _Children(self._id, self._children, lower, taken, others, self._clock)
+        children = _Children(self._id, self._children, lower, taken, others)
         own_query = replace(query, request=paths.request_for("", query.request, self._names))
         return children, own_query, own_taken, own_others
 
@@ -333,12 +330,11 @@ class _Children:
         query: nouns.OfferQuery,
         taken: TokensByChild,
         others: Mapping[str, Sequence[nouns.OtherNode]],
-        clock: Callable[[], float],
     ) -> None:
         if zone in query.route:
             raise SchedulerError("the zones form a cycle: a zone is below itself")
         self._children, self._query, self._taken, self._others = children, query, taken, others
-        self._clock, self._until = clock, clock() + query.deadline_s
+        self._until = time.monotonic() + query.deadline_s
         self._lower = replace(
             query,
             route=(*query.route, zone),
@@ -386,7 +382,7 @@ class _Children:
         )
 
     def answers(self) -> dict[str, Any]:
-        wait(self._asked.values(), timeout=max(0.0, self._until - self._clock()))
+        wait(self._asked.values(), timeout=max(0.0, self._until - time.monotonic()))
         found: dict[str, Any] = {}
         for name, future in self._asked.items():
             if not future.done():
