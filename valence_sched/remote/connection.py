@@ -17,15 +17,7 @@ from requests.auth import HTTPBasicAuth
 from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at
-from valence_sched.model import tls
-from valence_sched.model.http import (
-    DEADLINE,
-    DEADLINE_HEADER,
-    ROUTE_HEADER,
-    answer_of,
-    header_problem,
-    problem_error,
-)
+from valence_sched.model import http, tls
 
 T = TypeVar("T")
 
@@ -113,9 +105,9 @@ class ServiceConnection:
         if key is not None:
             headers["Idempotency-Key"] = key
         if route := self._route():
-            headers[ROUTE_HEADER] = ",".join(route)
-        if (left_s := DEADLINE.get()) is not None:
-            headers[DEADLINE_HEADER] = f"{max(left_s, LEAST_TIMEOUT_S):.3f}"
+            headers[http.ROUTE_HEADER] = ",".join(route)
+        if (left_s := http.DEADLINE.get()) is not None:
+            headers[http.DEADLINE_HEADER] = f"{max(left_s, LEAST_TIMEOUT_S):.3f}"
         # the order of maps is kept: the reason names the first failing attribute of a request
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"
@@ -128,7 +120,7 @@ class ServiceConnection:
             self._sends_token = True
             status, content, found = self._send(method, where, words, data, headers, bounds)
         if not 200 <= status < 300:
-            raise problem_error(content, status, where)
+            raise http.problem_error(content, status, where)
         return content, found
 
     def _send(
@@ -142,7 +134,7 @@ class ServiceConnection:
     ) -> tuple[int, bytes, Mapping[str, str]]:
         if self._token is not None and self._sends_token:
             headers = {**headers, TOKEN_HEADER: self._token()}
-        if problem := header_problem(headers):
+        if problem := http.header_problem(headers):
             raise ServiceError(f"{self.url}: {problem}")
         try:
             with self._session().request(
@@ -230,7 +222,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.ConnectionError):
         return "does not answer: check that the service runs and that the URL is right"
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
-        return answer_of(describe_error(error))  # some messages quote the received data
+        return http.answer_of(describe_error(error))  # some messages quote the received data
     return describe_error(error)
 
 

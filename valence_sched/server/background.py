@@ -116,7 +116,6 @@ class ServiceHints:
         self.refreshes = 0
 
     def wrap(self, application: Application) -> Application:
-
         def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
             fanout = self.start()
             statuses = []

@@ -20,14 +20,7 @@ from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, Compos
 from valence_sched.model.decision import DecisionSummary, Report
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.redact import redact_text
-from valence_sched.server.background import (
-    Application,
-    LeasedJob,
-    LogLine,
-    ReaderThread,
-    ServiceHints,
-    Sleep,
-)
+from valence_sched.server import background
 from valence_sched.server.engine_pool import EnginePool, RequestCompiler, selection_of
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import call, fairness, openapi, users
@@ -154,25 +147,26 @@ class ServiceProcess:
         )
         self._address = event_address(settings, environ)
         self._make_app = make_app = app_maker(settings, environ, quarantine)
-        self.hints: ServiceHints | None = None
+        self.hints: background.ServiceHints | None = None
         self.operations = Operations(state, settings.limits.operations, ended=self._hint_others)
         state_reader = StateReader(make_app, selection_of(settings), state.store)
         metrics = Metrics(state_reader.facts)
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
-        self.reader = ReaderThread(self._background_reader) if _reads(settings, environ) else None
+        reads = _reads(settings, environ)
+        self.reader = background.ReaderThread(self._background_reader) if reads else None
         self.zone: ProcessZone | None = None
-        self.sender: ReaderThread | None = None
-        self.poller: ReaderThread | None = None
+        self.sender: background.ReaderThread | None = None
+        self.poller: background.ReaderThread | None = None
         schedulers: call.Schedulers = self.engines
         if settings.dispatch is not None:
-            self.sender = ReaderThread(self._dispatch_sender, "dispatch sender")
+            self.sender = background.ReaderThread(self._dispatch_sender, "dispatch sender")
         if settings.zones.enable_zone_routing:
             from valence_sched.server import zone  # only with zones
 
             prepare_process()  # also prepares the nouns of zones
             self.zone = zone.ProcessZone(settings, environ, self.engines, state.store)
             poller = functools.partial(self.zone.poller, clock)
-            self.poller = ReaderThread(poller, "zone poller")
+            self.poller = background.ReaderThread(poller, "zone poller")
             schedulers = zone.ZonedSchedulers(self.engines, self.zone)
         most = None if settings.auth == "none" else max(1, settings.threads - 1)
         self.parts = call.ServiceParts(
@@ -190,14 +184,14 @@ class ServiceProcess:
             events=EventReceiver(self._address, state.store) if self._address else None,
             zone=self.zone,
         )
-        self.application: Application = create_application(
+        self.application: background.Application = create_application(
             self.parts, metrics, access_of(settings, environ)
         )
         self._reader_hint: Callable[[Iterable[str], str], object] | None = None
         if (messaging := settings.messaging) is not None:
             reported = self._take_report if messaging.reports else None
             connect = functools.partial(make_app().hint_fanout, messaging, reported=reported)
-            self.hints = ServiceHints(connect, self._refresh, self._hint_reader)
+            self.hints = background.ServiceHints(connect, self._refresh, self._hint_reader)
             self.application = self.hints.wrap(self.application)
 
     def _hint_reader(self, names: tuple[str, ...]) -> None:
@@ -249,7 +243,9 @@ class ServiceProcess:
         self.engines.close(ENGINE_END_S)
         self._state.close()
 
-    def _background_reader(self, log: LogLine, sleep: Sleep) -> BackgroundReader:
+    def _background_reader(
+        self, log: background.LogLine, sleep: background.Sleep
+    ) -> BackgroundReader:
         chosen, settings = self._settings.reader_settings, self._settings
         assert chosen is not None, "else there is no thread to run it"
         live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
@@ -278,7 +274,9 @@ class ServiceProcess:
         self._reader_hint = reader.hint
         return reader
 
-    def _dispatch_sender(self, log: LogLine, sleep: Sleep) -> LeasedJob:
+    def _dispatch_sender(
+        self, log: background.LogLine, sleep: background.Sleep
+    ) -> background.LeasedJob:
         settings = self._settings.dispatch
         assert settings is not None, "else there is no thread to run it"
         return self._make_app().dispatch_sender(self._state.store(), settings, log, sleep=sleep)

@@ -26,7 +26,6 @@ REFUSAL = "this service has no authentication and answers only local clients: se
 
 
 def loopback_only(application: Application) -> Application:
-
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if is_loopback(environ.get("REMOTE_ADDR", "")):
             return application(environ, start_response)

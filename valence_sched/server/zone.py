@@ -135,7 +135,6 @@ class ProcessZone:
         log: Callable[[str], object],
         sleep: Callable[[float], object],
     ) -> ZonePoller:
-
         def ask(child: zone_registry.ZoneRegistration) -> zone_registry.ZoneInfo:
             password = self._app.config.zone_password(child)
             connection = self._logins.connection(child, password, DEADLINE_S)

@@ -158,7 +158,6 @@ class ZonesBelow:
     def reports(
         self, request_for: Callable[[str], Request], detail: Detail
     ) -> dict[str, Report | errors.SchedulerError]:
-
         def report(zone: str) -> Report:
             asked = request_for(zone)
             return self.part(zone).select_destinations(asked, detail=detail).report
@@ -193,7 +192,6 @@ class ZonesBelow:
         return found
 
     def release(self, row: ZoneClaim) -> dict[str, errors.SchedulerError]:
-
         def release(part: ZoneClaimPart) -> None:
             known = [part.claim]
             if not part.claim or row.state == "COMPOSED":  # it may now be one claim per node

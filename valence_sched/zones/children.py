@@ -108,7 +108,6 @@ class ZoneRegistry:
                 return self._current(store.zones.show(changed.name))
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[errors.SchedulerError]:
-
         def delete(name: str) -> None:
             with self._change(name, "deleted"):
                 known = self.zone(name)

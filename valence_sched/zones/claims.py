@@ -337,7 +337,6 @@ class ZoneClaims:
         return ClaimRecord(claim=merged, nodes=nodes, events=tuple(events))
 
     def records(self, row: nouns.ZoneClaim) -> dict[str, list[ClaimRecord] | errors.SchedulerError]:
-
         def of_part(part: nouns.ZoneClaimPart) -> list[ClaimRecord]:
             zone = self.below.part(part.zone)
             found = [zone.claim_record(claim.id) for claim in self.below.claims_of(part, row)]
@@ -443,7 +442,6 @@ def _generation(shares: Mapping[str, _Share]) -> int | None:
 
 
 def merged_claim(row: nouns.ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
-
     def renumbered(share: NodeAllocation, numbers: Sequence[int]) -> NodeAllocation:
         return replace(share, node=numbers[share.node - 1]) if share.node <= len(numbers) else share
 

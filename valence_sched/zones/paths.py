@@ -131,7 +131,6 @@ def generations_for(zone: str, generations: Generations) -> Generations:
 
 
 def renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState:
-
     def counts(of: Mapping[str, int]) -> dict[str, int]:
         return {rename(name): number for name, number in of.items()}
 

@@ -22,18 +22,12 @@ from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.zone import SealedRequest, ZonedList, listed
-from valence_sched.zones import paths
+from valence_sched.zones import paths, result
 from valence_sched.zones.below import ZoneAnswers, zone_claim_id
 from valence_sched.zones.claims import OWN
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.mixes import as_asked_below
 from valence_sched.zones.nodes import ZoneNodes, provision_below
-from valence_sched.zones.result import (
-    added_capacities,
-    added_fit_counts,
-    added_inventories,
-    zoned_report,
-)
 from valence_sched.zones.selection import Selected, crosses_zones
 
 P = ParamSpec("P")
@@ -73,8 +67,8 @@ class ZoneScheduler(Scheduler):
         decision = _Selecting(self._zoned, request, detail)
         report = decision.report if self._dispatches else None
         outcome = self._claims.claim(request, decision.select, key=key, ttl_s=ttl_s, report=report)
-        result = decision.result(outcome.selected)
-        return ClaimResult(claim=outcome.claim, decision=result, retries=outcome.retries)
+        decided = decision.result(outcome.selected)
+        return ClaimResult(claim=outcome.claim, decision=decided, retries=outcome.retries)
 
     def compose(
         self,
@@ -111,7 +105,7 @@ class ZoneScheduler(Scheduler):
 
     def inventory(self) -> nouns.InventorySummary:
         answers = self._below.ask(lambda zone: zone.inventory())
-        return added_inventories(_of_kind(answers, nouns.InventorySummary), answers.silent)
+        return result.added_inventories(_of_kind(answers, nouns.InventorySummary), answers.silent)
 
     def podms(self) -> Sequence[hardware.PodmOverview]:
         return self._below.merged(lambda zone: zone.podms(), paths.overview_below)
@@ -168,17 +162,18 @@ class ZoneScheduler(Scheduler):
 
     def count_fits(self, request: Request, most: int) -> nouns.FitCounts:
         answers = self._below.ask(lambda zone, one: zone.count_fits(one, most), request)
-        return added_fit_counts(_of_kind(answers, nouns.FitCounts), answers.silent)
+        return result.added_fit_counts(_of_kind(answers, nouns.FitCounts), answers.silent)
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-
         def ask(zone: Scheduler, one: Request) -> Capacity:
             return zone.capacity(one, most, explain=explain, proven=proven)
 
         answers = self._below.ask(ask, request)
-        return added_capacities(request.flavor or "", _of_kind(answers, Capacity), answers.silent)
+        return result.added_capacities(
+            request.flavor or "", _of_kind(answers, Capacity), answers.silent
+        )
 
     def mix_capacity(
         self,
@@ -189,12 +184,11 @@ class ZoneScheduler(Scheduler):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-
         def ask(zone: Scheduler, *mix: Request) -> Capacity:
             return zone.mix_capacity(mix, shares, most, explain=explain, proven=proven)
 
         answers = self._below.ask(ask, *requests)
-        return added_capacities("", _of_kind(answers, Capacity), answers.silent, mix=True)
+        return result.added_capacities("", _of_kind(answers, Capacity), answers.silent, mix=True)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
         return self._below.merged(
@@ -218,7 +212,7 @@ class ZoneScheduler(Scheduler):
         found = self._below.part(zone).plan(self._below.requests(request)(zone))
         if not zone:
             return found
-        report = zoned_report(zone, found.decision.report, selected)
+        report = result.zoned_report(zone, found.decision.report, selected)
         plan = found.plan and plan_in(found.plan, paths.way(zone, found.plan.zone))
         return PlanResult(decision=replace(found.decision, report=report), plan=plan)
 
@@ -237,8 +231,8 @@ class ZoneScheduler(Scheduler):
     ) -> ProvisionResult:
         self._check_group(plan.decision.request)
         zone, plan = self._placed(plan)
-        result = self._below.part(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
-        return provision_below(zone, result) if zone else result
+        found = self._below.part(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
+        return provision_below(zone, found) if zone else found
 
     def refresh(self, plan: Plan) -> PlanRefresh:
         zone, plan = self._placed(plan)
@@ -287,19 +281,19 @@ class _Selecting:
     def select(self, request: Request, avoid: Sequence[nouns.SilentZone]) -> Selected:
         sealed, selected = self._zoned.select(request, avoid)
         fits = len(selected.nodes) >= self._request.required_count
-        result = self._result(sealed, selected) if fits else None
-        self._selections.append((selected, sealed, result))
+        decided = self._result(sealed, selected) if fits else None
+        self._selections.append((selected, sealed, decided))
         return selected
 
     def report(self, selected: Selected) -> nouns.Report:
-        result = self.result(selected)
-        assert result is not None, "just selected"
-        return result.report
+        decided = self.result(selected)
+        assert decided is not None, "just selected"
+        return decided.report
 
     def result(self, selected: Selected | None) -> nouns.DecisionResult | None:
-        for one, sealed, result in self._selections:
+        for one, sealed, decided in self._selections:
             if one is selected:
-                return result or self._result(sealed, one)
+                return decided or self._result(sealed, one)
         return None
 
     def _result(self, sealed: SealedRequest, selected: Selected) -> nouns.DecisionResult:

@@ -148,7 +148,6 @@ class ZoneSelection:
         return self._ask(self._with_group_state(query))
 
     def drawn(self, offers: Sequence[nouns.Offer], turn: int = 1) -> nouns.Offer | None:
-
         def lot(offer: nouns.Offer) -> int:
             return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
 
