@@ -63,7 +63,15 @@ class EnginePool:
         self._make_app, self._state_mark, self._note_changes = make_app, state_mark, note_changes
         self._queue_s = settings.limits.queue_s
         self._selection = selection_of(settings)
-        self._files = _files(make_app(), self._selection)
+        app, chosen = make_app(), self._selection
+        named = (
+            *app.sources.named_sources(chosen),
+            *chosen.flavor_files,
+            *chosen.policy_files,
+            *chosen.resource_files,
+            *chosen.live.podm_files,
+        )
+        self._files = [*named, *(str(app.config.user_file(name)) for name in USER_FILES)]
         self._file_marks: FileMarks = {}
         self._lock = FairLock()
         self._effects = EffectLog()
@@ -131,17 +139,6 @@ class EnginePool:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
-
-
-def _files(app: App, selection: Selection) -> list[str]:
-    named = (
-        *app.sources.named_sources(selection),
-        *selection.flavor_files,
-        *selection.policy_files,
-        *selection.resource_files,
-        *selection.live.podm_files,
-    )
-    return [*named, *(str(app.config.user_file(name)) for name in USER_FILES)]
 
 
 def _marks(files: list[str], earlier: FileMarks) -> FileMarks:

@@ -70,14 +70,7 @@ class ProcessZone:
         self._known: tuple[str, Tokens] | None = None
         self._links: dict[str, _Link] = {}
         self._sums, self._logins = mixes.SupplySums(), ChildLogins()
-
-    @property
-    def deadline_s(self) -> float:
-        return self._settings.offer_deadline_s
-
-    @property
-    def most_hops(self) -> int:
-        return self._settings.most_hops
+        self.deadline_s, self.most_hops = settings.zones.offer_deadline_s, settings.zones.most_hops
 
     def tree(self, tenant: str) -> ZoneTree:
         return self._tree(EngineForEach(self._engines, tenant), self._child_zones())
@@ -140,13 +133,13 @@ class ProcessZone:
             connection = self._logins.connection(child, password, DEADLINE_S)
             return RemoteZone(connection).verbs().zone_info()
 
-        store, interval_s = self._store(), self._settings.poll_interval_s
+        store = self._store()
         return ZonePoller(
             store.zones,
             store.leases,
             ask,
             holder=process_name(),
-            interval_s=interval_s,
+            interval_s=self._settings.poll_interval_s,
             log=log,
             clock=clock,
             sleep=sleep,

@@ -25,8 +25,6 @@ from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.logins import ChildLogins
 from valence_sched.zones.report import INTERVALS, zone_info, zone_node
 
-Password = Callable[[nouns.ZoneRegistration], str | None]
-
 
 class StateOpener(Protocol):
     """The state of a zone, which may not exist yet."""
@@ -59,7 +57,7 @@ class ZoneRegistry:
         settings: ZoneSettings,
         settings_file: str,
         state: StateOpener,
-        password: Password,
+        password: Callable[[nouns.ZoneRegistration], str | None],
         effects: EffectLog,
         own: OwnPart,
     ) -> None:

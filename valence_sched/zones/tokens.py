@@ -6,6 +6,7 @@ The keys are the secrets of the zone, the newest last. The newest key signs, and
 
 import hashlib
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -36,16 +37,11 @@ class OwnToken(msgspec.Struct, frozen=True, array_like=True, tag="own"):
     generation: int | None = None
 
 
-class _Codec:
-    """Serialises with msgspec; the types limit the content of a token."""
-
-    @staticmethod
-    def dumps(value: Any, **_: Any) -> str:
-        return msgspec.json.encode(value).decode()
-
-    @staticmethod
-    def loads(data: str) -> ChildToken | OwnToken:
-        return msgspec.json.decode(data, type=ChildToken | OwnToken)
+#: Serialises with msgspec; the types limit the content of a token.
+CODEC: Any = SimpleNamespace(
+    dumps=lambda content: msgspec.json.encode(content).decode(),
+    loads=msgspec.json.Decoder(ChildToken | OwnToken).decode,
+)
 
 
 class Tokens:
@@ -54,7 +50,7 @@ class Tokens:
     def __init__(self, keys: list[str], zone: str, age_s: int = TOKEN_AGE_S) -> None:
         self._age_s = age_s
         self._serializer: URLSafeTimedSerializer = URLSafeTimedSerializer(
-            keys, salt=f"valence-sched zone {zone}", serializer=_Codec
+            keys, salt=f"valence-sched zone {zone}", serializer=CODEC
         )
 
     def sign(self, content: ChildToken | OwnToken) -> Token:
