@@ -167,7 +167,7 @@ class ServiceProcess:
             self.zone = zone.ProcessZone(settings, environ, self.engines, state.store)
             poller = functools.partial(self.zone.poller, clock)
             self.poller = background.ReaderThread(poller, "zone poller")
-            schedulers = zone.ZonedSchedulers(self.engines, self.zone)
+            schedulers = self.zone
         most = None if settings.auth == "none" else max(1, settings.threads - 1)
         self.parts = call.ServiceParts(
             schedulers=schedulers,

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The application for another WSGI server, such as uWSGI or mod_wsgi.
 
-Its settings are in the file that the environment variable ``VALENCE_SCHEDULER_CONFIG`` names. A
-process starts to read pod managers, and to log to standard error, at its first request, because the
-server may fork before. It has ``stop_s`` to end, as with ``valence-scheduler serve``.
+``VALENCE_SCHEDULER_CONFIG`` names the file of its settings. A process starts its threads and its
+log at its first request, because the server may fork before.
 """
 
 import atexit

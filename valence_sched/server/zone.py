@@ -53,7 +53,7 @@ class EngineForEach(OwnScheduler):
 
 
 class ProcessZone:
-    """The zone of one process, with connections to its children and threads that query them."""
+    """The zone of one process, and its schedulers, which decide over all zones below."""
 
     def __init__(
         self,
@@ -71,6 +71,14 @@ class ProcessZone:
         self._links: dict[str, _Link] = {}
         self._sums, self._logins = mixes.SupplySums(), ChildLogins()
         self.deadline_s, self.most_hops = settings.zones.offer_deadline_s, settings.zones.most_hops
+
+    def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
+        zoned = self.scheduler(tenant)
+        return self._engines.reading(tenant) if zoned is None else contextlib.nullcontext(zoned)
+
+    def changing(self) -> AbstractContextManager[Scheduler]:
+        zoned = self.scheduler("")
+        return self._engines.changing() if zoned is None else contextlib.nullcontext(zoned)
 
     def tree(self, tenant: str) -> ZoneTree:
         return self._tree(EngineForEach(self._engines, tenant), self._child_zones())
@@ -218,21 +226,6 @@ class _Link:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-class ZonedSchedulers:
-    """The schedulers of a process; with child zones they decide over all zones."""
-
-    def __init__(self, engines: EnginePool, zone: ProcessZone) -> None:
-        self._engines, self._zone = engines, zone
-
-    def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        zoned = self._zone.scheduler(tenant)
-        return self._engines.reading(tenant) if zoned is None else contextlib.nullcontext(zoned)
-
-    def changing(self) -> AbstractContextManager[Scheduler]:
-        zoned = self._zone.scheduler("")
-        return self._engines.changing() if zoned is None else contextlib.nullcontext(zoned)
 
 
 def _log_silence(zone: decision.SilentZone) -> None:

@@ -42,7 +42,6 @@ class StateMetrics(Collector):
         self._collect, self._facts = collect, facts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; without the state only ``valence_scheduler_state_up``, 0."""
         position = 0.0
         for metric in self._collect():
             if metric.name == POSITION:

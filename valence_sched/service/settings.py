@@ -169,12 +169,10 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
 
     @property
     def reader_settings(self) -> ReaderSettings | None:
-        """Return the settings of the reader, None if another program reads the pod managers."""
         return (ReaderSettings() if self.reader is True else self.reader) or None
 
     @property
     def ironic_settings(self) -> baremetal.IronicSettings | None:
-        """Return the connection to Ironic, None if it is not queried."""
         return (baremetal.IronicSettings() if self.ironic is True else self.ironic) or None
 
 

@@ -108,29 +108,32 @@ class ZonesBelow:
 
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
         """Return the children with a pod manager; ServiceError if only a silent one may have it."""
-        calls = {child: functools.partial(self.has, child, name) for child in self._enabled()}
-        answers = call_below(calls, self.deadline_s)
+        answers = self._call_enabled(lambda child: self.has(child, name))
         having = [child for child, answer in answers.items() if answer is True]
         for child, error in errors_of(answers).items() if surely and not having else ():
             text = f"zone {child} may have pod manager {name!r}, but does not answer: {error}"
             raise errors.ServiceError(text)
         return having
 
-    def _enabled(self) -> list[str]:
-        return [name for name in self.children if name not in self.disabled]
+    def _call_enabled(self, call: Callable[[str], R]) -> dict[str, R | errors.SchedulerError]:
+        enabled = (name for name in self.children if name not in self.disabled)
+        calls = {name: functools.partial(call, name) for name in enabled}
+        return call_below(calls, self.deadline_s)
 
     def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
         """Return the answers of zones; UnknownName or NoPodm is raised only if every zone does."""
         named = [self.requests(one) for one in requests]
-        calls = {zone: functools.partial(self._ask, ask, zone, named) for zone in self._enabled()}
+
+        def call(zone: str) -> Any:
+            return ask(self.part(zone), *(one(zone) for one in named))
+
         answers: dict[str, Any] = {}
-        lacking: list[errors.SchedulerError] = []
-        silent: list[SilentZone] = []
+        lacking, silent = list[errors.SchedulerError](), list[SilentZone]()
         try:
-            answers[""] = self._ask(ask, "", named)
+            answers[""] = call("")
         except (errors.UnknownName, errors.NoPodm) as error:
             lacking.append(error)
-        for zone, answer in call_below(calls, self.deadline_s).items():
+        for zone, answer in self._call_enabled(call).items():
             if isinstance(answer, errors.UnknownName | errors.NoPodm):
                 lacking.append(answer)
             elif isinstance(answer, errors.SchedulerError):
@@ -142,11 +145,6 @@ class ZonesBelow:
         for zone, answer in answers.items():
             silent += paths.silent_below(zone, silent_zones(answer))
         return ZoneAnswers(answers, silent)
-
-    def _ask(
-        self, ask: Callable[..., Any], zone: str, named: Sequence[Callable[[str], Request]] = ()
-    ) -> Any:
-        return ask(self.part(zone), *(one(zone) for one in named))
 
     def merged(
         self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
@@ -162,14 +160,16 @@ class ZonesBelow:
             asked = request_for(zone)
             return self.part(zone).select_destinations(asked, detail=detail).report
 
-        calls = {zone: functools.partial(report, zone) for zone in self._enabled()}
-        return call_below(calls, self.deadline_s)
+        return self._call_enabled(report)
 
     def records(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneAnswers:
         """Return the claims or nodes of every part, also of disabled zones; note silent ones."""
-        calls = {name: functools.partial(self._ask, ask, name) for name in ("", *self.children)}
-        lists: dict[str, Sequence[Any]] = {}
-        silent: list[SilentZone] = []
+
+        def call(name: str) -> Sequence[Any]:
+            return ask(self.part(name))
+
+        calls = {name: functools.partial(call, name) for name in ("", *self.children)}
+        lists, silent = dict[str, Sequence[Any]](), list[SilentZone]()
         for name, answer in call_below(calls, self.deadline_s).items():
             if not isinstance(answer, errors.SchedulerError):
                 lists[name] = answer[:MOST_ROWS] if name else answer

@@ -7,9 +7,6 @@
         │                                                                          │
         └── one refuses or does not answer: the others release ──> FAILED          v
                                                       RELEASED, EXPIRED <── COMPOSED
-
-A zone stores the part of each child, but not the holds of the child. Prepared parts expire if the
-zone above dies.
 """
 
 import functools

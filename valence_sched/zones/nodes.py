@@ -62,7 +62,6 @@ class ZoneClaimRecovery:
     rows: ZoneClaimRows
 
     def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
-        """Yield the action on each expired claim; with ``dry_run`` it is only planned."""
         if not dry_run:
             self.rows.expire()
         for row in self.rows.due():
@@ -184,9 +183,8 @@ class _Outcome:
             self.failed_zones.add(zone)
 
     def add_error(self, zone: str, error: errors.SchedulerError) -> None:
-        """Add the error of a zone; a zone that did not answer may have composed nodes."""
         line = paths.line_below(zone, str(error))
-        if isinstance(error, errors.ServiceError | errors.Unverified):
+        if isinstance(error, errors.ServiceError | errors.Unverified):  # it may have composed nodes
             text = errors.one_line(f"{line}: its nodes may exist ({RECONCILE_HINT})")
             self.unverified.append(UnverifiedNode(message=text))
             return

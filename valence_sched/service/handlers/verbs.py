@@ -240,17 +240,15 @@ def check_reference(call: Call, _scheduler: Scheduler, _what: object) -> None:
     """Raise InputError for a typed password, or a reference on the client's machine."""
     reference = getattr(call.body, "registration", call.body).password
     if isinstance(reference, PasswordReference) and not is_source(reference):
-        raise errors.InputError(
-            "the body", "$.password", "no reference", "exactly one of env and file"
-        )
+        expected = "exactly one of env and file"
+        raise errors.InputError("the body", "$.password", "no reference", expected)
 
 
 def update_resource_stats(call: Call) -> nouns.Generation:
     """Store the statistics that a pod manager reports."""
     with call.parts.schedulers.changing() as scheduler:
-        return nouns.Generation(
-            generation=scheduler.update_resource_stats(call.name(), call.body.stats)
-        )
+        generation = scheduler.update_resource_stats(call.name(), call.body.stats)
+    return nouns.Generation(generation=generation)
 
 
 def receive(call: Call) -> CallResult:
