@@ -113,7 +113,7 @@ class Engine(scheduler.OwnScheduler):
 
     @functools.cached_property
     def _zones(self) -> ZoneRegistry:
-        from valence_sched.zones.children import OwnPart, ZoneRegistry  # HTTP and SQL
+        from valence_sched.zones.children import ZoneRegistry  # HTTP and SQL: only for zones
 
         here = "the section zones of the settings of the service"
         file = here if self._selection.zones else str(self._config.user_file(ZONES_FILE))
@@ -123,7 +123,9 @@ class Engine(scheduler.OwnScheduler):
             self._state.registry,
             self._config.zone_password,
             self._effects,
-            own=OwnPart(self._podms_of_zone, self._state.reports, self._sources.now),
+            self._podms_of_zone,
+            self._state.reports,
+            self._sources.now,
         )
 
     @functools.cached_property

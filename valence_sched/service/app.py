@@ -75,17 +75,6 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     return codec.decode(data, kind, NAME)
 
 
-def limit_ttl(body: Any, most_s: float) -> Any:
-    """Return a body that holds a claim for at most ``most_s``; RequestError if it asks for more."""
-    asked_s = getattr(body, "ttl_s", None)
-    if asked_s is None or asked_s <= most_s:
-        return body
-    if asked_s == claim.TTL_S:
-        return replace(body, ttl_s=most_s)
-    text = f"this service holds a claim for at most {most_s:g} s"
-    raise errors.RequestError(f"ttl_s {asked_s:g}: {text}")
-
-
 def _bounded(req: falcon.Request, most: int) -> bytes:
     coding = req.env.get("HTTP_TRANSFER_ENCODING", "")
     if coding.strip().lower() not in _CODINGS:
@@ -166,7 +155,6 @@ def _recorded(document: bytes, content: str, key: str) -> CallResult:
 def create_application(
     parts: ServiceParts, metrics: Metrics, access: Access
 ) -> falcon.App[Any, Any]:
-    """Return the WSGI application; ``access`` authenticates and authorizes users."""
     app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts.rates)])
     app.req_options.strip_url_path_trailing_slash = False  # an empty name must not match the list
     app.add_error_handler(Exception, _defect)
@@ -274,8 +262,13 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
     def answer(
         req: falcon.Request, resp: falcon.Response, user: User, path: dict[str, str]
     ) -> None:
-        body = read_body(req, route.body, most) if route.body else None
-        body = limit_ttl(body, parts.limits.ttl_s)
+        body: Any = read_body(req, route.body, most) if route.body else None
+        asked_s, most_s = getattr(body, "ttl_s", 0.0), parts.limits.ttl_s
+        if asked_s > most_s and asked_s != claim.TTL_S:
+            text = f"this service holds a claim for at most {most_s:g} s"
+            raise errors.RequestError(f"ttl_s {asked_s:g}: {text}")
+        if asked_s > most_s:
+            body = replace(body, ttl_s=most_s)
         key = req.get_header(KEY_HEADER) if route.method == "POST" else None
         if key is not None and not _KEY.fullmatch(key):
             raise errors.InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")

@@ -96,13 +96,6 @@ class CallResult(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-def listed_result(found: Iterable[object]) -> CallResult:
-    """Return a list as an answer, with a header that names the missing zones."""
-    silent = nouns.silent_zones(found)
-    headers = {nouns.SILENT_HEADER: nouns.silent_header(silent)} if silent else {}
-    return CallResult(tuple(found), headers=headers)
-
-
 @dataclasses.dataclass
 class Call:
     """One request: its user, the words of its path and query, its body and idempotency key.

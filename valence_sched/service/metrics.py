@@ -20,9 +20,8 @@ POSITION = "valence_scheduler_change_log_position"
 class StateFacts(NamedTuple):
     """Facts of the state that all processes of a service share.
 
-    ``podms`` counts pod managers by state. ``changes`` counts the entries of the change log, 0 if
-    no process follows it. ``undecodable`` counts the rows that cannot be decoded, by table.
-    ``waiting`` are decisions that are not posted to the controller yet.
+    ``podms`` counts pod managers by state, ``undecodable`` rows by table. ``changes`` is 0 if no
+    process follows the change log; ``waiting`` decisions are not posted to the controller yet.
     """
 
     podms: Mapping[str, int]

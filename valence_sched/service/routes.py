@@ -9,7 +9,7 @@ from typing import Any
 from valence_sched.model import claim, decision, quota, zone
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import VERBS, ApiVersions, EventBody, Health, Operation, Route
-from valence_sched.service.call import Call, CallResult, listed_result
+from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers import ui, verbs
 from valence_sched.service.handlers.ui import HTML
 
@@ -40,7 +40,9 @@ def verb_handler(route: Route) -> Callable[[Call], CallResult]:
             for error in found if several else ():
                 raise error
             if route.lists:
-                return listed_result(found)
+                silent = zone.silent_zones(found)
+                headers = {zone.SILENT_HEADER: zone.silent_header(silent)} if silent else {}
+                return CallResult(tuple(found), headers=headers)
             return CallResult(None if several else found, route.status)
 
     return handle

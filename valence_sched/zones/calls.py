@@ -19,9 +19,6 @@ DEADLINE_SHARE = 0.8  # share of the remaining time for the zones below
 class NoAnswerInTime(ServiceError):
     """A zone did not answer in time: it may still carry out the call."""
 
-    def __init__(self) -> None:
-        super().__init__("it did not answer in time")
-
 
 def call_all(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
@@ -34,7 +31,8 @@ def call_all(
     wait(futures.values(), deadline_s)
     outcomes: dict[str, T | SchedulerError] = {}
     for name, future in futures.items():
-        error = future.exception() if future.done() else NoAnswerInTime()
+        late = None if future.done() else NoAnswerInTime("it did not answer in time")
+        error = late or future.exception()
         if error is None:
             outcomes[name] = future.result()
         elif isinstance(error, SchedulerError):

@@ -6,7 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -41,16 +41,11 @@ class StateOpener(Protocol):
         """Return the open state; create it if needed."""
 
 
-class OwnPart(NamedTuple):
-    """The zone itself: its pod managers, the clock, and its reports with their ages and times."""
-
-    podms: Callable[[], Sequence[PodmOverview]]
-    reports: Callable[[], tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]]
-    now: Callable[[], datetime]
-
-
 class ZoneRegistry:
-    """The verbs about zones: they use the child zones in a state and the zone's ``own`` part."""
+    """The verbs about zones: they use the child zones in a state, and the zone's own ``podms``.
+
+    ``reports`` returns the reports of own pod managers with their ages and times.
+    """
 
     def __init__(
         self,
@@ -59,24 +54,25 @@ class ZoneRegistry:
         state: StateOpener,
         password: Callable[[nouns.ZoneRegistration], str | None],
         effects: EffectLog,
-        own: OwnPart,
+        podms: Callable[[], Sequence[PodmOverview]],
+        reports: Callable[[], tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]],
+        now: Callable[[], datetime],
     ) -> None:
-        self._settings, self._settings_file, self._own = settings, settings_file, own
-        self._effects = effects
+        self._settings, self._settings_file, self._effects = settings, settings_file, effects
+        self._podms, self._reports, self._now = podms, reports, now
         self._state, self._password, self._logins = state, password, ChildLogins()
 
     def zone_info(self) -> nouns.ZoneInfo:
-        reports, ages_s, _ = self._own.reports()
+        reports, ages_s, _ = self._reports()
         enabled = (one.report for one in self.zones() if one.registration.enabled)
         below = [one.info for one in enabled if one.is_active and one.info is not None]
-        podms = self._own.podms()
-        return zone_info(self.own_id(), self._settings, podms, reports, ages_s, below)
+        return zone_info(self.own_id(), self._settings, self._podms(), reports, ages_s, below)
 
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> nouns.ZoneNode:
         children = self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)
-        return zone_node(self._settings.name, self._own.podms(), self._own.now(), children)
+        return zone_node(self._settings.name, self._podms(), self._now(), children)
 
     def zones(self) -> Sequence[nouns.ZoneOverview]:
         if self._state.empty:

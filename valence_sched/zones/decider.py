@@ -149,9 +149,6 @@ class ZoneDecider(Scheduler):
     ) -> nouns.DecisionResult:
         return self.result(request, *self.select(request), detail)
 
-    def selected(self, request: Request) -> Selected:
-        return self.select(request)[1]
-
     def select(
         self, request: Request, avoid: Sequence[nouns.SilentZone] = ()
     ) -> tuple[SealedRequest, Selected]:

@@ -49,9 +49,8 @@ class _Composed:
 
     @property
     def text(self) -> str:
-        if self.nodes == self.asked:
-            return f"found {self.nodes} of its nodes"
-        return f"found {self.nodes} of its {self.asked} nodes"
+        asked = "" if self.nodes == self.asked else f"{self.asked} "
+        return f"found {self.nodes} of its {asked}nodes"
 
 
 @dataclass(frozen=True)

@@ -92,10 +92,7 @@ def with_reasons_below(
     below: Mapping[str, nouns.Report | SchedulerError],
     chosen: Sequence[nouns.Candidate] = (),
 ) -> nouns.Report | None:
-    """Merge the reports of this zone and of the zones directly below it on a decision.
-
-    The ``chosen`` candidates, by path, replace the choice that each zone reports.
-    """
+    """Merge reports of zones; ``chosen`` candidates, by path, replace what each zone chose."""
     reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
     if first is None:

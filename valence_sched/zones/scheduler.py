@@ -23,7 +23,7 @@ from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.zone import SealedRequest, ZonedList, listed
 from valence_sched.zones import paths, result
-from valence_sched.zones.below import ZoneAnswers, zone_claim_id
+from valence_sched.zones.below import zone_claim_id
 from valence_sched.zones.claims import OWN
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.mixes import as_asked_below
@@ -32,7 +32,6 @@ from valence_sched.zones.selection import Selected, crosses_zones
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 _OF_PODM = ("reported_stats", "forget_report")  # verbs routed to the zone of a pod manager
 
@@ -80,9 +79,8 @@ class ZoneScheduler(Scheduler):
         detail: nouns.Detail = "placements",
     ) -> ProvisionResult:
         decision = _Selecting(self._zoned, request, detail)
-        provision, selected = self._nodes.compose(
-            request, decision.select, key=key, ttl_s=ttl_s, wait_s=wait_s
-        )
+        words = {"ttl_s": ttl_s, "wait_s": wait_s}
+        provision, selected = self._nodes.compose(request, decision.select, key=key, **words)
         return replace(provision, decision=decision.result(selected))
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
@@ -105,7 +103,7 @@ class ZoneScheduler(Scheduler):
 
     def inventory(self) -> nouns.InventorySummary:
         answers = self._below.ask(lambda zone: zone.inventory())
-        return result.added_inventories(_of_kind(answers, nouns.InventorySummary), answers.silent)
+        return result.added_inventories(*answers)
 
     def podms(self) -> Sequence[hardware.PodmOverview]:
         return self._below.merged(lambda zone: zone.podms(), paths.overview_below)
@@ -127,7 +125,7 @@ class ZoneScheduler(Scheduler):
             zone, verbs, known = self._below.find_podm(podm)
             return paths.podm_below(zone, verbs.block(name, known))
         answers = self._below.ask(lambda zone: zone.block(name))
-        blocks = _of_kind(answers, hardware.BlockOverview)
+        blocks: Mapping[str, hardware.BlockOverview] = answers.by_zone
         found = [paths.podm_below(zone, one) for zone, one in blocks.items()]
         if len(found) > 1:
             podms = ", ".join(one.podm for one in found)
@@ -162,18 +160,15 @@ class ZoneScheduler(Scheduler):
 
     def count_fits(self, request: Request, most: int) -> nouns.FitCounts:
         answers = self._below.ask(lambda zone, one: zone.count_fits(one, most), request)
-        return result.added_fit_counts(_of_kind(answers, nouns.FitCounts), answers.silent)
+        return result.added_fit_counts(*answers)
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        def ask(zone: Scheduler, one: Request) -> Capacity:
-            return zone.capacity(one, most, explain=explain, proven=proven)
-
-        answers = self._below.ask(ask, request)
-        return result.added_capacities(
-            request.flavor or "", _of_kind(answers, Capacity), answers.silent
+        answers = self._below.ask(
+            lambda zone, one: zone.capacity(one, most, explain=explain, proven=proven), request
         )
+        return result.added_capacities(request.flavor or "", *answers)
 
     def mix_capacity(
         self,
@@ -188,7 +183,7 @@ class ZoneScheduler(Scheduler):
             return zone.mix_capacity(mix, shares, most, explain=explain, proven=proven)
 
         answers = self._below.ask(ask, *requests)
-        return result.added_capacities("", _of_kind(answers, Capacity), answers.silent, mix=True)
+        return result.added_capacities("", *answers, mix=True)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
         return self._below.merged(
@@ -298,7 +293,3 @@ class _Selecting:
 
     def _result(self, sealed: SealedRequest, selected: Selected) -> nouns.DecisionResult:
         return self._zoned.result(self._request, sealed, selected, self._detail)
-
-
-def _of_kind(answers: ZoneAnswers, kind: type[T]) -> dict[str, T]:
-    return {zone: one for zone, one in answers.by_zone.items() if isinstance(one, kind)}

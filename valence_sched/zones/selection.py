@@ -221,12 +221,13 @@ class ZoneSelection:
 
     def _attempt(self, closed: tuple[nouns.DomainValues, ...]) -> list[PlacedOffer]:
         nodes: list[PlacedOffer] = []
-        for choice in range(1, len(self._request.alternatives) + 1):
+        for choice, alternative in enumerate(self._request.alternatives, 1):
             missing = self._request.count - len(nodes)
             if not missing:
                 break
+            request = _by_alternative(self._request, alternative, missing)
             taken = tuple(self._take(node.chosen) for node in nodes)
-            query = replace(self._query, request=self._alternative(choice, missing), taken=taken)
+            query = replace(self._query, request=request, taken=taken)
             first = functools.partial(self._placed, query, choice)
             if nodes or closed:
                 nodes += first(() if nodes else closed)
@@ -287,15 +288,13 @@ class ZoneSelection:
             turn = sum(one.choice == node.choice for one in nodes[:number])
             key = node.choice, turn if query.order == "lot" else 0
             if key not in known:
-                request = self._alternative(node.choice, count=1)
+                alternative = self._request.alternatives[node.choice - 1]
+                request = _by_alternative(self._request, alternative, count=1)
                 ranking = self._ask(replace(query, request=request, turn=key[1])).ranking
                 free = [one for one in ranking if podm_of(one) not in taken]
                 known[key] = tuple(free[:wanted])
             found.append(PlacedOffer(node.choice, node.chosen, known[key]))
         return found
-
-    def _alternative(self, choice: int, count: int) -> Request:
-        return _by_alternative(self._request, self._request.alternatives[choice - 1], count)
 
     @functools.cached_property
     def needs_anchor(self) -> bool:

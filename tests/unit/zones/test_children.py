@@ -36,7 +36,7 @@ from valence_sched.model.zone_registry import (
 )
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
-from valence_sched.zones.children import Children, OwnPart, ZonePoller, ZoneRegistry
+from valence_sched.zones.children import Children, ZonePoller, ZoneRegistry
 
 EAST = ZoneRegistration(
     name="east",
@@ -341,9 +341,9 @@ class RegistryCase(unittest.TestCase):
         self.registry = self.with_settings(ROUTING)
 
     def with_settings(self, settings: ZoneSettings) -> ZoneRegistry:
-        own = OwnPart(tuple, lambda: ({}, {}, {}), lambda: datetime.now(UTC))
+        own = (tuple, lambda: ({}, {}, {}), lambda: datetime.now(UTC))
         file = "/etc/zone.yaml"
-        return ZoneRegistry(settings, file, self.state, self.password, EffectLog(), own)
+        return ZoneRegistry(settings, file, self.state, self.password, EffectLog(), *own)
 
     def password(self, child: ZoneRegistration) -> str | None:
         self.passwords.append(child.name)

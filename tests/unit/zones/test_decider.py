@@ -269,7 +269,7 @@ class TestSelect(SchedulerCase):
         self.assertEqual(3, len(self.zone.queries))
 
     def test_the_time_and_the_levels_are_those_of_the_settings(self):
-        self.zoned(answer("a"), deadline_s=5.0, most_hops=2).selected(request(EIGHT_CORES))
+        self.zoned(answer("a"), deadline_s=5.0, most_hops=2).select(request(EIGHT_CORES))
         (query,) = self.zone.queries
         self.assertEqual(2, query.hops)
         self.assertTrue(1.0 < query.deadline_s <= 5.0, query.deadline_s)
