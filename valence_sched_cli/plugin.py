@@ -18,6 +18,7 @@ API_VERSION_OPTION = "os_podm_api_version"
 DEFAULT_API_VERSION = "1"
 API_VERSIONS = ("1",)
 VERSION_NAMES = ("1", "1.0", "latest")  # as the user may write it
+_KNOWN = ", ".join(VERSION_NAMES)
 URL_VARIABLE = "VALENCE_SCHED_URL"
 VERSION_VARIABLE = "OS_PODM_API_VERSION"
 
@@ -28,8 +29,7 @@ def make_client(instance: Any) -> app.App:
     version = os.environ.get(VERSION_VARIABLE, "")
     implied = options and isinstance(options.config.get("podm_api_version"), Implied)
     if implied and version and version not in VERSION_NAMES:
-        known = ", ".join(VERSION_NAMES)
-        raise UsageError(f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {known}")
+        raise UsageError(f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {_KNOWN}")
     # more threads take longer to start than they save
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return app.App(progress=terminal_progress(), cloud=sdk_connector(instance))
@@ -42,7 +42,7 @@ def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
         metavar="<podm-api-version>",
         default=Implied(DEFAULT_API_VERSION),  # the environment is checked later
         type=_version,
-        help=f"pod manager scheduling API version: {', '.join(VERSION_NAMES)}, "
+        help=f"pod manager scheduling API version: {_KNOWN}, "
         f"default={DEFAULT_API_VERSION} (Env: {VERSION_VARIABLE})",
     )
     return add_endpoint_option(parser)
@@ -69,6 +69,5 @@ def _version(text: str) -> str:
     if isinstance(text, Implied):
         return text
     if text not in VERSION_NAMES:
-        known = ", ".join(VERSION_NAMES)
-        raise argparse.ArgumentTypeError(f"no API version {text[:40]!r}: {known}")
+        raise argparse.ArgumentTypeError(f"no API version {text[:40]!r}: {_KNOWN}")
     return DEFAULT_API_VERSION

@@ -11,6 +11,7 @@ from valence_sched_cli import base
 from valence_sched_cli.late import model, words
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.parser import given
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import REDUNDANT, telling_columns
 
@@ -150,9 +151,8 @@ class ListClaim(base.PagedLister):
         columns = ["ID", "State", "Owner", "Podms", "Nodes", "Expires At"]
         if args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
-        scheduler = self.report_scheduler(args, reads=False)
-        found = scheduler.claims(podm=args.podm, owner=args.owner, ended=args.all)
-        claims = self.log_missing(found)
+        scheduler, which = self.report_scheduler(args, reads=False), given(args, "podm", "owner")
+        claims = self.log_missing(scheduler.claims(**which, ended=args.all))
         return columns, [{**_cells(claim), "Expires At": ExpiryCell(claim)} for claim in claims]
 
 
@@ -182,8 +182,7 @@ class ComposeClaim(base.Lister):
     known_columns = NODE_COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
-        wait_s = claim_options.wait_s(args)
-        scheduler = self.scheduler(args)
+        wait_s, scheduler = claim_options.wait_s(args), self.scheduler(args)
         claim = scheduler.claim_record(args.claim).claim
         result = scheduler.compose_claim(claim.id, wait_s=wait_s)
         return node_table(self, result, claim.nodes)

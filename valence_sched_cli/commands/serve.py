@@ -55,13 +55,12 @@ class ServePodm(base.Command):
 
     def take_action(self, args: base.Args) -> None:
         env, file = args.password_env, args.password_file
+        reference = model.registration.PasswordReference
         self.scheduler_app.serve(
             model.reading.Selection(sources=tuple(args.source), strict=args.strict),
             self._ready,
             username=args.username,
-            password=model.registration.PasswordReference(env=env, file=file)
-            if env or file
-            else None,
+            password=reference(env=env, file=file) if env or file else None,
             podms=args.podm,
             session_timeout_s=args.session_timeout,
             **{name: getattr(args, name) for name in _SAME_NAMES},

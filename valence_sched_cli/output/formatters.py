@@ -39,9 +39,7 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         self._print(("Field", "Value"), zip(names, data, strict=True), ["left", "left"], stdout)
 
-    def _print(
-        self, headers: Sequence[str], rows: Any, alignment: Sequence[str], stdout: Any
-    ) -> None:
+    def _print(self, headers: Any, rows: Any, alignment: Sequence[str], stdout: Any) -> None:
         table = tabulate.tabulate(
             [[self._cell(value) for value in row] for row in rows],
             headers=[self._cell(name) for name in headers],
