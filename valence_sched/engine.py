@@ -468,7 +468,6 @@ class Engine(scheduler.OwnScheduler):
         return self._view
 
     def decider(self) -> Decider:
-        """Return the decider on that snapshot."""
         if self.follows:
             return self._followed().decider()
         if self._decider is None:
@@ -476,8 +475,7 @@ class Engine(scheduler.OwnScheduler):
             self._decider = self._intake.decider(self.view(), policies)
         return self._decider
 
-    def _zone_decider(self) -> Decider:
-        """Return the decider; in a zone without own pod managers its snapshot is empty."""
+    def _zone_decider(self) -> Decider:  # without own pod managers its snapshot is empty
         try:
             return self.decider()
         except errors.NoPodm:
@@ -512,7 +510,6 @@ class Engine(scheduler.OwnScheduler):
 
     @contextlib.contextmanager
     def _claimer(self, store: Store) -> Iterator[Claimer]:
-        """Yield the claimer of a selection; it does not read stored pod managers again."""
         if self.follows:
             with self._followed().claimer() as claimer:
                 yield claimer
@@ -548,7 +545,6 @@ class Engine(scheduler.OwnScheduler):
             )
 
     def _refuse_recordings(self, what: str) -> None:
-        """Refuse to act on a selection with inventories, which are recordings."""
         if self._sources.named_sources(self._selection):
             raise errors.UsageError(
                 f"a recorded inventory cannot be {what}: register the pod manager (podm create "
@@ -578,14 +574,12 @@ class Engine(scheduler.OwnScheduler):
 
     @contextlib.contextmanager
     def _plan_claimer(self, store: Store, plan: Plan) -> Iterator[PlanClaimer]:
-        """Yield the claimer of a plan, once its pod managers were read; errors as for a planner."""
         stored = self._followed().claimer() if self.follows else contextlib.nullcontext()
         with stored as claimer:
             yield self._planner.claimer(store, plan, claimer)
 
     @property
     def _serves(self) -> bool:
-        """Return whether the engine belongs to a service, which verifies the plans of clients."""
         return self._selection.zones is not None
 
     @functools.cached_property

@@ -59,7 +59,6 @@ class Decisions:
 
     @property
     def failure(self) -> Decision | None:
-        """Return the decision with fewer nodes than required."""
         last = self.decisions[-1] if self.decisions else None
         return last if last and len(last.placed_nodes) < last.request.required_count else None
 
@@ -97,7 +96,6 @@ class Decisions:
         )
 
     def warnings(self) -> list[str]:
-        """Return the warnings of all decisions, each once."""
         notes = (note for decision in self.decisions for note in decision_warnings(decision))
         unique = list(dict.fromkeys(notes))
         if self.bound is not None and len(self.requests) > 1:
@@ -295,7 +293,6 @@ class BatchPlan:
         return self.trial(range(len(self.requests)), planned)
 
     def nodes_of(self, trial: Trial) -> Iterator[WitnessNode]:
-        """Yield the nodes of a trial with their types and variants."""
         for number, decision in zip(self.type_of, trial.decisions, strict=True):
             tried = zip(self._variants_of_type(number), decision.attempts, strict=False)
             for variant, attempt in tried:

@@ -126,17 +126,14 @@ def _common_lines(node_type: NodeType) -> Lines:
     }
 
 
-@dataclass(eq=False)
 class _FreeAmounts:
     """The free amounts of some rows, summed by podm: shape ``(podms,)``."""
 
-    view: View
-    rows: Mask
-    _amounts: dict[Need, Floats] = field(default_factory=dict)
+    def __init__(self, view: View, rows: Mask) -> None:
+        self.view, self.rows = view, rows
+        self.of = functools.cache(self._sums)
 
-    def of(self, line: Need) -> Floats:
-        if line in self._amounts:
-            return self._amounts[line]
+    def _sums(self, line: Need) -> Floats:
         if line.kind == "stock":
             amounts = np.zeros(len(self.view.podms))
             for podm, table in enumerate(self.view.block_tables):
@@ -145,12 +142,10 @@ class _FreeAmounts:
                     for stock, pools in zip(table.stocks, table.stock_pools, strict=True)
                     if stock.resource == line.resource and self._open(podm)[list(pools)].any()
                 )
-        else:
-            podms, kinds, slots = self._blocks
-            weights = slots * self.view.kinds.amounts(line)[kinds]
-            amounts = np.bincount(podms, weights, len(self.view.podms)).astype(np.float64)
-        self._amounts[line] = amounts
-        return amounts
+            return amounts
+        podms, kinds, slots = self._blocks
+        weights = slots * self.view.kinds.amounts(line)[kinds]
+        return np.bincount(podms, weights, len(self.view.podms)).astype(np.float64)
 
     def _open(self, podm: int) -> Mask:
         return self.rows[slice(*self.view.first_row[podm : podm + 2])]
@@ -421,7 +416,6 @@ class Filling:
         self._verdicts = functools.cache(self._find_verdicts)
 
     def reasons(self, podm: int, resource: ResourceKind) -> Iterator[tuple[str, float]]:
-        """Yield each remaining amount of a resource on a podm, with the reason."""
         before, table = self.before.block_tables[podm], self.after.block_tables[podm]
         first = int(self.before.first_row[podm])
         for block in _unused_blocks(table, before):

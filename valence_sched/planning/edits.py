@@ -316,7 +316,6 @@ class NewBlocks:
             self._podm, self._block = self._block_at(scenario.parse_target(edit.add))
 
     def added(self, match: TargetMatch) -> LeanPodm:
-        """Return a pod manager with the new blocks; NothingMatches, UsageError as for an edit."""
         podm = self._podms[match.podm]
         alike, block = self._block_for(podm)
         everywhere = tuple(pool.id for pool in podm.pools)
@@ -496,7 +495,6 @@ class _Scenarios:
 def with_policy(
     site: Site, policy: str | None, weights: Mapping[str, float], place: str = ""
 ) -> Site:
-    """Return a site with another policy, or other weights; an UnknownName names ``place``."""
     name = site.policy if policy is None else policy
     if policy is not None and name not in site.policies:
         raise errors.UnknownName("policy", name, site.policies, f"{place}policy")

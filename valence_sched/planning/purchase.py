@@ -300,7 +300,6 @@ class _PurchaseProgramme:
             self.programme.row(terms, upper=one.most)
 
     def buying(self, values: optimiser.Floats, most_columns: int) -> list[_PurchaseOffer]:
-        """Return the groups with the largest purchases of a solution, within ``most_columns``."""
         amounts = defaultdict[int, float](float)
         for added in self._added:
             amounts[added.model] += float(values[added.column])

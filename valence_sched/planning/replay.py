@@ -226,8 +226,6 @@ class Occupancy:
         }
 
     def series(self) -> dict[str, Any]:
-        """Return the means by bucket of used shares, nodes and pod managers in use."""
-
         def means(level: int, total: float = 1.0) -> tuple[float, ...]:
             return tuple(rounded(one.means[level] / total) for one in self._timeline.buckets)
 

@@ -56,19 +56,16 @@ class Succession:
         return Spending(self.budget(requests))
 
     def budget(self, requests: Iterable[Request]) -> Budget:
-        """Return the largest budget among the policies of some requests."""
         budgets = [self.policy(one).budget for one in requests]
         return max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
 
     def policy(self, request: Request) -> Policy:
-        """Return the policy of a request; UnknownName if it does not exist."""
         return self._policies.policy(request.policy).policy
 
     def costs(self, request: Request) -> Ints:
         return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
-        """Return a request sealed for its policy; same errors as ``BoundPolicies.prepare``."""
         return self._prepare(request)[0]
 
     def decide(

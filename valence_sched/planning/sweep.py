@@ -234,7 +234,6 @@ class SweepJournal:
         return list(runs.values())
 
     def add(self, run: SweepRun) -> None:
-        """Add a finished run; SchedulerError if it cannot be written."""
         line = to_line(run)
         try:
             if os.fstat(self._stream.fileno()).st_size != self._whole:

@@ -68,13 +68,11 @@ class Tuning:
 
     @classmethod
     def of(cls, candidates: Sequence[PolicyTrial]) -> Self:
-        """Compare candidates that replayed the same samples, the policy itself first."""
         gain, error = _mean_and_error(list(_gains_left_out(candidates)))
         return cls(tuple(candidates), max(candidates, key=BY_MEAN), gain, error)
 
     @property
     def is_clear(self) -> bool:
-        """Return whether the gain is above 0 by more than ``CLEAR`` standard errors."""
         return self.gain > max(CLEAR * self.error, 0.0) and self.best is not self.candidates[0]
 
     def gain_of(self, candidate: PolicyTrial) -> tuple[float, float]:
@@ -165,7 +163,6 @@ def workload_samples(workload: Workload, site: Site, samples: int) -> list[Porta
 
 
 def _scarcest(run: SweepRun) -> str:
-    """Return the measure of the resource with the highest mean use."""
     used = {name: value for name, value in run.measures.items()
             if name.startswith("utilisation.") and value is not None}  # fmt: skip
     if not used:

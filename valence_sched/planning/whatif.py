@@ -131,7 +131,6 @@ class _MovableNodes:
                 self.nodes.append(node)
 
     def type_of(self, request: Request) -> int:
-        """Return the number of the type of a request; same errors as a decision."""
         number = self._numbers.setdefault(id(request), len(self.types))
         if number == len(self.types):
             self.types.append(NodeType.of(request, self._succession.eligible(request)))
@@ -140,7 +139,6 @@ class _MovableNodes:
     def moves(
         self, plan: Sequence[migrations.Migration], wanted: int | None, mix: FlavorMix | None
     ) -> tuple[model.SiteMeasure, tuple[model.RebalanceMove, ...]]:
-        """Return the measures before all moves, and each move with the measures after it."""
         state = MigrationState(self.view, self.types, self.nodes, model.NEVER)
         measured = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
 

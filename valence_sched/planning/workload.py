@@ -229,7 +229,6 @@ class CompiledWorkload:
 
 
 def compile_workload(workload: Workload, flavors: Flavors) -> CompiledWorkload:
-    """Return a workload compiled with flavors; same errors as for its entries."""
     numbers: dict[int, int] = {}
     requests: list[Request] = []
     rows: list[tuple[float, float, int, int]] = []

@@ -296,8 +296,6 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
 
 
 def _rows(stream: BinaryIO, file: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of CSV with the number of their last line, without empty rows."""
-
     def text_of(number: int, text: bytes) -> str:
         try:
             return text.decode("utf-8-sig" if number == 1 else "utf-8")

@@ -293,7 +293,6 @@ class CoupledGroups:
         return solution
 
     def _aimed(self, joint: JointProgramme, solution: Solution, best: Floats) -> Floats:
-        """Return values with the same number of nodes, improved for one goal after another."""
         programme, nodes = joint.programme, round(solution.objective)
         for goal in self.goals:
             terms = goal_terms(goal, joint, self.groups, self.node_types)

@@ -121,7 +121,6 @@ class MigrationState:
     def fits(
         self, node_type: int, *, avoid: int = -1, only: int | None = None, first: bool = False
     ) -> list[Fit]:
-        """Return the fit of a node of a type in each pool that it fits, or only the ``first``."""
         view, mask = self._overlay.view, self.node_types[node_type].rows
         found: dict[int, Fit] = {}
         for variant in self._variants[node_type]:
@@ -145,7 +144,6 @@ class MigrationState:
         return list(found.values())
 
     def room(self, node_type: int) -> int:
-        """Return the number of nodes of a type that still fit on all podms, one after another."""
         total = 0
         for podm, table in enumerate(self.current.block_tables):
             known = self._room.get((podm, node_type))
@@ -159,7 +157,6 @@ class MigrationState:
         return total
 
     def migrate(self, number: int, fit: Fit) -> None:
-        """Take the destination of a node, then release its source."""
         self.take(fit)
         self.release(number)
         before = self.places[number]
@@ -172,7 +169,6 @@ class MigrationState:
         self._undo.append(self._overlay.allocate(fit.row, fit.blocks, fit.grants))
 
     def place(self, node_type: int, *, only: int | None = None) -> bool:
-        """Take the first fit of a node of a type; return whether one was found."""
         fit = self.fit(node_type, only=only)
         if fit is not None:
             self.take(fit)
@@ -296,7 +292,6 @@ def _reach(
 def _distinct_migrations(
     state: MigrationState, candidates: Iterable[int]
 ) -> Iterator[tuple[int, Fit]]:
-    """Yield each node with each destination, only one of interchangeable nodes."""
     seen: set[Hashable] = set()
     fits: dict[int, Sequence[Fit]] = {}
     podms = state.view.podm_of
@@ -380,7 +375,6 @@ class RoomGoal:
         return sorted(set(itertools.chain.from_iterable(helpful)))
 
     def _podms(self) -> dict[int, list[int]]:
-        """Return the nodes of each podm on which the node fits once these nodes are removed."""
         # if the removal of all nodes does not help, no subset helps
         nodes = self.state.by_podm().items()
         return {podm: own for podm, own in nodes if self.state.would_help(own, self.node_type)}

@@ -65,7 +65,6 @@ class CoverPart(Struct, frozen=True):
 
     @property
     def lines(self) -> list[tuple[Counts, int]]:
-        """Return each demand with its coverage by the classes."""
         return list(zip(zip(*self.coverage, strict=True), self.demands, strict=True))
 
 
@@ -384,7 +383,6 @@ class GroupModel:
 
 
 def merged(terms: Iterable[tuple[int, float]]) -> Terms:
-    """Return the sums of the coefficients by column."""
     sums: dict[int, float] = {}
     for column, value in terms:
         sums[column] = sums.get(column, 0.0) + value

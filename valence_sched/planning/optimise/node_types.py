@@ -215,7 +215,6 @@ class PoolGroup(NamedTuple):
     offer: GroupOffer
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return each ``(row, variant)`` whose nodes may fit in the row."""
         pools = zip(self.rows, self.offer.pools, strict=True)
         return [(row, variant) for row, pool in pools for variant in pool.variants]
 
