@@ -23,14 +23,7 @@ from valence_sched.model.scenario import AddBlocks
 from valence_sched.planning.edits import NewBlocks, edited
 from valence_sched.planning.optimise.bound import most_nodes
 from valence_sched.planning.optimise.model import Addition, CoverFinder, GroupModel, Terms
-from valence_sched.planning.optimise.node_types import (
-    BlockClasses,
-    Limits,
-    NodeType,
-    PoolGroup,
-    pool_groups,
-    variants_of,
-)
+from valence_sched.planning.optimise.node_types import BlockClasses, Limits, NodeType, PoolGroup
 from valence_sched.planning.replay import reason_groups
 from valence_sched.planning.site import Site, find_targets
 from valence_sched.planning.succession import Succession
@@ -189,8 +182,7 @@ def cheapest_purchase(
     if not most or None in most:
         raise RequestError("no number of nodes given for a flavor")
     wanted = [number or 0 for number in most]
-    classes = BlockClasses(variants_of(node_types, view.kinds), view)
-    offers = list(_purchase_offers(view, node_types, options, classes, wanted))
+    offers = list(_purchase_offers(BlockClasses(node_types, view), options, wanted))
     columns = sum(len(offer.model.programme.upper) for offer in offers)
     relaxed = None
     if columns > effort.most_columns:
@@ -223,18 +215,14 @@ class _AddedColumn(NamedTuple):
 
 
 def _purchase_offers(
-    view: View,
-    node_types: Sequence[NodeType],
-    options: Sequence[PurchaseOption],
-    classes: BlockClasses,
-    wanted: Sequence[int],
+    classes: BlockClasses, options: Sequence[PurchaseOption], wanted: Sequence[int]
 ) -> Iterator[_PurchaseOffer]:
     """Yield all pool groups; all block classes are found before the first model is made."""
     rows = [frozenset(option.rows) for option in options]
     found = [classes.of_kind(option.kind) for option in options]
     models: dict[Hashable, GroupModel] = {}
     finder = CoverFinder()
-    for group in pool_groups(view, node_types, classes):
+    for group in classes.pool_groups():
         pairs = [
             (number, Addition(pool, block_class, _useful(classes, option, offer.limits, wanted)))
             for pool, (row, offer) in enumerate(zip(group.rows, group.offer.pools, strict=True))

@@ -117,16 +117,10 @@ def _portable(workload: workloads.Workload, sites: Sequence[Site]) -> dict[str, 
     """Return the workload by site name; sites with the same flavors share a workload."""
     if isinstance(workload, workloads.SyntheticWorkload):
         return {site.name: workload for site in sites}
-    found: dict[str, PortableWorkload] = {}
-    compiled: list[tuple[Any, workloads.CompiledWorkload]] = []
-    for site in sites:
-        flavors = dict(site.flavors)
-        one = next((one for known, one in compiled if known == flavors), None)
-        if one is None:
-            one = workloads.compile_workload(workload, flavors)
-            compiled.append((flavors, one))
-        found[site.name] = one
-    return found
+    keys = {site.name: to_json(list(site.flavors.values())) for site in sites}
+    flavors = {keys[site.name]: site.flavors for site in sites}
+    compiled = {key: workloads.compile_workload(workload, one) for key, one in flavors.items()}
+    return {name: compiled[key] for name, key in keys.items()}
 
 
 Encode = Callable[[Sequence[SweepRun]], bytes]

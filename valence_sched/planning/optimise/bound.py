@@ -24,14 +24,7 @@ from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Goal
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.model import CoverFinder, GroupModel, Terms, merged
-from valence_sched.planning.optimise.node_types import (
-    BlockClasses,
-    GroupOffer,
-    NodeType,
-    PoolGroup,
-    pool_groups,
-    variants_of,
-)
+from valence_sched.planning.optimise.node_types import BlockClasses, GroupOffer, NodeType, PoolGroup
 from valence_sched.planning.optimise.witness import Witness, WitnessNode
 from valence_sched.view.view import View
 
@@ -83,14 +76,13 @@ def most_nodes(
     if shares is not None and (len(shares) != len(node_types) or min(shares) < 1):
         flavors = format_count(len(node_types), "flavor")
         raise RequestError(f"shares {list(shares)}: must be whole numbers above 0 for {flavors}")
-    variants = variants_of(node_types, view.kinds, budget)
-    classes = BlockClasses(variants, view, by_price="least-fragmentation" in goals)
-    groups = pool_groups(view, node_types, classes)
+    classes = BlockClasses(node_types, view, budget, by_price="least-fragmentation" in goals)
+    groups = classes.pool_groups()
     finder = CoverFinder()
     offers = dict.fromkeys(group.offer for group in groups)
     models = {offer: GroupModel(offer, classes, finder) for offer in offers}
     most = node_types[0].most if len(node_types) == 1 else None
-    witness = Witness(view, variants, budget, MAX_NODES if most is None else most)
+    witness = Witness(view, classes.variants, budget, MAX_NODES if most is None else most)
     bounds = None
     alone = len(node_types) == 1 or all(one.most is None for one in node_types)
     if shares is None and alone and not goals:

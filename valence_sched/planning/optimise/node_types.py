@@ -107,37 +107,6 @@ class BlockClass(Struct, frozen=True):
     price: int = 0
 
 
-class BlockClasses:
-    """The block classes by number, in the order of their first kinds."""
-
-    def __init__(
-        self, variants: tuple[Variant, ...], view: View, *, by_price: bool = False
-    ) -> None:
-        self.variants, self.kinds, self._by_price = variants, view.kinds, by_price
-        self._limited = frozenset(name for pool in view.pools for name in pool.limits)
-        self.classes: list[BlockClass] = []
-        self._numbers: dict[BlockClass, int] = {}
-        self._of_kind: dict[int, int | None] = {}
-
-    def of_kind(self, kind: int) -> int | None:
-        """Return the class of a kind of block, None if it is useless for all variants."""
-        if kind in self._of_kind:
-            return self._of_kind[kind]
-        one, number = self.kinds.kinds[kind], None
-        coverage = tuple(
-            tuple(map(min, variant.fitter.coverage(kind), variant.demands))
-            for variant in self.variants
-        )
-        types = self._limited.intersection(one.types)
-        if types or any(map(any, coverage)):
-            found = BlockClass(coverage, types, one.price if self._by_price else 0)
-            number = self._numbers.setdefault(found, len(self.classes))
-            if number == len(self.classes):
-                self.classes.append(found)
-        self._of_kind[kind] = number
-        return number
-
-
 def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
     """Return an upper bound of the nodes in the pool at a position, by the topology constraints."""
     most = MAX_NODES
@@ -219,61 +188,6 @@ class PoolGroup(NamedTuple):
         return [(row, variant) for row, pool in pools for variant in pool.variants]
 
 
-def pool_groups(
-    view: View, node_types: Sequence[NodeType], classes: BlockClasses
-) -> list[PoolGroup]:
-    masks = (node_types[variant.node_type].rows for variant in classes.variants)
-    open_rows = list(enumerate(None if mask is None else mask.tolist() for mask in masks))
-    groups: list[PoolGroup] = []
-    for podm in range(len(view.podms)):
-        first, last = view.first_row[podm : podm + 2].tolist()
-        usable = {}
-        for row in range(first, last):
-            variants = tuple(number for number, mask in open_rows if mask is None or mask[row])
-            if variants:
-                usable[row - first] = variants
-        if usable:
-            groups += _groups_of(view, podm, usable, classes)
-    return groups
-
-
-def _groups_of(
-    view: View, podm: int, usable: dict[int, tuple[int, ...]], classes: BlockClasses
-) -> Iterator[PoolGroup]:
-    table, first = view.block_tables[podm], int(view.first_row[podm])
-
-    def within(pools: Iterable[int]) -> Positions:
-        return tuple(sorted(usable.keys() & pools))
-
-    counts = Counter[tuple[int, Positions, int]]()
-    alike = Counter(zip(table.kinds, table.pools, table.slots, strict=True))
-    for (kind, pools, slots), number in alike.items():
-        block_class = classes.of_kind(kind) if slots else None
-        if block_class is not None and (positions := within(pools)):
-            counts[block_class, positions, slots] += number
-    blocks = [ClassOffer(*key, number) for key, number in sorted(counts.items())]
-    amounts = [grant[:2] for variant in classes.variants for grant in variant.grants]
-    resources = {resource for resource, _ in amounts}
-    stocks = []
-    for stock, pools in zip(table.stocks, table.stock_pools, strict=True):
-        if stock.resource in resources and (positions := within(pools)):
-            grants = tuple(
-                grant_size(stock, amount) if resource == stock.resource else None
-                for resource, amount in amounts
-            )
-            stocks.append(StockOffer(positions, stock.resource, free_amount(stock), grants))
-    links = [one.pools for one in blocks] + [one.pools for one in stocks]
-    for group in connected(usable, links):
-        rows = tuple(first + position for position in group)
-        offers = []
-        for row, position in zip(rows, group, strict=True):
-            fitters = (classes.variants[one].fitter for one in usable[position])
-            most = tuple(_most_by_topology(fitter, table, position) for fitter in fitters)
-            offers.append(PoolOffer(tuple(view.pools[row].limits.items()), usable[position], most))
-        own_blocks, own_stocks = _renumbered(blocks, group), _renumbered(stocks, group)
-        yield PoolGroup(podm, rows, GroupOffer(tuple(offers), own_blocks, own_stocks))
-
-
 Offer = TypeVar("Offer", ClassOffer, StockOffer)
 
 
@@ -285,3 +199,94 @@ def _renumbered(offers: Iterable[Offer], group: Sequence[int]) -> tuple[Offer, .
         for one in offers
         if one.pools[0] in local
     )
+
+
+class BlockClasses:
+    """The block classes by number, in the order of their first kinds."""
+
+    def __init__(
+        self,
+        node_types: Sequence[NodeType],
+        view: View,
+        budget: Budget = DEFAULT_BUDGET,
+        *,
+        by_price: bool = False,
+    ) -> None:
+        self._node_types, self._view, self._by_price = node_types, view, by_price
+        self.variants, self.kinds = variants_of(node_types, view.kinds, budget), view.kinds
+        self._limited = frozenset(name for pool in view.pools for name in pool.limits)
+        self.classes: list[BlockClass] = []
+        self._numbers: dict[BlockClass, int] = {}
+        self._of_kind: dict[int, int | None] = {}
+
+    def of_kind(self, kind: int) -> int | None:
+        """Return the class of a kind of block, None if it is useless for all variants."""
+        if kind in self._of_kind:
+            return self._of_kind[kind]
+        one, number = self.kinds.kinds[kind], None
+        coverage = tuple(
+            tuple(map(min, variant.fitter.coverage(kind), variant.demands))
+            for variant in self.variants
+        )
+        types = self._limited.intersection(one.types)
+        if types or any(map(any, coverage)):
+            found = BlockClass(coverage, types, one.price if self._by_price else 0)
+            number = self._numbers.setdefault(found, len(self.classes))
+            if number == len(self.classes):
+                self.classes.append(found)
+        self._of_kind[kind] = number
+        return number
+
+    def pool_groups(self) -> list[PoolGroup]:
+        """Return the pool groups that may fit a node, in the order of their rows."""
+        view = self._view
+        masks = (self._node_types[variant.node_type].rows for variant in self.variants)
+        open_rows = list(enumerate(None if mask is None else mask.tolist() for mask in masks))
+        groups: list[PoolGroup] = []
+        for podm in range(len(view.podms)):
+            first, last = view.first_row[podm : podm + 2].tolist()
+            usable = {}
+            for row in range(first, last):
+                variants = tuple(number for number, mask in open_rows if mask is None or mask[row])
+                if variants:
+                    usable[row - first] = variants
+            if usable:
+                groups += self._groups_of(podm, usable)
+        return groups
+
+    def _groups_of(self, podm: int, usable: dict[int, tuple[int, ...]]) -> Iterator[PoolGroup]:
+        view = self._view
+        table, first = view.block_tables[podm], int(view.first_row[podm])
+
+        def within(pools: Iterable[int]) -> Positions:
+            return tuple(sorted(usable.keys() & pools))
+
+        counts = Counter[tuple[int, Positions, int]]()
+        alike = Counter(zip(table.kinds, table.pools, table.slots, strict=True))
+        for (kind, pools, slots), number in alike.items():
+            block_class = self.of_kind(kind) if slots else None
+            if block_class is not None and (positions := within(pools)):
+                counts[block_class, positions, slots] += number
+        blocks = [ClassOffer(*key, number) for key, number in sorted(counts.items())]
+        amounts = [grant[:2] for variant in self.variants for grant in variant.grants]
+        resources = {resource for resource, _ in amounts}
+        stocks = []
+        for stock, pools in zip(table.stocks, table.stock_pools, strict=True):
+            if stock.resource in resources and (positions := within(pools)):
+                grants = tuple(
+                    grant_size(stock, amount) if resource == stock.resource else None
+                    for resource, amount in amounts
+                )
+                stocks.append(StockOffer(positions, stock.resource, free_amount(stock), grants))
+        links = [one.pools for one in blocks] + [one.pools for one in stocks]
+        for group in connected(usable, links):
+            rows = tuple(first + position for position in group)
+            offers = []
+            for row, position in zip(rows, group, strict=True):
+                fitters = (self.variants[one].fitter for one in usable[position])
+                most = tuple(_most_by_topology(fitter, table, position) for fitter in fitters)
+                offers.append(
+                    PoolOffer(tuple(view.pools[row].limits.items()), usable[position], most)
+                )
+            own_blocks, own_stocks = _renumbered(blocks, group), _renumbered(stocks, group)
+            yield PoolGroup(podm, rows, GroupOffer(tuple(offers), own_blocks, own_stocks))
