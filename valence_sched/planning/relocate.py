@@ -337,12 +337,8 @@ def _stuck_nodes(
     for one in residents:
         if one.request is not None and id(one.request) not in reasons:
             reasons[id(one.request)] = reason_groups(succession.decide(one.request))
-    return tuple(
-        model.StuckNode(
-            **structs.asdict(one.moved(succession.view)), reasons=reasons.get(id(one.request), ())
-        )
-        for one in residents
-    )
+    pairs = ((one.moved(succession.view), reasons.get(id(one.request), ())) for one in residents)
+    return tuple(model.StuckNode(**structs.asdict(one), reasons=why) for one, why in pairs)
 
 
 def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
