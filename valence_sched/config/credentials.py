@@ -16,7 +16,6 @@ from valence_sched.model.registration import PasswordReference
 
 MAX_PASSWORD_BYTES = 1 << 16  # of a file with one password
 MAX_SECURE_FILE_BYTES = 1 << 24
-
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 

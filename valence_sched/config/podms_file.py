@@ -12,7 +12,6 @@ from valence_sched.model import registration as nouns
 from valence_sched.model.inventory import BlockType, Name, Positive, capabilities_in
 
 Variable = Annotated[str, Meta(pattern=nouns.VARIABLE)]
-
 REFERENCE = "password: {env: VARIABLE} or password: {file: PATH}"
 
 

@@ -46,7 +46,6 @@ REFERRED: dict[str, tuple[Any, ...]] = {
 }
 
 WRITTEN_BY_PEOPLE = ("flavor", "requests", "scenario", "workload")  # amounts may have a unit
-
 #: The key of the list in files of these nouns; a file may also hold one noun or a plain list.
 LIST_KEYS = {"flavor": "flavors", "policy": "policies", "workload": "requests"}
 

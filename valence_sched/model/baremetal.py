@@ -13,7 +13,6 @@ from valence_sched.model.http import called, of_server
 from valence_sched.model.registration import PasswordReference
 
 WITHOUT = "--no-ironic, or ironic: false in the settings of a service, skips this check"
-
 #: The provision states in which Ironic does not use the node. Any other state counts as a use,
 #: including states that later versions of Ironic add.
 IDLE_STATES = frozenset({"enroll", "manageable", "available"})

@@ -12,12 +12,9 @@ from msgspec import Meta, Struct
 
 N = TypeVar("N", bound=Struct)
 MAX_WHOLE = 2**53  # floats represent smaller whole numbers
-
 Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
-
 #: A property of a pod manager: a number, a text, or several texts.
 Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
-
 #: A value that an explanation shows: the need of a filter, or the value of a pool.
 Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 ROOM = "valence_sched."

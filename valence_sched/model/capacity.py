@@ -120,10 +120,8 @@ def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
     whole = [int(part * least) for part in parts]
     common = math.gcd(*whole)
     if sum(whole) > MOST_PARTS * common:
-        raise UsageError(
-            f"--mix: the shares add up to more than {MOST_PARTS:,} parts: use small whole numbers, "
-            "as in gpu-large=1,small=4"
-        )
+        hint = "use small whole numbers, as in gpu-large=1,small=4"
+        raise UsageError(f"--mix: the shares add up to more than {MOST_PARTS:,} parts: {hint}")
     return tuple(part // common for part in whole)
 
 

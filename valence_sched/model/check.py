@@ -13,7 +13,6 @@ from valence_sched.model.scenario import Edit, EditText, Target, any_of, edit_te
 
 SCHEMA = "valence-sched/check"
 VERSION = "1.0"
-
 Nodes = Annotated[int, Meta(ge=1, le=1_000_000)]
 FitCount = Annotated[int, Meta(ge=0, le=1_000_000)]
 Result = Literal["pass", "fail", "recorded"]

@@ -21,7 +21,6 @@ State = Literal[
 ]
 ACTIVE_STATES: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED")
 FINAL_STATES: tuple[State, ...] = ("RELEASED", "EXPIRED", "FAILED")
-
 TTL_S = 600.0  # how long a claim is held
 WAIT_S = 300.0  # how long to wait for a pod manager that is still composing
 KEEP_S = 30 * 86400.0  # the age at which ended claims, and decisions, are deleted
@@ -364,9 +363,8 @@ def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[
 
 def request_from_node(node: ComposedNode) -> CompositionRequest:
     """Return the composition request of a stored node."""
-    return CompositionRequest(
-        name=node.name or node.id, pool=node.pool, blocks=node.blocks, amounts=node.amounts
-    )
+    name, amounts = node.name or node.id, node.amounts
+    return CompositionRequest(name=name, pool=node.pool, blocks=node.blocks, amounts=amounts)
 
 
 def sum_devices(blocks: Iterable[Devices]) -> Devices:

@@ -94,8 +94,8 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
     def read(item: Any, path: str, name: str) -> Any:
         if isinstance(item, dict):
             # The amount of a stock has the unit of the resource in the same object.
-            names = {"amount": item.get("resource")} if "resource" in item else {}
-            named = ((key, str(names.get(key, key)), below) for key, below in item.items())
+            names = {"amount": str(item["resource"])} if "resource" in item else {}
+            named = ((key, names.get(key, str(key)), below) for key, below in item.items())
             found = {key: read(below, f"{path}.{key}", name) for key, name, below in named}
             if BONDS in found and TOPOLOGY not in found and lacks(BONDS, TOPOLOGY, path):
                 found = {TOPOLOGY if key == BONDS else key: it for key, it in found.items()}

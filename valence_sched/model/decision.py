@@ -15,7 +15,6 @@ from valence_sched.model.request import Request
 SCHEMA = "valence-sched/decision"
 DECISIONS_SCHEMA = "valence-sched/decisions"
 VERSION = "1.0"
-
 #: ``undecided``: no pool is known to fit, and the budget ended before every pool was searched.
 Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
 #: The level of detail of a decision; more takes longer.
@@ -24,7 +23,6 @@ Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
 #: summary      also the verdicts: all if nothing fits or the site is small, else the chosen ones
 #: report       the whole report: every verdict, the funnel, the explanation, the digests
 Detail = Literal["placements", "summary", "report"]
-
 MAX_LISTED_PODMS = 50  # pod managers that a decision lists by default
 
 

@@ -13,7 +13,6 @@ from valence_sched.model.inventory import LeanBlock, LeanPodm
 
 ItemKind = Literal["podm", "pool", "block", "stock", "node"]
 ADDED, REMOVED = "added", "removed"
-
 _IGNORED_FIELDS = ("id", "generation", "read_at")
 _ITEM_LISTS: tuple[tuple[ItemKind, str, str], ...] = (
     ("pool", "pools", "id"),

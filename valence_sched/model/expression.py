@@ -25,7 +25,6 @@ MAX_NODES = 256  # operations and arguments together
 MAX_DEPTH = 16
 MAX_TEXT = 1024  # characters
 MAX_INTEGER = 1 << 63
-
 PLAIN_PATHS = (
     "aggregates",
     "driver",
@@ -37,7 +36,6 @@ PLAIN_PATHS = (
     "zone",
 )  # without a name
 NAMESPACES = ("capabilities", "facts", "free", "total")  # of paths with a name
-
 _VARIADIC = ("=", "in")  # of two or more arguments; the other comparisons take two
 _OPERATOR_ALIASES = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">="}
 _OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"}
@@ -53,8 +51,7 @@ class AttributePath(Noun, frozen=True):
         return f"{self.root}.{self.name}" if self.name else self.root
 
 
-Scalar = str | float | bool
-Argument = AttributePath | Scalar
+Argument = AttributePath | str | float | bool
 
 
 class Comparison(Noun, frozen=True):

@@ -34,10 +34,8 @@ TEXT_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "<in>": operator.contains,
 }
 OPERATORS = (*NUMBER_OPERATORS, *TEXT_OPERATORS, "<all-in>", "<or>")
-
 NAMESPACES = ("facts", "capabilities")
 PLAIN_ATTRIBUTES = ("zone", "status", "driver", "id", "name")
-
 _OPERATOR_LIKE = re.compile(r"<[A-Za-z][\w-]*>?|s?[=<>!~]+")
 
 

@@ -29,7 +29,6 @@ BANDWIDTHS = ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC")
 CUSTOM = "CUSTOM_"
 TOTALS = ("cores", "sockets", "capacity_mib")  # measures of a need that are sums of devices
 STANDARD = (*CORES, SOCKETS, MEMORY, DRIVE, *ACCELERATORS, *BANDWIDTHS)
-
 REFUSED = {
     "PCI_DEVICE": "use PGPU, FPGA or DISK_GB",
     "SRIOV_NET_VF": "use NET_BW_EGR_KILOBIT_PER_SEC, the speed of whole interfaces",

@@ -92,8 +92,8 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = f"{url}: HTTP {status} without an error document: is it a scheduler's service?"
-        return ServiceError(text)
+        found = f"HTTP {status} without an error document"
+        return ServiceError(f"{url}: {found}: is it a scheduler's service?")
     return error_of(problem)
 
 

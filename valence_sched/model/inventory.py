@@ -22,14 +22,12 @@ SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
 WHOLE_POOL = "all"  # the id of the pool of a podm that has no pools
 DECLARED_SCHEME = "declared:"  # the scheme of the URIs of declared stocks
-
 Count = Annotated[int, Meta(ge=0, lt=MAX_WHOLE)]
 Positive = Annotated[int, Meta(ge=1, lt=MAX_WHOLE)]
 Amount = Annotated[float, Meta(ge=0, lt=MAX_WHOLE)]
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
 Capabilities = dict[str, tuple[str, ...]]
-
 BlockType = Literal[
     "Compute",
     "Processor",
@@ -286,7 +284,6 @@ FullBlock = Block[Devices, Status]
 FullPodm = Podm[Devices, Status]
 LeanBlock = Block[Raw, Raw]
 LeanPodm = Podm[Raw, Raw]
-
 FREE_STATUS, NO_DEVICES = Status(), Devices()
 
 

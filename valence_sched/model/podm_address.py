@@ -14,10 +14,8 @@ from urllib.parse import SplitResult, urlsplit
 from valence_sched.errors import InputError, one_line
 
 SERVICE_ROOT = "/redfish/v1"
-
 EndpointKey = tuple[str, str, int | None, str]
 UUID_KIND, ADDRESS_KIND = "uuid:", "address:"
-
 _NO_UUIDS = (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1))  # RFC 9562: nil and max
 EVENTS_PATH = "/v1/events/"
 LEAST_SECRET = 16  # characters
@@ -33,10 +31,9 @@ def url_problem(url: str) -> str | None:
     path = urlsplit(url).path
     if path.rstrip("/") in ("", "/redfish", SERVICE_ROOT):
         return None
-    return (
-        f"{url[:80]!r}, a URL with the path {path[:80]!r}: every link of a pod manager begins "
-        "at the root of its host, so behind a proxy it needs a host or port of its own"
-    )
+    reason = "every link of a pod manager begins at the root of its host"
+    hint = f"{reason}, so behind a proxy it needs a host or port of its own"
+    return f"{url[:80]!r}, a URL with the path {path[:80]!r}: {hint}"
 
 
 def service_url_problem(url: str) -> str | None:
@@ -123,19 +120,15 @@ def has_other_blocks(known: Collection[str], found: Collection[str]) -> bool:
 
 def conflict_text(name: str, identity: str, other: str) -> str:
     """Return the message about a service that is already registered under another name."""
-    return (
-        f"{name!r} is the same service as {other!r} (identity {identity}): keep one name, and "
-        "delete the other (podm delete); a clone needs a UUID of its own"
-    )
+    hint = "keep one name, and delete the other (podm delete); a clone needs a UUID of its own"
+    return f"{name!r} is the same service as {other!r} (identity {identity}): {hint}"
 
 
 def change_text(name: str, known: str, found: str) -> str:
     """Return the message about a pod manager at whose URL another service answers now."""
     now = "it has no block of its last reading" if known == found else f"is now {found}"
-    return (
-        f"{name!r} is another service than before: its identity was {known} and {now}: check its "
-        f"URL, or accept it (podm unset {name} --identity)"
-    )
+    before = f"{name!r} is another service than before: its identity was {known}"
+    return f"{before} and {now}: check its URL, or accept it (podm unset {name} --identity)"
 
 
 class EventAddress:

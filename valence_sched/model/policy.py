@@ -68,7 +68,6 @@ class Budget(Noun, frozen=True, kw_only=True):
 
 
 DEFAULT_BUDGET = Budget()
-
 #: How scheduler ``joint`` chooses among placements with the same number of nodes.
 Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms", "spread"]
 

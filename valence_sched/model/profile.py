@@ -75,7 +75,7 @@ def located_profile(profile: Profile, folder: str) -> Profile:
     def located(path: str) -> str:
         return path if "://" in path else os.path.join(folder, os.path.expanduser(path))
 
-    inventory, state = profile.inventory or (), profile.state
-    paths = (inventory,) if isinstance(inventory, str) else inventory
-    located_state = located(state) if state else None
-    return replace(profile, inventory=tuple(map(located, paths)) or None, state=located_state)
+    paths = profile.inventory or ()
+    paths = (paths,) if isinstance(paths, str) else paths
+    state = located(profile.state) if profile.state else None
+    return replace(profile, inventory=tuple(map(located, paths)) or None, state=state)

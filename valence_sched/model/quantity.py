@@ -9,7 +9,6 @@ from valence_sched.errors import InputError
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP", 1)}
-
 UNITS = {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).items()}
 UNITS |= {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
 UNITS |= {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
@@ -23,7 +22,6 @@ PATTERN = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z][A-Za-z/]{0,5})"
 _QUANTITY = re.compile(PATTERN)
 _PLURAL = re.compile(r"\b(core|socket|block)s\b")
 _EXAMPLES = {"bytes": "256GiB, 1.5TB", "bits per second": "10Gbps", "hertz": "2.8GHz"}
-
 MIB_PER_UNIT = {"MiB": 1, "GiB": 1024}
 AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_CLOCK_SKEW_S = 300.0  # between two hosts

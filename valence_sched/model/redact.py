@@ -15,7 +15,6 @@ from valence_sched.model.inventory import FullPodm
 
 REDACTION = "***"
 MIN_SECRET_LENGTH = 4  # characters of a secret that texts are searched for
-
 _PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "secret", "credential")
 _KEYS = ("apikey", "privatekey", "accesskey", "authkey", "sharedkey", "keytab", "license")
 _TOKENS = ("token", "authorization", "cookie", "communitystring", "bearer", "kerberos")

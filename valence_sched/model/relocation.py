@@ -132,9 +132,5 @@ class Rebalance(Noun, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     @property
-    def is_impossible(self) -> bool:
-        return self.least >= NEVER
-
-    @property
     def after(self) -> SiteMeasure:
         return self.moves[-1].after if self.moves else self.before

@@ -17,7 +17,6 @@ from valence_sched.model.decision import FunnelStep, InventorySummary, ReasonGro
 SCHEMA = "valence-sched/replay"
 VERSION = "1.0"
 Better = Literal["higher", "lower"]
-
 _BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
 _BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
 #: A run that placed fewer nodes is never better by these measures.
@@ -244,7 +243,10 @@ def changes(
             group = measure.partition(".")[0]
             allowed = tolerances.get(measure, tolerances.get(group, tolerance))
             was, now = old.get(measure), new.get(measure)
-            if _differs(was, now, allowed):
+            differs = was is not now
+            if was is not None and now is not None:
+                differs = abs(now - was) > allowed * abs(was) + 1e-9
+            if differs:
                 found.append(MeasureChange(run=name, measure=measure, before=was, after=now))
     return found
 
@@ -253,12 +255,6 @@ def _independent(run: ReplayResult) -> dict[str, float | None]:
     """Return the measures except derived measures and imbalance, which older results lack."""
     found = (one for one in measures(run) if not one.name.startswith("imbalance"))
     return {one.name: one.value for one in found if one.name not in _PER_NODE}
-
-
-def _differs(before: float | None, after: float | None, tolerance: float) -> bool:
-    if before is None or after is None:
-        return before is not after
-    return abs(after - before) > tolerance * abs(before) + 1e-9
 
 
 class SweepKey(NamedTuple):

@@ -38,11 +38,9 @@ MAX_OWNER = 255  # characters of an owner's name
 MAX_ID = 255  # characters
 MAX_DOMAINS = 32  # topology domains in the rules of one group
 ID_BYTES = 8  # length of a generated id
-
 Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
 #: The number of nodes of each share of a mix that pools can make.
 MixSupplies = tuple[int, ...]
-
 SCARCITY_PART = 10  # the scarcity of a mix is renewed after changes to 1/10 of the pools
 _NOT_EVALUATED = frozenset({"id", "schema", "version", "flavor", "seed", "policy"})
 _NOT_EVALUATED |= {"count", "min_count", "alternates"}

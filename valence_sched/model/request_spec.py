@@ -2,7 +2,6 @@
 """Request specs: requests as people write them, their compilation, and workloads of them."""
 
 import datetime
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Protocol
@@ -27,11 +26,9 @@ Duration = (
 )
 #: Seconds or a duration since a moment that all lines share, or a date and time.
 Moment = Annotated[float, Meta(ge=0, le=10**15)] | Annotated[str, Meta(min_length=1)]
-
 TIMES = ("arrival", "departure", "duration")
 MOST_SECONDS = 1e15
 MOST_RATE = 1e9  # requests per second
-
 _SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\.[0-9]+)?))?")
 
 
@@ -263,9 +260,8 @@ def parse_duration(value: float | str) -> float:
             shown = f"{str(value)[:40]!r}"
             raise ValueError(f"{shown}, expected a duration such as 90s, 2h or 3d") from None
     if not 0.0 <= seconds <= MOST_SECONDS:
-        if seconds < 0.0:
-            raise ValueError(f"{seconds:g}, expected seconds from 0 on")
-        raise ValueError(f"{'nan' if math.isnan(seconds) else f'{seconds:g}'}, expected a time")
+        expected = "seconds from 0 on" if seconds < 0.0 else "a time"
+        raise ValueError(f"{seconds:g}, expected {expected}")
     return seconds
 
 

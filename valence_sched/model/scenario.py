@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenarios: edits of an inventory, keyed by their verb in a file, and their targets."""
 
-import itertools
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any, get_args
@@ -25,10 +24,7 @@ SCHEMA = "valence-sched/scenario"
 VERSION = "1.0"
 MAX_BLOCKS = 100_000  # blocks that one edit adds to one pod manager or pool
 MAX_CLONES = 10_000
-
 _PODM_ATTRIBUTES = {"enabled", "status", "zone", "aggregates", "traits", "capabilities", "facts"}
-_POOL_ATTRIBUTES = {"traits"}
-_BLOCK_ATTRIBUTES = {"enabled", "health", "reserved"}
 
 
 class Target(Noun, frozen=True, kw_only=True):
@@ -193,9 +189,9 @@ class SetAttributes(_TargetedEdit, frozen=True):
     def __post_init__(self) -> None:
         words, known = "pod managers", _PODM_ATTRIBUTES
         if self.target.selects_blocks:
-            words, known = "blocks", _BLOCK_ATTRIBUTES
+            words, known = "blocks", {"enabled", "health", "reserved"}
         elif self.target.selects_pools:
-            words, known = "pools", _POOL_ATTRIBUTES
+            words, known = "pools", {"traits"}
         changes = self.changes
         if not changes or not known.issuperset(changes):
             raise ValueError(f"Expected for {words} one or more of {', '.join(sorted(known))}")
@@ -218,11 +214,10 @@ def edit_text(edit: Edit) -> str:
     if isinstance(edit, Clone) and edit.times > 1:
         return f"clone {edit.target} x{edit.times}"
     if isinstance(edit, SetAttributes):
-        names = (
-            [f"{name}.{key}" for key in value] if isinstance(value, dict) else [name]
-            for name, value in edit.changes.items()
-        )
-        return f"set {edit.target}: {', '.join(itertools.chain(*names))}"
+        names: list[str] = []
+        for name, value in edit.changes.items():
+            names += [f"{name}.{key}" for key in value] if isinstance(value, dict) else [name]
+        return f"set {edit.target}: {', '.join(names)}"
     return f"{edit.__struct_fields__[0]} {edit.target}"
 
 

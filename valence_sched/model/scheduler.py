@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
 TREE_S = 30.0  # how long a tree of zones has to answer
 
 

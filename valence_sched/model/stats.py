@@ -12,9 +12,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, capabilities_in, parse_capabilities, to_json
 
 REPORTED_SCHEME = "reported:"  # scheme of stocks with a reported amount only
-
 Stats = dict[str, Any]
-
 #: Reported keys by the field of the podm; ``availability_zone`` is another name of the zone.
 _OWN = ("name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities")
 _LISTS = ("traits", "pools", "blocks", "stocks", "nodes")

@@ -25,7 +25,6 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 
 Role = Literal["reader", "member", "admin"]
-
 WaitSeconds = Annotated[float, Meta(ge=0, le=86400)]
 MostNodes = Annotated[int, Meta(ge=1, le=1_000_000)]  # counted on each pod manager
 
@@ -244,7 +243,6 @@ class Route(NamedTuple):
 
 
 _OWNED = ("podm", "owner")
-
 # fmt: off
 VERBS = {route.verb: route for route in (
     Route("compile_request", "decisions_compile_request", "POST", "/v1/requests", "Compile a request with its flavor and the places of its external resources.", SpecBody, Request, "requests:create", reading=True),

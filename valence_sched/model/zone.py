@@ -20,14 +20,11 @@ from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import MAX_NODES, GroupState, MixSupplies, Request
 
 MOST_LEFT_OUT = 10_000
-
 #: The path of a zone below this one: names joined by ``/``.
 ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
 #: The token of an offer; only the zone that made the offer can read it.
 Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
-
 DomainValues = dict[str, tuple[str, ...]]  # by topology domain
-
 Generations = dict[str, int]  # of a group, by zone path
 DEFAULT_NAME = "default"
 #: PREPARED: the zones are queried. RELEASING: a zone did not answer the release. The last three
@@ -38,7 +35,6 @@ ZoneClaimState = Literal[
 LIVE_STATES: tuple[ZoneClaimState, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING")
 ENDED_STATES: tuple[ZoneClaimState, ...] = ("RELEASED", "EXPIRED", "FAILED")
 T = TypeVar("T")
-
 SILENT_HEADER = "Silent-Zones"
 MOST_HEADER_CHARS = 4000  # proxies take 8 KiB of headers
 MOST_REASON_CHARS = 200

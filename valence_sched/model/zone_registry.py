@@ -22,13 +22,11 @@ from valence_sched.model.tls import ClientCertificate, client_certificate, file_
 
 #: The smallest and the largest reported value, by ``<service>_<capability>``.
 ServiceRanges = dict[str, Annotated[tuple[float, ...], Meta(min_length=2, max_length=2)]]
-
 MOST_WEIGHT = 1000
 WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
 WeightOffset = Annotated[float, Meta(ge=-MOST_WEIGHT, le=MOST_WEIGHT)]
 #: Names that are already paths of the service below ``/v1/zones``.
 RESERVED_NAMES = ("claims", "group_state", "info", "offers", "tree")
-
 DOMAIN = "Default"  # the Keystone domain of users and projects
 SCHEMA, VERSION = "valence-sched/zones", "1.0"
 
@@ -176,10 +174,6 @@ class ZoneTreeQuery(Noun, frozen=True, kw_only=True):
     hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     route: str = ""
-
-    @property
-    def zones_above(self) -> tuple[str, ...]:
-        return tuple(filter(None, self.route.split(",")))
 
 
 def check_zone(registration: ZoneRegistration) -> None:

@@ -19,9 +19,7 @@ from valence_sched.model.request import Request
 
 MIB = 1 << 20
 _EXCESS = {"cores": "core", "accelerators": "accelerator", "drives": "drive", "nics": "NIC"}
-
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:\d+-Core )?Processor\b|\bCPU\b|@.*", re.IGNORECASE)
-
 #: States of claims and nodes that people see by another name; machines see the state itself.
 _STATES = {"SETTLED": "IN USE", "FOREIGN": "UNMANAGED"}
 #: The options that set the need of a filter.

@@ -11,7 +11,7 @@ from valence_sched.model.capacity import Capacity, PurchaseResult, StrandedAmoun
 from valence_sched.model.check import CheckResult
 from valence_sched.model.decision import Candidate, Reason, Report
 from valence_sched.model.quantity import MIB_PER_UNIT, format_count, format_mib, resource_title
-from valence_sched.model.relocation import Rebalance, Relocation, Survival
+from valence_sched.model.relocation import NEVER, Rebalance, Relocation, Survival
 from valence_sched.model.replay import ReplayResult
 from valence_sched.model.request import Mix
 from valence_sched.words.phrases import ReasonPhrases, short_model
@@ -21,7 +21,6 @@ MOST_PODMS = 3  # pod managers named for one resource; the rest is counted
 MOST_NAMED = 4  # pod managers or differences in one line
 PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds other than accelerators
 NO_HARDWARE = "its hardware is unknown"
-
 _VERBS = {
     "failed": ("can be re-placed", "can be re-placed"),
     "drained": ("moves away", "move away"),
@@ -192,7 +191,7 @@ def _goal_text(result: Rebalance, most: int) -> str:
             if result.moves:
                 return f"undecided: the best {moves} found do not {goal}{bound}"
             return f"undecided: no moves were found that {goal}{bound}"
-        number = "number of moves" if result.is_impossible else format_count(most, "move")
+        number = "number of moves" if least >= NEVER else format_count(most, "move")
         return f"no {number} can {goal}"
     if not result.moves:
         if result.room is not None:

@@ -13,10 +13,8 @@ from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
 
 T = TypeVar("T")
-
 #: Flavors by name, looked up only when a document names one.
 FlavorLookup = Callable[[], Mapping[str, Flavor]]
-
 _PLAIN = re.compile(r"\w+")
 
 

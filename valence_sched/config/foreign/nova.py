@@ -22,7 +22,6 @@ from valence_sched.model.flavor import CUSTOM, Flavor, Properties
 from valence_sched.model.need import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
-
 #: Fields of a record of the API and the client without an effect here, such as access rules.
 RECORD_FIELDS = {"links", "location", "original_name", "access_project_ids", "rxtx_factor"}
 RECORD_FIELDS |= {"is_public", "os-flavor-access:is_public", "Is Public", "RXTX Factor"}
@@ -32,14 +31,12 @@ ALIASES |= {name: name.lower() for name in ("ID", "Name", "RAM", "Disk", "VCPUs"
 ALIASES |= {"Ephemeral": "ephemeral", "Properties": "extra_specs"}
 KEYS = ({"vcpus", "ram"}, {"VCPUs", "RAM"})  # of the API and of flavor show; of flavor list
 VIRTUAL_SCOPES = ("quota", "hw_rng", "hw_video", "vmware", "powervm")
-VIRTUAL_KEYS = ("hide_hypervisor_id",)
 REFUSED = {
     "aggregate_instance_extra_specs": "aggregates have names here: request trait:X, or --member-of",
     "pci_passthrough": "request resources:PGPU=1 or resources:FPGA=1",
     "accel": "request resources:FPGA=1",
 }
 SCOPES = ("resources", "trait", "capabilities")
-BARE_METAL = "CUSTOM_BAREMETAL"
 _GROUPED = re.compile(r"(resources|trait)[0-9_-][a-zA-Z0-9_-]*")
 HARDWARE_SCOPES = ("hw", "os")
 IGNORE_HINT = "--ignore-extra-spec {key} skips it"
@@ -71,7 +68,6 @@ TUNES = Effect()
 CORES = Effect("", "")  # the number of cores of the node, and their class
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 SEV_HINT = "request trait:HW_CPU_X86_AMD_SEV=required"
-TPM_TIS = Effect(required="COMPUTE_SECURITY_TPM_TIS")
 _CLASS_GAP = re.compile(r"[^A-Z0-9_]")
 
 
@@ -102,7 +98,7 @@ VALUES: Mapping[str, Mapping[str, Effect]] = {
     },
     "hw:maxphysaddr_mode": _needs("ADDRESS_SPACE_", passthrough="PASSTHROUGH", emulate="EMULATED"),
     "hw:tpm_version": _needs("SECURITY_TPM_", "1.2", "2.0"),
-    "hw:tpm_model": {"tpm-tis": TPM_TIS, **_needs("SECURITY_", "tpm-crb")},
+    "hw:tpm_model": _needs("SECURITY_", "tpm-tis", "tpm-crb"),
     "hw:tpm_secret_security": _needs("SECURITY_TPM_SECRET_SECURITY_", "user", "host", "deployment"),
     "hw:viommu_model": {
         "none": TUNES,
@@ -115,7 +111,6 @@ VALUES: Mapping[str, Mapping[str, Effect]] = {
         **_needs("", required="SECURITY_UEFI_SECURE_BOOT"),
     },
 }
-
 #: The requirements of a key that is true; a key that is false has no requirements.
 SWITCHES: Mapping[str, Effect] = {
     "hw:mem_encryption": Effect(refused=SEV_HINT),
@@ -123,7 +118,6 @@ SWITCHES: Mapping[str, Effect] = {
     "hw:ephemeral_encryption": Effect(required="COMPUTE_EPHEMERAL_ENCRYPTION"),
 }
 TRUE, FALSE = ("1", "t", "true", "on", "y", "yes"), ("0", "f", "false", "off", "n", "no")
-
 #: Keys whose values only affect the virtual machine, on any host.
 _TUNING = """
     boot_menu cpu_cores cpu_dedicated_mask cpu_max_cores cpu_max_sockets cpu_max_threads
@@ -136,7 +130,6 @@ MODELS = {"hw:sound_model": "COMPUTE_SOUND_MODEL_", "hw:usb_model": "COMPUTE_USB
 NODES, PMEM = "hw:numa_nodes", "hw:pmem"
 PER_NODE = re.compile(r"hw:numa_(?:cpus|mem)\.\d+")
 HARDWARE_KEYS = (*VALUES, *SWITCHES, *TUNING, *MODELS, NODES, PMEM)
-
 NOT_LOOKED_AT = "not used: it tunes a virtual machine"
 
 
@@ -169,8 +162,14 @@ class HardwareSpecs:
                 if not label:
                     raise cursor.error(repr(text), "comma-separated labels")
                 self.amounts["CUSTOM_PMEM_NAMESPACE_" + _class_word(label)] += 1
-        elif key == NODES:
-            self._read_nodes(text, cursor)
+        elif key == NODES:  # every node has one NUMA node
+            if not (text.isascii() and text.isdecimal() and int(text)):
+                raise cursor.error(repr(text), "a whole number from 1 on")
+            if int(text) > 1:
+                hint = f"resources:NUMA_SOCKET={int(text)} requests CPUs"
+                hint = f"{hint}; {IGNORE_HINT.format(key=NODES)}"
+                raise cursor.error(f"{int(text)} NUMA nodes", "1", hint)
+            self._remarks.append(cursor.remark(NOT_LOOKED_AT))
         elif PER_NODE.fullmatch(key):
             ignore = IGNORE_HINT.format(key=key)
             raise cursor.error("a NUMA node of its own size", "no such key", ignore)
@@ -229,16 +228,6 @@ class HardwareSpecs:
         if effect is TUNES:
             self._remarks.append(cursor.remark(NOT_LOOKED_AT))
 
-    def _read_nodes(self, text: str, cursor: DocumentCursor) -> None:
-        """Accept one NUMA node, which every node has; InputError for more."""
-        if not (text.isascii() and text.isdecimal() and int(text)):
-            raise cursor.error(repr(text), "a whole number from 1 on")
-        if int(text) > 1:
-            hint = f"resources:NUMA_SOCKET={int(text)} requests CPUs; "
-            hint += IGNORE_HINT.format(key=NODES)
-            raise cursor.error(f"{int(text)} NUMA nodes", "1", hint)
-        self._remarks.append(cursor.remark(NOT_LOOKED_AT))
-
 
 class _ExtraSpecs:
     def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
@@ -254,7 +243,7 @@ class _ExtraSpecs:
         scope, colon, name = key.partition(":")
         if key in self.cursor.ignored:
             self.remarks.append(cursor.remark("not used: --ignore-extra-spec names it"))
-        elif key in VIRTUAL_KEYS or (scope in VIRTUAL_SCOPES and name):
+        elif key == "hide_hypervisor_id" or (scope in VIRTUAL_SCOPES and name):
             self.remarks.append(cursor.remark(NOT_LOOKED_AT))
         elif not colon or not name:
             hint = f"capabilities:{key} is a capability, trait:NAME a trait"
@@ -361,7 +350,7 @@ def _bare_metal_class(named: Mapping[str, int]) -> str | None:
     if named.get("VCPU") != 0 or named.get("MEMORY_MB") != 0 or named.get("PCPU"):
         return None
     classes = [name for name, amount in named.items() if amount == 1 and name.startswith(CUSTOM)]
-    bare = [name for name in classes if name.startswith(BARE_METAL)] or classes
+    bare = [name for name in classes if name.startswith("CUSTOM_BAREMETAL")] or classes
     return bare[0] if len(bare) == 1 else None
 
 

@@ -89,13 +89,10 @@ class RsdAllocateBody(Noun, frozen=True, kw_only=True, rename="pascal"):
 
 T = TypeVar("T")
 G = TypeVar("G", bound=nouns.DeviceGroupSpec)
-
 DEFAULT_NAME = "rsd-allocate"  # of a body without one
-
 _TRAIT = "use a trait that the pod managers have"
 _BLOCKS = "blocks are chosen here: use --podm, or an attribute such as --attribute facts.rack=R7"
 _LATER = "not used for the choice: set it on the pod manager when it composes"
-
 REFUSED_IN_BODY = {"Oem": _TRAIT, "SupportedPerformanceConfigurations": _TRAIT}
 _ON_DELETE = ("ClearTPM", "PersistentMemoryOperation", "ClearOptaneDCPersistentMemory")
 NOTED_IN_SECURITY = {f"{word}OnDelete": _LATER for word in _ON_DELETE}

@@ -266,8 +266,9 @@ def zone_tree(call: Call) -> ZoneNode:
         own = scheduler.zone_tree(hops=0)
     # other requests are decided during the queries to zones below
     with call.parts.schedulers.changing() as scheduler:
+        above = tuple(filter(None, query.route.split(",")))
         branches = scheduler.zone_branches(
-            hops=query.hops, deadline_s=query.deadline_s, route=query.zones_above
+            hops=query.hops, deadline_s=query.deadline_s, route=above
         )
         return replace(own, children=tuple(branches))
 
