@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Anonymisation: replaces names in pod managers and Redfish documents by keyed aliases.
-
-Properties that affect decisions stay. A Redfish document keeps only known harmless texts.
-"""
+"""Anonymisation: keyed aliases replace names; only known harmless texts of documents stay."""
 
 import functools
 import hashlib

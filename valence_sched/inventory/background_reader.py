@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Background reader: keeps the readings of all registered pod managers in a state fresh.
-
-Only the process with the lease reads; when it dies, another process takes over.
-"""
+"""Background reader: keeps readings in a state fresh; only the process with the lease reads."""
 
 import contextlib
 import dataclasses
@@ -27,13 +24,7 @@ from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarge
 from valence_sched.drivers.events import EventStream, EventSubscription, PushedEvents
 from valence_sched.drivers.http.exchange import TlsContexts
 from valence_sched.drivers.identity import with_identity
-from valence_sched.inventory.events import (
-    EventListener,
-    Hints,
-    HintStream,
-    NoStreams,
-    ReceivedEvents,
-)
+from valence_sched.inventory import events as event_sources
 from valence_sched.inventory.live import podm_of_registration
 from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import SourceReader
@@ -134,7 +125,7 @@ class ReaderClock(NamedTuple):
 
 
 class Events(Protocol):
-    """Hints that pod managers may have changed."""
+    """event_sources.Hints that pod managers may have changed."""
 
     def follow(self, members: Mapping[str, Registration]) -> None:
         """Replace the pod managers whose events are received."""
@@ -188,9 +179,9 @@ class BackgroundReader:
         self._lease_s = lease_s
         self._schedule = ReadSchedule(pace or ReadPace(), self._clock.draw)
         self._outcomes: queue.SimpleQueue[ReadOutcome] = queue.SimpleQueue()
-        self._start_thread, self._events = start, events or NoStreams()
+        self._start_thread, self._events = start, events or event_sources.NoStreams()
         self._note_changed = changed
-        self._hints = Hints()  # from other threads
+        self._hints = event_sources.Hints()  # from other threads
         self._hinted: dict[str, str] = {}
         self._reasons: dict[str, str] = {}  # of running readings
         self._generations: dict[str, int] = {}
@@ -352,7 +343,6 @@ class BackgroundReader:
         return found
 
     def _store_outcomes(self, outcomes: Sequence[ReadOutcome]) -> None:
-        """Store readings and failures, many in one transaction, and plan the next readings."""
         current = [one for one in outcomes if one.registration.name in self._members]
         failures: dict[str, tuple[FullPodm, ReadFailure]] = {}
         whole = [one for one in current if one.reading.failure is None]
@@ -440,7 +430,7 @@ def background_reader(
         (reading,) = pool.read([target], dialects, settings, clock=sources.now)
         return reading
 
-    def open_stream(one: Registration) -> HintStream:
+    def open_stream(one: Registration) -> event_sources.HintStream:
         target = ReadTarget(one, registry.password(one))
         stream = EventStream(target, live.timeout_s, tls)
         if address is None:
@@ -449,8 +439,10 @@ def background_reader(
 
     events: Events | None = None
     if pace.events:
-        listener = EventListener(open_stream, log)
-        events = listener if address is None else ReceivedEvents(listener, store, clock)
+        listener = event_sources.EventListener(open_stream, log)
+        events = (
+            listener if address is None else event_sources.ReceivedEvents(listener, store, clock)
+        )
     return BackgroundReader(
         registry,
         live,

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capture: writes pod managers as one inventory file or as Redfish trees, without credentials.
 
-A pod manager that could not be read is in the inventory with its status and without blocks, and
-has no tree.
+An unreadable pod manager has no tree, and no blocks in the file.
 """
 
 import secrets as secrets_module
@@ -87,8 +86,6 @@ def recorded_readings(
 
 
 def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> CaptureResult:
-    """Write readings as one inventory, all or nothing; else InputError."""
-
     def podm(reading: Reading) -> FullPodm:
         if reading.failure is None:
             return reading.podm

@@ -196,7 +196,6 @@ class EventReceiver:
         return self._address.podm_of(token)
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
-        """Store a hint that a pod manager may have changed, if its event indicates this."""
         if hint_of_records(records) is not None:
             self._store().records.add_word(RECORD, podm.encode())
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of the live pod managers that a command applies to: from the network, or from the state.
-
-A pod manager that does not answer is represented by its last known state.
-"""
+"""Readers of the live pod managers of a command: from the network, or from the state."""
 
 import contextlib
 import dataclasses
@@ -130,13 +127,20 @@ class LiveReader:
         names = [member.registration.name for member in self.members if member.uses_state]
         previous = store.previous_readings(names) if store else {}
         for one, *_ in self.members:
-            target = self._target(one, previous.get(one.name, PreviousReading()))
-            if isinstance(target, ReadTarget):
-                name = endpoints.setdefault(podm_address.endpoint_key(one.url), one.name)
-                if name != one.name:
-                    failure = f"{one.url}: is already read as {name!r} (remove one of them)"
-                    target = self._other_name(one, failure)
-            targets.append(target)
+            try:
+                if one.driver != AUTO:
+                    self._dialects.get(one.driver)
+                password = self._registry.password(one)
+            except (errors.CredentialError, errors.PluginError, errors.UnknownName) as error:
+                targets.append(_refused(one, str(error)))
+                continue
+            name = endpoints.setdefault(podm_address.endpoint_key(one.url), one.name)
+            if name == one.name:
+                before = previous.get(name, PreviousReading())
+                targets.append(ReadTarget(one, password, before))
+            else:
+                failure = f"{one.url}: is already read as {name!r} (remove one of them)"
+                targets.append(self._other_name(one, failure))
         return targets
 
     def _identified(self, reading: Reading) -> Reading:
@@ -162,14 +166,6 @@ class LiveReader:
     def _other_name(self, one: Registration, failure: str) -> Reading:
         self._other_names.add(one.name)
         return _refused(one, failure)
-
-    def _target(self, one: Registration, previous: PreviousReading) -> ReadTarget | Reading:
-        try:
-            if one.driver != AUTO:
-                self._dialects.get(one.driver)
-            return ReadTarget(one, self._registry.password(one), previous)
-        except (errors.CredentialError, errors.PluginError, errors.UnknownName) as error:
-            return _refused(one, str(error))
 
     def _answers(self, targets: Sequence[ReadTarget]) -> Generator[Reading, None, None]:
         live, cache = self._live, self._cache

@@ -45,9 +45,8 @@ class InventoryLoader:
         self._diagnostics, self._min_cached_bytes = sources.diagnostics, min_cached_bytes
 
     def view(self, selection: Selection, texts: dict[str, bytes] | None = None) -> View:
-        """Read inventories and live pod managers into one View.
+        """Read inventories and live pod managers into one View, where claimed amounts are in use.
 
-        Blocks and amounts that claims hold are in use on pod managers that the state knows.
         ``texts`` gets the JSON of each pod manager as it was read, by its id.
 
         Raises:
@@ -156,7 +155,6 @@ class InventoryLoader:
         old.warn(self._diagnostics)
 
     def convert(self, selection: Selection, output: str) -> tuple[int, int]:
-        """Write inventories as one file; return the numbers of its podms and blocks."""
         return files.write_inventory(self.podms(selection), output)
 
     def statuses(self, reports: Iterable[PodmReadTime], live: ReadOptions) -> dict[str, PodmStatus]:
@@ -188,7 +186,6 @@ class InventoryLoader:
             raise errors.PluginError(f"liveness {name!r} returned no map: {error}") from None
 
     def differences(self, old: str, new: str) -> Iterator[diff.Difference]:
-        """Yield each difference from one inventory to another; errors as for a view."""
         return diff.differences(self._documents(old), self._documents(new))
 
     def check(self, count: int, selection: Selection) -> None:
@@ -207,7 +204,6 @@ class InventoryLoader:
         raise errors.InputError(file, "$", "no pod manager", "at least one", hint)
 
     def skipped(self) -> list[str]:
-        """Return a line for each pod manager and document that could not be read."""
         return [*self._diagnostics.lines("unread"), *self._diagnostics.lines("skipped")]
 
     def _lean_podms(
@@ -411,8 +407,10 @@ def _full_podm(record: recorded.Record, files_by_id: dict[str, str]) -> FullPodm
         if podm_id in files_by_id:
             raise repeated_id(podm_id, files_by_id[podm_id], record.file, record.place)
 
-    podm = _decode_sound(record)
-    if podm is None:  # the builder raises the error
+    podm = None
+    with contextlib.suppress(errors.InputError):
+        podm = decode(record.json, FullPodm, record.file, record.place)
+    if podm is None or not _is_sound(podm):  # the builder raises the error
         lean = decode(record.json, LeanPodm, record.file, record.place)
         check_id(lean.id)
         ViewBuilder().add(lean, record.file, record.place)
@@ -434,14 +432,9 @@ def _check_service(
         raise errors.InputError(record.file, f"{record.place}.identity", text)
 
 
-def _decode_sound(record: recorded.Record) -> FullPodm | None:
-    try:
-        podm = decode(record.json, FullPodm, record.file, record.place)
-    except errors.InputError:
-        return None
+def _is_sound(podm: FullPodm) -> bool:
     pools = {pool.id for pool in podm.pools}
     uris = {block.uri for block in podm.blocks}
     unique = len(pools) == len(podm.pools) and len(uris) == len(podm.blocks)
     named = [block.pools for block in podm.blocks] + [stock.pools for stock in podm.stocks]
-    listed = pools.issuperset(itertools.chain.from_iterable(named))
-    return podm if unique and listed else None
+    return unique and pools.issuperset(itertools.chain.from_iterable(named))

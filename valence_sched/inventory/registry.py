@@ -180,7 +180,6 @@ class Registry:
 
     @property
     def passwords(self) -> SecureFile:
-        """Return the file of the typed passwords, next to the state."""
         if self.file:
             return SecureFile(self.file.with_name(f"{self.file.name}.passwords"))
         name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
@@ -217,7 +216,6 @@ class Registry:
             return Store(self.url, effects=effects, remark=remark, quarantine=self._quarantine)
 
     def registrations(self) -> list[Registration]:
-        """Return the pod managers of the state, if there is a state."""
         if self.empty:
             return []
         with self.store() as store:
@@ -376,7 +374,6 @@ class Registry:
         return live.state is not None or not live.podm_files
 
     def all_members(self, live: ReadOptions) -> list[Member]:
-        """Return all members, selected or not; errors as for members."""
         uses_state = self.uses_state(live)
         registrations = self.registrations() if uses_state else []
         found = [Member(one, self.where, True) for one in registrations]

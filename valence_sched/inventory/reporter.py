@@ -65,7 +65,6 @@ class Reporter:
             self._sleep(max(0.0, self._interval_s - (self._clock() - began)))
 
     def report(self) -> None:
-        """Report every pod manager to every target once; ``log`` gets the errors."""
         try:
             podms, failures = self._store.load_podms(self._names()), self._store.failures()
         except SchedulerError as error:

@@ -99,13 +99,9 @@ class SourceReader:
         """Return the live reader; with ``raw`` readings have their documents: much memory."""
         from valence_sched.inventory.live import LiveReader  # HTTP: only needed to read live ones
 
+        registry, cache = self.registry(live.state), Homes(self.config.environ).cache
         return LiveReader(
-            self.registry(live.state),
-            live,
-            now=self.now,
-            cache=Homes(self.config.environ).cache,
-            progress=self.progress,
-            raw=raw,
+            registry, live, now=self.now, cache=cache, progress=self.progress, raw=raw
         )
 
     def no_podm_message(self, live: ReadOptions) -> str:

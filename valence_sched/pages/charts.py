@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as inline SVG by pygal: lines over time, and bars side by side.
-
-A chart over time is drawn for a wide and for a narrow screen, so that its letters have the size of
-the surrounding text on both. The style of the page shows one of them.
-"""
+"""Charts as inline SVG by pygal; the style shows the drawing for a wide or a narrow screen."""
 
 import bisect
 import re

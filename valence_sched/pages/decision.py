@@ -14,12 +14,8 @@ from valence_sched.words import decision as sentences
 from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase
 
 MANY = 16  # pod managers, above which a summary of their reasons comes first
-TONES: dict[str, pages.Tone] = {
-    "placed": "good",
-    "placed_in_part": "part",
-    "nothing_fits": "bad",
-    "undecided": "part",
-}
+TONES: dict[str, pages.Tone] = {"placed": "good", "placed_in_part": "part", "undecided": "part"}
+TONES["nothing_fits"] = "bad"
 
 
 def decision_page(
@@ -77,10 +73,10 @@ def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) 
     requests = table("Requests", ("Request", "Outcome", "Nodes", "Podms"), rows, ("Nodes",))
     short = [one for one in reports if one.placed < one.requested and one.funnel]
     details = [section for one in short for section in _reasons(one, request_phrase(one.request))]
+    outcome = document.outcome.replace("_", " ").capitalize()
     return pages.Page(
         title="Decisions",
-        lead=f"{document.outcome.replace('_', ' ').capitalize()}: "
-        f"{document.placed:,} of {document.requested:,} nodes",
+        lead=f"{outcome}: {document.placed:,} of {document.requested:,} nodes",
         tone=TONES[document.outcome],
         facts=(*facts, *_inventory_facts(document)),
         sections=(requests, *details, decision_map(hardware, reports), *_warnings(document)),

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of pages: to other pages of a service, and to places on the same page.
-
-The module also has the only script of a page; the policy of the page allows it by hash.
-"""
+"""Links of pages, and their only script, which the policy of a page allows by hash."""
 
 import base64
 import hashlib

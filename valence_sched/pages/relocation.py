@@ -17,6 +17,7 @@ from valence_sched.words.phrases import ReasonPhrases, device_phrases
 MOST_ROWS = 2000  # of nodes in a table
 MOST_REASONS = 3  # of reasons against a stuck node
 _TITLES = {"failed": "Failure", "drained": "Drain"}
+_MOVE = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware")
 
 
 def relocation_page(result: model.Relocation, hardware: HardwareListing, facts: Facts = ()) -> Page:
@@ -43,12 +44,10 @@ def survival_page(result: model.Survival, hardware: HardwareListing, facts: Fact
         stuck = f"{len(result.stuck):,} of {nodes}"
         worst = (("Worst set", ", ".join(result.worst)), ("Nodes that cannot be re-placed", stuck))
     drawn = relocation_map(hardware, result.stuck, (), result.worst)
+    title = f"Failure of any {format_count(result.failures, 'pod manager')}"
+    sections, tone = (*_stuck(result.stuck), drawn, *_notes(result.notes)), tones[result.answer]
     return Page(
-        title=f"Failure of any {format_count(result.failures, 'pod manager')}",
-        lead=sentence(lead),
-        tone=tones[result.answer],
-        facts=(*worst, *facts),
-        sections=(*_stuck(result.stuck), drawn, *_notes(result.notes)),
+        title=title, lead=sentence(lead), tone=tone, facts=(*worst, *facts), sections=sections
     )
 
 
@@ -61,26 +60,15 @@ def rebalance_page(
         lead = sentence(lead)
     tone: Tone = "good" if result.reached else "bad" if result.complete else "part"
     before, after = _measures(result.before), _measures(result.after)
-    rows: list[Row] = []
-    for move in result.moves:
-        place = (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool)
-        blocks = inventory.names_of(move.to_blocks)
-        rows.append((*place, blocks, _hardware(move), *_measures(move.after).values()))
-    columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", *before)
+    rows: list[Row] = [(*_move(one), *_measures(one.after).values()) for one in result.moves]
+    columns = (*_MOVE, *before)
     text = "In the order of the moves. The numbers show the site after each move."
     moves = [table("Moves", columns, rows, before, text)] if rows else []
     changes = ((name, f"{text} before, {after[name]} after") for name, text in before.items())
-    return Page(
-        title="Rebalance" + (f": room for {result.flavor}" if result.flavor else ""),
-        lead=lead,
-        tone=tone,
-        facts=(*changes, *facts),
-        sections=(
-            *moves,
-            relocation_map(hardware, result.moves, result.moves),
-            *_notes((*map(sentence, lines), *result.notes)),
-        ),
-    )
+    title = "Rebalance" + (f": room for {result.flavor}" if result.flavor else "")
+    drawn = relocation_map(hardware, result.moves, result.moves)
+    sections = (*moves, drawn, *_notes((*map(sentence, lines), *result.notes)))
+    return Page(title=title, lead=lead, tone=tone, facts=(*changes, *facts), sections=sections)
 
 
 def _measures(measure: model.SiteMeasure) -> dict[str, str]:
@@ -105,9 +93,8 @@ def purchase_page(result: PurchaseResult, hardware: HardwareListing, facts: Fact
     columns = ("Podm", "Pool", "Block", *numbers)
     found = result.lines is not None
     short = found and result.placed < result.wanted
-    placed = (
-        (("Placed with these blocks", f"{result.placed:,} of {result.wanted:,}"),) if found else ()
-    )
+    count = f"{result.placed:,} of {result.wanted:,}"
+    placed = (("Placed with these blocks", count),) if found else ()
     podms = sorted(hardware.podms, key=lambda one: one.podm.id not in bought)
     drawn = []
     for podm in (one.podm for one in podms[: inventory.MOST_PODMS]):
@@ -194,15 +181,15 @@ def _why(one: model.StuckNode) -> str:
 
 
 def _moves(moves: Sequence[model.NodeMove]) -> Iterator[PageTable]:
-    rows: list[Row] = []
-    for move in moves:
-        place = (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool)
-        blocks = inventory.names_of(move.to_blocks)
-        rows.append((*place, blocks, _hardware(move), move.owner or ""))
-    columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", "Owner")
+    rows: list[Row] = [(*_move(one), one.owner or "") for one in moves]
     if rows:
         text = "In the order of the moves. A node of unknown request gets its present hardware."
-        yield table("Moves", columns, rows, text=text, most=MOST_ROWS, noun="moves")
+        yield table("Moves", (*_MOVE, "Owner"), rows, text=text, most=MOST_ROWS, noun="moves")
+
+
+def _move(one: model.NodeMove) -> tuple[str, ...]:
+    place = (f"{one.step}", one.node, one.podm, one.to_podm, one.to_pool)
+    return (*place, inventory.names_of(one.to_blocks), _hardware(one))
 
 
 def _by_podm(result: model.Relocation) -> Iterator[PageTable]:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a page as one self-contained HTML file, with style and script inside.
+"""Renders a page as one self-contained HTML file; the same page gives the same bytes.
 
-The same page gives the same bytes. Names are always text: markup is escaped, and unprintable and
-direction-changing characters are written as in JSON.
+Names are always text: markup is escaped, and unsafe characters are written as in JSON.
 """
 
 import functools
@@ -16,7 +15,6 @@ from markupsafe import Markup
 
 from valence_sched.model import page as pages
 from valence_sched.pages import charts
-from valence_sched.pages.charts import COLOURS, comparison_table
 from valence_sched.pages.links import POLICY, SCRIPT, anchor
 from valence_sched.pages.tables import shown_text
 
@@ -49,16 +47,9 @@ _DIGITS = re.compile(r"([0-9]+)")
 MOST_OPEN_ROWS = 30  # of a table, above which it is folded
 MOST_CARD_ROWS = 100  # of a table, above which a narrow screen scrolls it
 MOST_OPEN_PODMS = 12  # of a map
-ROLES = {
-    "chosen": "chosen",
-    "alternate": "alternate",
-    "candidate": "fits",
-    "undecided": "undecided",
-    "rejected": "does not fit",
-    "source": "nodes leave",
-    "destination": "takes nodes",
-    "buyer": "gets new blocks",
-}
+ROLES = {"chosen": "chosen", "alternate": "alternate", "candidate": "fits"}
+ROLES |= {"undecided": "undecided", "rejected": "does not fit", "source": "nodes leave"}
+ROLES |= {"destination": "takes nodes", "buyer": "gets new blocks"}
 #: The macro that draws each kind of section, in ``templates/sections.html``.
 _KINDS: dict[type, str] = {
     pages.PageTable: "table",
@@ -252,32 +243,13 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    functions: dict[str, Callable[..., Any]] = {
-        "kind": lambda section: _KINDS[type(section)],
-        "idle_filters": idle_filters,
-        "detail": map_detail,
-        "map_legend": map_legend,
-        "map_zones": map_zones,
-        "group_uses": group_uses,
-        "takers_legend": takers_legend,
-        "use_shares": use_shares,
-        "use_text": use_text,
-        "time_charts": charts.time_charts,
-        "small_chart": charts.small_chart,
-        "grid_table": charts.grid_table,
-        "series_table": charts.series_table,
-        "comparison_table": comparison_table,
-        "bar_chart": charts.bar_chart,
-    }
-    environment.globals.update(
-        functions,
-        ROLES=ROLES,
-        COLOURS=COLOURS,
-        MOST_OPEN_ROWS=MOST_OPEN_ROWS,
-        MOST_CARD_ROWS=MOST_CARD_ROWS,
-        MOST_OPEN_PODMS=MOST_OPEN_PODMS,
-        MOST_NODES=MOST_NODES,
-        POLICY=POLICY,
-        SCRIPT=Markup(SCRIPT),  # noqa: S704 - a file of ours
-    )
+    functions: list[Callable[..., Any]] = [idle_filters, map_legend, map_zones, takers_legend]
+    functions += [group_uses, use_shares, use_text, charts.time_charts, charts.small_chart]
+    functions += [charts.grid_table, charts.series_table, charts.comparison_table, charts.bar_chart]
+    names = environment.globals
+    names.update({one.__name__: one for one in functions}, detail=map_detail)
+    names.update(kind=lambda section: _KINDS[type(section)], ROLES=ROLES, COLOURS=charts.COLOURS)
+    names.update(MOST_OPEN_ROWS=MOST_OPEN_ROWS, MOST_CARD_ROWS=MOST_CARD_ROWS)
+    names.update(MOST_OPEN_PODMS=MOST_OPEN_PODMS, MOST_NODES=MOST_NODES, POLICY=POLICY)
+    names.update(SCRIPT=Markup(SCRIPT))  # noqa: S704 - a file of ours
     return environment

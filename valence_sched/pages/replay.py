@@ -16,17 +16,10 @@ Values = Sequence[float]
 _USED_TEXT = "The share of each resource that no further node can have."
 MOST_MEASURES = 10
 #: The compared measures in order, with their titles; a dotted measure has the title of its prefix.
-TITLES = {
-    "placed": "Placed",
-    "refused": "Refused",
-    "undecided": "Undecided",
-    "podms_needed": "Podms needed",
-    "podms_per_node": "Podms per placed node",
-    "fragmentation": "Fragmentation",
-    "cost": "Cost",
-    "cost_per_node": "Cost per placed node",
-    "utilisation": "",
-}
+TITLES = {"placed": "Placed", "refused": "Refused", "undecided": "Undecided"}
+TITLES |= {"podms_needed": "Podms needed", "podms_per_node": "Podms per placed node"}
+TITLES |= {"fragmentation": "Fragmentation", "cost": "Cost"}
+TITLES |= {"cost_per_node": "Cost per placed node", "utilisation": ""}
 MOST_COLUMNS = 8  # of runs with a column each
 NO_FLAVOR = "without flavor"
 Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
@@ -362,21 +355,19 @@ def _sweep_lead(variations: Variations, compared: Sequence[model.MeasureComparis
 def _spread(variations: Variations) -> pages.PageTable:
     every = [run for runs in variations.values() for run in runs]
     names = [one for one in _SPREAD if any(run.measures.get(one) is not None for run in every)]
-    rows: list[pages.Row] = [
-        (variation, *(_range_text(name, runs) for name in names))
-        for variation, runs in variations.items()
-    ]
+    rows: list[pages.Row] = []
+    for variation, runs in variations.items():
+        texts = []
+        for name in names:
+            values = (run.measures.get(name) for run in runs)
+            known = [value for value in values if value is not None]
+            ends = (min(known), max(known)) if known else (None,)
+            shown = (_shown(model.run_measure(name, value)) for value in ends)
+            texts.append(" to ".join(dict.fromkeys(shown)))
+        rows.append((variation, *texts))
     titles = [TITLES[name] for name in names]
     title = "Least and most over seeds"
     return tables.table(title, ("Variation", *titles), rows, titles, most=MOST_RUNS)
-
-
-def _range_text(name: str, runs: Sequence[model.SweepRun]) -> str:
-    known = [value for run in runs if (value := run.measures.get(name)) is not None]
-    if not known:
-        return "unknown"
-    least, most = (_shown(model.run_measure(name, value)) for value in (min(known), max(known)))
-    return least if least == most else f"{least} to {most}"
 
 
 def _runs(runs: Sequence[model.SweepRun]) -> pages.PageTable:

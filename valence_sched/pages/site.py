@@ -11,7 +11,7 @@ from valence_sched.model.decision import DecisionSummary
 from valence_sched.model.hardware import BlockOverview, BlockUsage, PodmOverview, device_groups
 from valence_sched.model.inventory import Node
 from valence_sched.model.lifecycle import ClaimRecord, Event, NodeStatus
-from valence_sched.model.page import Lines, Page, PageTable, Row, Section, TableCell
+from valence_sched.model.page import Lines, Page, PageTable, Row, Section, TableCell, Tone
 from valence_sched.model.quantity import format_count
 from valence_sched.pages import hardware as inventory
 from valence_sched.pages.links import PageLinks
@@ -56,20 +56,17 @@ def podm_page(
     lead = f"{free:,} of {every:,} blocks are usable"
     if podm.unusable:
         lead = f"{podm.unusable}: takes no nodes; {free:,} of {every:,} blocks are free"
-    return Page(
-        title=f"Podm {podm.id}",
-        lead=sentence(lead),
-        tone="bad" if podm.unusable else "",
-        facts=tuple(facts),
-        sections=(
-            inventory.totals_table([one]),
-            replace(drawn, podms=tuple(replace(podm, href="") for podm in drawn.podms)),
-            table("Pools", columns, pools, columns[1:], note, most=MOST_ROWS),
-            inventory.node_table(hardware),
-            inventory.device_table(hardware),
-            *_usage(usage, podm.id, links),
-        ),
+    sections = (
+        inventory.totals_table([one]),
+        replace(drawn, podms=tuple(replace(podm, href="") for podm in drawn.podms)),
+        table("Pools", columns, pools, columns[1:], note, most=MOST_ROWS),
+        inventory.node_table(hardware),
+        inventory.device_table(hardware),
+        *_usage(usage, podm.id, links),
     )
+    tone: Tone = "bad" if podm.unusable else ""
+    title, lead = f"Podm {podm.id}", sentence(lead)
+    return Page(title=title, lead=lead, tone=tone, facts=tuple(facts), sections=sections)
 
 
 def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
@@ -184,17 +181,14 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
         ("Expires at", format_time(claim.expires_at)),
     ]
     facts += [(name, text) for name, text in (("Group", claim.group), ("Note", claim.note)) if text]
-    return Page(
-        title=f"Claim {claim.id}",
-        lead=f"{state_text(claim.state)}: {format_count(claim.nodes, 'node')} on "
-        f"{format_count(len(claim.parts), 'pod manager')}",
-        facts=tuple(facts),
-        sections=(
-            table("Held resources", columns, parts, most=MOST_ROWS),
-            table("Nodes", ("Node", "Podm", "Blocks"), nodes, most=MOST_ROWS),
-            _events(record.events),
-        ),
+    sections = (
+        table("Held resources", columns, parts, most=MOST_ROWS),
+        table("Nodes", ("Node", "Podm", "Blocks"), nodes, most=MOST_ROWS),
+        _events(record.events),
     )
+    podms = format_count(len(claim.parts), "pod manager")
+    lead = f"{state_text(claim.state)}: {format_count(claim.nodes, 'node')} on {podms}"
+    return Page(title=f"Claim {claim.id}", lead=lead, facts=tuple(facts), sections=sections)
 
 
 def _events(events: Sequence[Event]) -> PageTable:
@@ -225,34 +219,22 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
         facts.append(("Blocks not in the inventory", f"{status.unknown_blocks:,}"))
     claim = _claim_cell(node.claim, links)
     place: Row = (_podm_cell(node.podm, links), node.pool or "unknown", claim)
-    return Page(
-        title=f"Node {node.name or node.id}",
-        lead=f"{state_text(status.state)}: {hardware}",
-        facts=tuple(facts),
-        sections=(
-            table("Location", ("Podm", "Pool", "Claim"), [place]),
-            _block_table(node.blocks, node.podm, links),
-            _events(events),
-        ),
-    )
+    location = table("Location", ("Podm", "Pool", "Claim"), [place])
+    sections = (location, _block_table(node.blocks, node.podm, links), _events(events))
+    title, lead = f"Node {node.name or node.id}", f"{state_text(status.state)}: {hardware}"
+    return Page(title=title, lead=lead, facts=tuple(facts), sections=sections)
 
 
 def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Page:
     """Return the page of an unmanaged node, which has no claim in this state."""
-    return Page(
-        title=f"Node {inventory.node_name(node)}",
-        lead="Unmanaged: the node has no claim of this service",
-        facts=(
-            ("Owner", node.owner or "unknown"),
-            ("Flavor", node.flavor or "none"),
-            ("Read at", podm.podm.read_at or "unknown"),
-            ("URI", node.uri),
-        ),
-        sections=(
-            table("Location", ("Podm",), [(_podm_cell(podm.podm.id, links),)]),
-            _block_table(node.blocks, podm.podm.id, links),
-        ),
-    )
+    known = (("Owner", node.owner or "unknown"), ("Flavor", node.flavor or "none"))
+    facts = (*known, ("Read at", podm.podm.read_at or "unknown"), ("URI", node.uri))
+    name = podm.podm.id
+    location = table("Location", ("Podm",), [(_podm_cell(name, links),)])
+    sections = (location, _block_table(node.blocks, name, links))
+    lead = "Unmanaged: the node has no claim of this service"
+    title = f"Node {inventory.node_name(node)}"
+    return Page(title=title, lead=lead, facts=facts, sections=sections)
 
 
 def _node_cell(node: ComposedNode, links: PageLinks) -> TableCell:

@@ -23,13 +23,8 @@ from valence_sched.view.view import View
 _CPU = {"processors": [{"count": 2, "cores": 16, "model": "Intel Xeon Gold 6338"}]}
 _CPU_AND_MEMORY = {**_CPU, "memory": [{"count": 8, "capacity_mib": 16384, "type": "DDR4"}]}
 _GPU = {"accelerators": [{"kind": "GPU", "model": "NVIDIA A100 80GB", "memory_mib": 81920}]}
-_UNTOLD = {
-    "processors": [{}],
-    "memory": [{"count": 4}],
-    "accelerators": [{"kind": "GPU"}],
-    "drives": [{"count": 2}],
-    "nics": [{}],
-}
+_UNTOLD: dict[str, Any] = {"processors": [{}], "memory": [{"count": 4}], "drives": [{"count": 2}]}
+_UNTOLD |= {"accelerators": [{"kind": "GPU"}], "nics": [{}]}
 
 #: Pod managers that differ in everything that a plug-in can read, in the inventory's JSON form.
 PODMS: tuple[dict[str, Any], ...] = (
@@ -182,7 +177,7 @@ def check_answers(
                 f"in the whole view {answer[rows].tolist()}",
             )
         _require(fingerprint(view, request) == before, f"{name} wrote to the view or the request")
-        _check_terms(name, function, view, request, options, answer)
+        _check_terms(name, function, (view, request), options, answer)
 
 
 def check_mask(name: str, answer: Any, rows: int) -> Answer:
@@ -209,7 +204,6 @@ def selections(view: View) -> Iterator[tuple[str, npt.NDArray[np.int64], View]]:
 
 
 def fingerprint(view: View, request: Request) -> bytes:
-    """Return all data that a plug-in could write to, as bytes."""
     labels = (view.zone, view.status, view.aggregates, view.capabilities, view.traits)
     arrays: list[npt.NDArray[Any]] = [view.first_row, view.podm_of, view.position_of]
     arrays += [view.enabled, view.lot]
@@ -232,16 +226,12 @@ def fingerprint(view: View, request: Request) -> bytes:
 
 
 def _check_terms(
-    name: str,
-    function: PluginFunction,
-    view: View,
-    request: Request,
-    options: Mapping[str, Any],
-    answer: Answer,
+    name: str, function: PluginFunction, scene: Scene, options: Mapping[str, Any], answer: Answer
 ) -> None:
     make = getattr(function, "terms", None)
     if make is None:
         return
+    view, request = scene
     conjunction = np.ones(len(view), dtype=bool)
     for term in make(view, request, **options):
         _require(bool(term.label), f"{name} has a comparison without a label")

@@ -120,8 +120,9 @@ HARDWARE: dict[str, tuple[Hardware, ...]] = {
     "nics": (_nics(2, 10000), _nics(2, 25000), _nics(1, 100000), _nics(2, 200000), _nics(2, None)),
 }
 
-#: The profiles of pod managers: per sort of hardware the number of kinds and the share of blocks.
-PROFILES: tuple[dict[str, tuple[int, int]], ...] = (
+#: A pod manager: per sort of hardware the number of kinds and the share of blocks.
+Profile = dict[str, tuple[int, int]]
+PROFILES: tuple[Profile, ...] = (
     {"compute": (3, 45), "memory": (1, 8), "drives": (4, 30), "nics": (1, 17)},
     {"compute": (2, 25), "cards": (3, 31), "drives": (3, 28), "nics": (1, 16)},
     {"compute": (2, 30), "memory": (3, 40), "drives": (2, 20), "nics": (1, 10)},
@@ -170,6 +171,9 @@ class BlockText(NamedTuple):
     tails: tuple[str, ...]
 
 
+Texts = dict[str, tuple[BlockText, ...]]  # by sort of hardware
+
+
 def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -> Iterator[bytes]:
     """Yield ``count`` pod managers as JSON, each with these numbers of blocks, pools and stocks.
 
@@ -203,12 +207,7 @@ def _block_text(kind: Hardware) -> BlockText:
 
 
 def _podm(
-    number: int,
-    blocks: int,
-    seed: int,
-    pools: Sequence[str],
-    stocks: int,
-    hardware: dict[str, tuple[BlockText, ...]],
+    number: int, blocks: int, seed: int, pools: Sequence[str], stocks: int, hardware: Texts
 ) -> bytes:
     rng = random.Random(f"{seed}/{number}")  # noqa: S311 - realistic, not secret
     busy = rng.choice(BUSY)
@@ -251,17 +250,12 @@ def _bare_podm(
 
 
 def _blocks(
-    rng: random.Random,
-    count: int,
-    pools: Sequence[str],
-    busy: int,
-    profile: dict[str, tuple[int, int]],
-    hardware: dict[str, tuple[BlockText, ...]],
+    rng: random.Random, count: int, pools: Sequence[str], busy: int, profile: Profile, texts: Texts
 ) -> str:
     kinds: list[BlockText] = []
     shares: list[float] = []
     for sort, (number, share) in profile.items():
-        kinds += rng.sample(hardware[sort], number)
+        kinds += rng.sample(texts[sort], number)
         shares += [share / number] * number
     weights = [weight for weight, *_ in STATES[2:]]
     states = [100 - sum(weights) - busy, busy, *weights]
@@ -272,8 +266,9 @@ def _blocks(
         rng.choices(*_memberships(pools), k=count),
         strict=True,
     )
-    texts = [f"{kind[0]}{n}{kind[1]}{member}{kind[2][state]}" for n, kind, state, member in draws]
-    return ",".join(texts)
+    return ",".join(
+        f"{kind[0]}{n}{kind[1]}{member}{kind[2][state]}" for n, kind, state, member in draws
+    )
 
 
 def _memberships(pools: Sequence[str]) -> tuple[list[str], list[float]]:
@@ -284,7 +279,6 @@ def _memberships(pools: Sequence[str]) -> tuple[list[str], list[float]]:
 
 
 def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> tuple[Stock, ...]:
-    """Draw stocks, one for each resource in turn, starting again after the last resource."""
     drawn = []
     for number in range(count):
         resource, unit, largest, step = RESOURCES[number % len(RESOURCES)]

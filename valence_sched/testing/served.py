@@ -46,7 +46,6 @@ class ServedPodm:
 
     @property
     def documents(self) -> DocumentTree:
-        """Return its present documents; a test may replace them."""
         return self.app.podm.documents
 
 

@@ -25,12 +25,11 @@ def target(documents: DocumentTree, service: str) -> str:
 class Reservations:
     """The reservations of one pod manager; recorded reservations begin when it starts."""
 
-    def __init__(
-        self, documents: DocumentTree, composition: Composition, clock: Callable[[], float]
-    ) -> None:
-        self._documents, self._composition, self._clock = documents, composition, clock
+    def __init__(self, composition: Composition, clock: Callable[[], float]) -> None:
+        self._composition, self._clock = composition, clock
+        self._documents = composition.documents
         self._ends_s: dict[str, float] = {}
-        for uri in documents.member_uris(self.collection):
+        for uri in self._documents.member_uris(self.collection):
             self._ends_s[uri] = clock() + self._duration_s()
             for block in self._blocks(uri):
                 composition.reservations[block] = uri.rpartition("/")[2]
@@ -103,11 +102,9 @@ class Reservations:
 class ComposeAction:
     """The action ``#CompositionService.Compose``."""
 
-    def __init__(
-        self, documents: DocumentTree, composition: Composition, reservations: Reservations
-    ) -> None:
-        self._documents, self._composition = documents, composition
-        self._reservations = reservations
+    def __init__(self, composition: Composition, reservations: Reservations) -> None:
+        self._composition, self._reservations = composition, reservations
+        self._documents = composition.documents
 
     def compose(self, body: Json, client: str = "") -> HttpReply:
         kind, reservation = body.get("RequestType"), body.get("ReservationId")

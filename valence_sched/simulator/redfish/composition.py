@@ -250,10 +250,7 @@ def _device_requests(kind: str, row: Json) -> Iterator[DeviceRequest]:
 
 
 def _choose_blocks(
-    documents: DocumentTree,
-    requests: Sequence[DeviceRequest],
-    free: Sequence[str],
-    named: Sequence[str],
+    documents: DocumentTree, requests: Sequence[DeviceRequest], free: list[str], named: list[str]
 ) -> tuple[str, ...]:
     """Return blocks that together have the devices, found greedily; empty if there are none."""
     devices: dict[str, list[tuple[str, Json]]] = {}
@@ -298,17 +295,17 @@ class Composition:
     """
 
     def __init__(self, documents: DocumentTree, faults: Faults) -> None:
-        self._documents, self._faults = documents, faults
+        self.documents, self._faults = documents, faults
         self.owners: dict[str, str] = {}
         self.reservations: dict[str, str] = {}
 
     @property
     def systems(self) -> str:
-        return docs.uri_of(docs.value_at(self._documents.get(ROOT), "Systems"))
+        return docs.uri_of(docs.value_at(self.documents.get(ROOT), "Systems"))
 
     def targets(self) -> set[str]:
-        stated = {one.target for one in _capabilities(self._documents)}
-        return {uri for uri in (self.systems, *stated) if uri and uri in self._documents}
+        stated = {one.target for one in _capabilities(self.documents)}
+        return {uri for uri in (self.systems, *stated) if uri and uri in self.documents}
 
     def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
         """Return the plan of a composition without changes; RequestRefused if it is impossible."""
@@ -321,7 +318,7 @@ class Composition:
         if len(named) < len(links):
             text = "Links.ResourceBlocks names a resource block twice."
             raise RequestRefused(400, "PropertyValueConflict", text, name, name)
-        every = list(_capabilities(self._documents))
+        every = list(_capabilities(self.documents))
         shapes: list[DeviceRequest] = []
         for kind in machines.COLLECTIONS:
             requested = body.get(kind)
@@ -336,7 +333,7 @@ class Composition:
             _check_required(every, SPECIFIC, body)
             self._check_zones(named, every)
             if "equal-device" in self._faults:
-                return CompositionPlan(_equal_blocks(self._documents, named), body)
+                return CompositionPlan(_equal_blocks(self.documents, named), body)
             return CompositionPlan(tuple(named), body)
         found = self._find_blocks(named, shapes, body, every, client, reservation)
         return CompositionPlan(found, body)
@@ -346,48 +343,48 @@ class Composition:
         id_ = "Composed" if "own-names" in self._faults or not wanted else wanted
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", id_).strip(".-")[:64] or "Composed"
         uri, number = f"{self.systems}/{stem}", 1
-        while uri in self._documents:
+        while uri in self.documents:
             number += 1
             uri = f"{self.systems}/{stem}-{number}"
         name = node_name(self._faults, wanted) or "Composed System"
         self._attach(plan.blocks, uri)
-        machines.put_system(self._documents, uri, name, plan.blocks, plan.body)
-        self._documents.list_member(self.systems, uri)
+        machines.put_system(self.documents, uri, name, plan.blocks, plan.body)
+        self.documents.list_member(self.systems, uri)
         return uri
 
     def decompose(self, uri: str) -> HttpReply:
-        json = self._documents.get(uri)
+        json = self.documents.get(uri)
         if json is None:
             return docs.not_found(uri)
         if json.get("SystemType") != "Composed":
             text = f"{uri} is not a composed system and cannot be deleted."
             raise RequestRefused(405, "ResourceCannotBeDeleted", text)
         for block in docs.uris(docs.value_at(json, "Links", "ResourceBlocks")):
-            _detach_block(self._documents, block, uri)
+            _detach_block(self.documents, block, uri)
             self.owners.pop(block, None)
-        self._documents.unlist_member(self.systems, uri)
-        machines.remove_system(self._documents, uri)
+        self.documents.unlist_member(self.systems, uri)
+        machines.remove_system(self.documents, uri)
         return HttpReply(204)
 
     def change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
         """Change the blocks of a composed system, or refuse it and change nothing."""
-        json = self._documents.get(uri) or {}
+        json = self.documents.get(uri) or {}
         present = docs.uris(docs.value_at(json, "Links", "ResourceBlocks"))
         added = [block for block in wanted if block not in present]
         self._check(added, client, "")
-        self._check_zones(wanted, list(_capabilities(self._documents)))
+        self._check_zones(wanted, list(_capabilities(self.documents)))
         for block in present:
             if block not in wanted:
-                _detach_block(self._documents, block, uri)
+                _detach_block(self.documents, block, uri)
         self._attach(added, uri)
-        machines.put_system(self._documents, uri, str(json.get("Name")), wanted, json)
+        machines.put_system(self.documents, uri, str(json.get("Name")), wanted, json)
 
     def _attach(self, blocks: Iterable[str], uri: str) -> None:
         unused = self._faults.paths("stays-unused")
         for block in blocks:
             names = (block, block.rpartition("/")[2])
             if not any(fnmatch.fnmatchcase(name, it) for it in unused for name in names):
-                _attach_block(self._documents, block, uri)
+                _attach_block(self.documents, block, uri)
 
     def _check(self, blocks: Iterable[str], client: str, reservation: str) -> None:
         for uri in blocks:
@@ -395,7 +392,7 @@ class Composition:
                 raise refused
 
     def _refusal(self, uri: str, client: str, reservation: str) -> RequestRefused | None:
-        json = self._documents.get(uri)
+        json = self.documents.get(uri)
         if json is None:
             text = f"There is no resource block {uri}."
             return RequestRefused(400, "ResourceBlockNotFound", text, uri)
@@ -421,10 +418,10 @@ class Composition:
         return None
 
     def _kinds(self, blocks: Iterable[str]) -> list[list[Any]]:
-        return [docs.array_of(self._documents.get(uri), "ResourceBlockType") for uri in blocks]
+        return [docs.array_of(self.documents.get(uri), "ResourceBlockType") for uri in blocks]
 
     def _check_zones(self, named: Sequence[str], every: Sequence[SimulatedCapability]) -> None:
-        found = zones(self._documents)
+        found = zones(self.documents)
         common = [zone for zone, _, inside in found if set(named) <= set(inside)]
         if found and not common:
             text = f"No zone has all of the resource blocks {', '.join(named)}."
@@ -436,7 +433,7 @@ class Composition:
 
     def _find_blocks(
         self,
-        named: Sequence[str],
+        named: list[str],
         shapes: Sequence[DeviceRequest],
         body: Json,
         every: Sequence[SimulatedCapability],
@@ -449,7 +446,7 @@ class Composition:
             raise RequestRefused(400, "PropertyUnknown", text, shapes[0].kind)
         _check_required(every, CONSTRAINED, body)
         affinity = body.get("@Redfish.ZoneAffinity")
-        for zone, json, inside in zones(self._documents):
+        for zone, json, inside in zones(self.documents):
             offered = any(not one.zones or zone in one.zones for one in offers)
             if not offered or (affinity is not None and str(json.get("Id")) != str(affinity)):
                 continue
@@ -457,7 +454,7 @@ class Composition:
                 continue
             refused = {uri for uri in inside if self._refusal(uri, client, reservation)}
             free = [uri for uri in inside if uri in named or uri not in refused]
-            found = _choose_blocks(self._documents, shapes, free, named)
+            found = _choose_blocks(self.documents, shapes, free, named)
             if found and not _limit_violation(every, zone, self._kinds(found)):
                 return found
         raise RequestRefused(400, "NoResourceMatch", "No zone has free resource blocks that match.")

@@ -27,14 +27,9 @@ BOOT: Json = {
 _EMPTY: Json = {"Image": None, "ImageName": None, "Inserted": False, "WriteProtected": True}
 _EMPTY["ConnectedVia"] = "NotConnected"
 #: The device collections of a system, and the type of their members.
-COLLECTIONS = {
-    "Processors": "Processor",
-    "Memory": "Memory",
-    "Storage": "Storage",
-    "SimpleStorage": "SimpleStorage",
-    "EthernetInterfaces": "EthernetInterface",
-    "NetworkInterfaces": "NetworkInterface",
-}
+COLLECTIONS = {"Processors": "Processor", "Memory": "Memory", "Storage": "Storage"}
+COLLECTIONS |= {"SimpleStorage": "SimpleStorage", "EthernetInterfaces": "EthernetInterface"}
+COLLECTIONS |= {"NetworkInterfaces": "NetworkInterface"}
 #: The properties of a system that a client may set when it composes one.
 CLIENT_PROPERTIES = ("Description", "HostName", "Boot", "AssetTag")
 Devices = dict[str, dict[str, Json]]

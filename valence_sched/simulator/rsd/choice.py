@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validates Allocate requests to a rack, and chooses a system by a sequence of filters.
-
-If no system is left, the reply states the number of systems after each filter.
-"""
+"""Validates Allocate requests to a rack, and chooses a system by a sequence of filters."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar

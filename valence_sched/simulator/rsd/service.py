@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Nodes service of a rack's pod manager: allocates, assembles, resets and deletes nodes.
 
-It changes only the documents of nodes, fabric zones and volumes. A node gets the first system that
-passes all filters. :meth:`NodesService.tick` advances asynchronous changes to the present time.
+It changes only the documents of nodes, fabric zones and volumes.
 """
 
 import contextlib

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault rules: the table of faults a simulated pod manager can have, and their parser.
 
-A rule is a ``:``-separated list: ``status:503:/redfish/v1/Systems*:2``. It applies to a path or a
-pattern with ``*``; a method before it restricts the rule to that method:
-``drop-reply:POST:/redfish/v1/Systems``. A path with ``?`` includes the query. ``@ID`` at the end
-restricts a rule to one of several pod managers.
+``drop-reply:POST:/redfish/v1/Systems*@ID``: a method before a path or pattern, and a pod manager at
+the end, restrict a rule to it. A path with ``?`` includes the query.
 """
 
 import re

@@ -55,17 +55,12 @@ class SimulatedPodm:
     """A pod manager whose state is its documents."""
 
     def __init__(
-        self,
-        id_: str,
-        documents: DocumentTree,
-        settings: SimulatorSettings | None = None,
-        faults: Faults | None = None,
+        self, id_: str, documents: DocumentTree, settings: SimulatorSettings | None, faults: Faults
     ) -> None:
-        self.id, self.documents = id_, documents
-        self.faults = faults or Faults()
+        self.id, self.documents, self.faults = id_, documents, faults
         self.settings = settings = settings or SimulatorSettings()
-        complete(documents, self.faults, id_)
-        stated, timeout_s = self.faults.number("session-limit"), settings.session_timeout_s
+        complete(documents, faults, id_)
+        stated, timeout_s = faults.number("session-limit"), settings.session_timeout_s
         limit = settings.session_limit if stated is None else stated
         self.sessions = services.Sessions(
             documents, settings.clock, settings.login, limit, timeout_s
@@ -172,16 +167,14 @@ class DocumentWrites:
     ) -> None:
         self._documents, self._faults = documents, faults
         self.composition = Composition(documents, faults)
-        self._reservations = Reservations(documents, self.composition, clock)
+        self._reservations = Reservations(self.composition, clock)
         fails = "task-exception" in faults
-        self.tasks = services.Tasks(
-            documents, self.composition, clock, duration_s=task_s, fail=fails
-        )
+        self.tasks = services.Tasks(self.composition, clock, duration_s=task_s, fail=fails)
         root = documents.get(ROOT)
         self._rack: NodesService | None = None
         if docs.value_at(root, "Nodes") or docs.value_at(root, "Oem", "Intel_RackScale"):
             self._rack = NodesService(documents, clock, assemble_s=task_s, faults=faults)
-        self._action = ComposeAction(documents, self.composition, self._reservations)
+        self._action = ComposeAction(self.composition, self._reservations)
 
     def tick(self) -> None:
         self.tasks.tick()

@@ -278,16 +278,10 @@ class Tasks:
     """The tasks of one pod manager; a task takes ``duration_s``."""
 
     def __init__(
-        self,
-        documents: DocumentTree,
-        composition: Composition,
-        clock: Clock,
-        *,
-        duration_s: float,
-        fail: bool,
+        self, composition: Composition, clock: Clock, *, duration_s: float, fail: bool
     ) -> None:
-        self._documents, self._composition, self._clock = documents, composition, clock
-        self._duration_s, self._fail = duration_s, fail
+        self._documents, self._composition = composition.documents, composition
+        self._clock, self._duration_s, self._fail = clock, duration_s, fail
         self._tasks: dict[str, _Task] = {}
 
     def start(self, plan: CompositionPlan) -> HttpReply:
