@@ -65,9 +65,6 @@ class HintStream(Protocol):
         """End the source, also for a thread that follows it."""
 
 
-OpenStream = Callable[[Registration], HintStream]
-
-
 class StreamEnd(NamedTuple):
     """The end of a stream; ``left``: its subscription remains."""
 
@@ -101,7 +98,7 @@ class EventListener:
 
     def __init__(
         self,
-        open_stream: OpenStream,
+        open_stream: Callable[[Registration], HintStream],
         log: Callable[[str], object],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -115,7 +112,9 @@ class EventListener:
 
     def follow(self, members: Mapping[str, Registration]) -> None:
         for name, follower in list(self._followers.items()):
-            if _of_stream(members.get(name)) != _of_stream(follower.registration):
+            known, member = follower.registration, members.get(name)
+            # a reading may set the identity, which the stream does not use
+            if member is None or replace(member, identity=None) != replace(known, identity=None):
                 self._followers.pop(name).end()
         for name, registration in members.items():
             if len(self._followers) >= self._most:
@@ -180,10 +179,6 @@ class EventListener:
         except Exception as error:
             return StreamEnd(f"{type(error).__name__}: {error} (please report this)")
         return StreamEnd("the pod manager ended its stream")
-
-
-def _of_stream(registration: Registration | None) -> Registration | None:
-    return registration and replace(registration, identity=None)  # a reading may set it
 
 
 class EventReceiver:

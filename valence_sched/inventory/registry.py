@@ -329,13 +329,13 @@ class Registry:
         """
         with ThreadPoolExecutor(MOST_PROBES) as threads:
             identities = list(threads.map(lambda one: self._find_identity(one, None), catalogue))
+        pairs = zip(catalogue, identities, strict=True)
         if self.empty:
-            return tuple(named_by_service(zip(catalogue, identities, strict=True), {}))
+            return tuple(named_by_service(pairs, {}))
         with self.store() as store:
             names = {identity: name for name, identity in store.identities().items()}
             stored = store.load_podms().values() if None in identities else ()
         known = {endpoint_key(one.url): one.identity for one in stored if one.url}
-        pairs = zip(catalogue, identities, strict=True)
         found = [(one, identity or known.get(endpoint_key(one.url))) for one, identity in pairs]
         return tuple(named_by_service(found, names))
 

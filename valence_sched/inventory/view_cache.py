@@ -10,7 +10,6 @@ import hashlib
 import importlib.metadata
 import os
 import stat
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -23,12 +22,12 @@ from valence_sched.view.columns import ALIGNMENT, decode_view, encode_view
 from valence_sched.view.view import View
 
 MIB = 1 << 20
-MIN_FILE_BYTES = 8 * MIB  # smaller files are read about as fast as their views
 MAX_VIEW_BYTES = 512 * MIB
 MAX_CACHE_BYTES = 1024 * MIB  # of all views; the oldest are deleted
 #: A file that changes twice within the resolution of its times looks the same after each change.
 SETTLED_NS = 2_000_000_000
 SAMPLES, SAMPLE_BYTES = 64, 4096
+Now = Callable[[], int]  # the nanoseconds since 1970
 SUFFIX = ".view"
 KEY_SIZE_BYTES = 4  # before the key
 
@@ -56,12 +55,7 @@ class ViewCache:
     """The cached views of one user; ``problem`` gets a line if one cannot be used or written."""
 
     def __init__(
-        self,
-        folder: Path,
-        problem: Callable[[str], object],
-        *,
-        now_ns: Callable[[], int] = time.time_ns,
-        min_bytes: int = MIN_FILE_BYTES,
+        self, folder: Path, problem: Callable[[str], object], *, now_ns: Now, min_bytes: int
     ) -> None:
         self._folder, self._problem = folder, problem
         self._now_ns, self._min_bytes = now_ns, min_bytes

@@ -178,10 +178,7 @@ def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -
     """Yield ``count`` pod managers as JSON, each with these numbers of blocks, pools and stocks.
 
     A pod manager without blocks has only stocks, and one pool. About one block in seven is in two
-    pools, about three in ten are composed.
-
-    Raises:
-        ValueError: a number is below 0, or there is no pool.
+    pools, about three in ten are composed. ValueError if a number is below 0, or no pool.
     """
     if min(count, blocks, stocks) < 0 or pools < 1:
         found = f"{count} podms, {blocks} blocks, {stocks} stocks, {pools} pools"

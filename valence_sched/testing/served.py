@@ -61,10 +61,7 @@ def served(
     """Serve recorded pod managers, and maps of documents by id; yield them by id.
 
     Each has a free port, unless ``port`` names the first. ``fail`` is as ``--fail`` of
-    ``podm serve``.
-
-    Raises:
-        InputError: a source is not an inventory, or one of its documents cannot be read.
+    ``podm serve``. InputError if a source is not an inventory, or a document cannot be read.
     """
     diagnostics, dialects = Diagnostics(), installed(DIALECTS)
     all_records = (records(source, io.BytesIO(), diagnostics, dialects) for source in sources)
@@ -74,12 +71,9 @@ def served(
     if not documents_by_id:
         raise InputError(", ".join(sources), "", "no pod manager", "at least one")
     faults = faults_of(fail, list(documents_by_id))
-    apps = [
-        SimulatorApp(
-            SimulatedPodm(id_, tree, settings, faults[id_]), latency_ms / 1000, keep=MOST_REQUESTS
-        )
-        for id_, tree in documents_by_id.items()
-    ]
+    trees = documents_by_id.items()
+    simulated = (SimulatedPodm(id_, tree, settings, faults[id_]) for id_, tree in trees)
+    apps = [SimulatorApp(one, latency_ms / 1000, keep=MOST_REQUESTS) for one in simulated]
     sockets = bind_sockets(len(apps), port)
     urls = [url_of(sock.getsockname()[1]) for sock in sockets]
     podms = [ServedPodm(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)]

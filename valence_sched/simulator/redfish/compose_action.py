@@ -9,7 +9,7 @@ from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.redfish.composition import Composition, set_status
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
-from valence_sched.simulator.server.reads import ExpandQuery, expand_document
+from valence_sched.simulator.server.reads import expand_document
 
 UNABLE = "UnableToProcessStanzaRequest"
 REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
@@ -167,7 +167,7 @@ class ComposeAction:
             uri = self._composition.compose(plan)
             json = self._documents.get(uri) or {}
             if manifest.get("Expand") in ("All", "Relevant"):
-                return expand_document(self._documents, json, uri, ExpandQuery(".", 2))
+                return expand_document(self._documents, json, uri, ".", 2)
             return json
         text = f"Stanzas of type {kind} are not processed here."
         if kind == "DecomposeSystem":

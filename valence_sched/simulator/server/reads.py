@@ -4,7 +4,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 from valence_sched.drivers.links import ROOT
@@ -104,8 +104,8 @@ class DocumentReads:
             text = "There is no such resource."
             raise RequestRefused(404, "ResourceMissingAtURI", text, request.path)
         features = docs.object_of(self._documents.get(ROOT), "ProtocolFeaturesSupported")
-        expand = _parse_expand(value, docs.object_of(features, "ExpandQuery"))
-        found = expand_document(self._documents, json, request.path.rstrip("/"), expand)
+        kind, levels = _parse_expand(value, docs.object_of(features, "ExpandQuery"))
+        found = expand_document(self._documents, json, request.path.rstrip("/"), kind, levels)
         members = found.get("Members")
         if "expand-drops" in self._faults and isinstance(members, list):
             drops = ("Id", "Name")
@@ -160,14 +160,7 @@ def _is_link(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("@odata.id"), str)
 
 
-class ExpandQuery(NamedTuple):
-    """A parsed ``$expand``: ``.`` without Links, ``~`` only Links, ``*`` both; and its levels."""
-
-    kind: str
-    levels: int
-
-
-def _parse_expand(value: str, offered: Json) -> ExpandQuery:
+def _parse_expand(value: str, offered: Json) -> tuple[str, int]:
     found = _FORM.fullmatch(value)
     if not found:
         text = f"{value} is not a value of $expand."
@@ -181,11 +174,16 @@ def _parse_expand(value: str, offered: Json) -> ExpandQuery:
         text = f"{levels} levels are out of the range 1 to {most}."
         args = (str(levels), "$expand", f"1..{most}")
         raise RequestRefused(400, "QueryParameterOutOfRange", text, *args)
-    return ExpandQuery(kind, levels)
+    return kind, levels
 
 
-def expand_document(documents: DocumentTree, json: Json, uri: str, expand: ExpandQuery) -> Json:
-    """Return a document with its linked documents; a link to an enclosing document stays a link."""
+def expand_document(
+    documents: DocumentTree, json: Json, uri: str, kind: str, most_levels: int
+) -> Json:
+    """Return a document with its linked documents; a link to an enclosing document stays a link.
+
+    The kind is ``.`` without Links, ``~`` for only Links, ``*`` for both.
+    """
     left = MAX_DOCUMENTS
 
     def expanded(value: Any, levels: int, above: tuple[str, ...], in_links: bool) -> Any:
@@ -197,7 +195,7 @@ def expand_document(documents: DocumentTree, json: Json, uri: str, expand: Expan
         if not _is_link(value):
             return whole(value, levels, above, in_links)
         uri = value["@odata.id"]
-        wanted = expand.kind == "*" or (expand.kind == "~") == in_links
+        wanted = kind == "*" or (kind == "~") == in_links
         found = documents.get(uri) if wanted and "#" not in uri else None
         if found is None or left <= 0 or uri.rstrip("/") in above:
             return value
@@ -210,4 +208,4 @@ def expand_document(documents: DocumentTree, json: Json, uri: str, expand: Expan
             for key, part in json.items()
         }
 
-    return whole(json, expand.levels, (uri,))
+    return whole(json, most_levels, (uri,))

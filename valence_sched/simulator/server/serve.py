@@ -20,15 +20,13 @@ from valence_sched.simulator.server.podm import SimulatedPodm, SimulatorSettings
 if TYPE_CHECKING:
     from valence_sched.simulator.server.app import SimulatorApp
 
-#: Called once, when all pod managers listen, with the id and the URL of each.
-Ready = Callable[[list[tuple[str, str]]], None]
 HOST = "127.0.0.1"
 
 
 def serve(
     records: Iterable[Record],
     diagnostics: Diagnostics,
-    ready: Ready,
+    ready: Callable[[list[tuple[str, str]]], None],
     *,
     podms: Sequence[str] = (),
     port: int = 0,
@@ -38,8 +36,8 @@ def serve(
 ) -> None:
     """Serve these pod managers (empty: all) until SIGTERM or SIGINT; port 0 means free ports.
 
-    ``settings`` are fields of :class:`SimulatorSettings`. Raises errors about options, ports, and a
-    missing aiohttp.
+    ``ready`` gets the id and the URL of each once all listen; ``settings`` are fields of
+    :class:`SimulatorSettings`. Raises errors about options, ports, and a missing aiohttp.
     """
     try:
         from valence_sched.simulator.server import app
