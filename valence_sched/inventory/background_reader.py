@@ -24,7 +24,7 @@ from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarge
 from valence_sched.drivers.events import EventStream, EventSubscription, PushedEvents
 from valence_sched.drivers.http.exchange import TlsContexts
 from valence_sched.drivers.identity import with_identity
-from valence_sched.inventory import events as event_sources
+from valence_sched.inventory import events as event_hints
 from valence_sched.inventory.live import podm_of_registration
 from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import SourceReader
@@ -125,7 +125,7 @@ class ReaderClock(NamedTuple):
 
 
 class Events(Protocol):
-    """event_sources.Hints that pod managers may have changed."""
+    """event_hints.Hints that pod managers may have changed."""
 
     def follow(self, members: Mapping[str, Registration]) -> None:
         """Replace the pod managers whose events are received."""
@@ -179,9 +179,9 @@ class BackgroundReader:
         self._lease_s = lease_s
         self._schedule = ReadSchedule(pace or ReadPace(), self._clock.draw)
         self._outcomes: queue.SimpleQueue[ReadOutcome] = queue.SimpleQueue()
-        self._start_thread, self._events = start, events or event_sources.NoStreams()
+        self._start_thread, self._events = start, events or event_hints.NoStreams()
         self._note_changed = changed
-        self._hints = event_sources.Hints()  # from other threads
+        self._hints = event_hints.Hints()  # from other threads
         self._hinted: dict[str, str] = {}
         self._reasons: dict[str, str] = {}  # of running readings
         self._generations: dict[str, int] = {}
@@ -430,7 +430,7 @@ def background_reader(
         (reading,) = pool.read([target], dialects, settings, clock=sources.now)
         return reading
 
-    def open_stream(one: Registration) -> event_sources.HintStream:
+    def open_stream(one: Registration) -> event_hints.HintStream:
         target = ReadTarget(one, registry.password(one))
         stream = EventStream(target, live.timeout_s, tls)
         if address is None:
@@ -439,10 +439,8 @@ def background_reader(
 
     events: Events | None = None
     if pace.events:
-        listener = event_sources.EventListener(open_stream, log)
-        events = (
-            listener if address is None else event_sources.ReceivedEvents(listener, store, clock)
-        )
+        listener = event_hints.EventListener(open_stream, log)
+        events = listener if address is None else event_hints.ReceivedEvents(listener, store, clock)
     return BackgroundReader(
         registry,
         live,

@@ -46,10 +46,7 @@ class CaptureResult(NamedTuple):
 
 
 class Redactor:
-    """Removes known ``secrets`` from readings, and replaces names if there are aliases.
-
-    ``failures`` has the redacted reasons of the readings that failed so far, by name.
-    """
+    """Removes ``secrets`` and names from readings; ``failures`` has redacted reasons by name."""
 
     def __init__(self, aliases: Aliases | None = None, secrets: Collection[str] = ()) -> None:
         self._aliases, self._secrets = aliases, tuple(secrets)
@@ -150,12 +147,9 @@ class Captures:
         """Record pod managers of inventories, else live pod managers; ``live.only`` limits both.
 
         The output is one inventory file, or with ``tree`` a folder of Redfish documents for each
-        pod manager. It has no credentials, and with ``aliases`` no names.
-
-        Raises:
-            UsageError, UnknownName: no pod manager is known; a named pod manager does not exist.
-            InputError: an inventory cannot be read at all, or the capture cannot be written.
-            PodmError: no pod manager could be read, so there is no tree.
+        pod manager. It has no credentials, and with ``aliases`` no names. UsageError if no pod
+        manager is known, UnknownName for a wrong name, InputError or PodmError if nothing can be
+        read or written.
         """
         live, sources = selection.live, self._sources
         secrets: list[str] = []

@@ -47,13 +47,9 @@ class InventoryLoader:
     def view(self, selection: Selection, texts: dict[str, bytes] | None = None) -> View:
         """Read inventories and live pod managers into one View, where claimed amounts are in use.
 
-        ``texts`` gets the JSON of each pod manager as it was read, by its id.
-
-        Raises:
-            UsageError: no inventory is named, and no pod manager is known.
-            InputError: a source cannot be read at all, has no pod manager, or repeats an id.
-            InventoryIncomplete: with ``strict``, something could not be read.
-            InventoryStale: something is older than ``selection.live`` allows.
+        ``texts`` gets the JSON of each pod manager as it was read, by its id. UsageError if no pod
+        manager is known, InputError for an unreadable or empty source or a repeated id,
+        InventoryIncomplete for gaps if ``strict``, InventoryStale for a reading that is too old.
         """
         source = self._cacheable_source(selection) if texts is None else None
         if source is None:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The view cache: stores views of large inventory files as columns in files for later commands.
 
-A cached view is not used if the file changed, if other users can write the view, or if it is
-damaged: the inventory is then read and cached again.
+A view is not used if the file changed, if other users can write the view, or if it is damaged.
 """
 
 import contextlib

@@ -37,7 +37,6 @@ _ORDER = {role: number for number, role in enumerate(_ROLES.values())}
 #: By (pod manager, URI): the role of a block, and the numbers of its takers.
 BlockMarks = Mapping[tuple[str, str], tuple[pages.BlockRole, tuple[int, ...]]]
 OLD_READING_S = 86400.0  # the age from which a page marks a reading, by default
-Pair = tuple[float | None, float | None]
 #: The field of a summary, and its title.
 _MEASURES = {"blocks": "Blocks", "cores": "Cores", "memory_mib": "Memory", "gpus": "GPUs"}
 _MEASURES |= {"drives": "Drives", "nics": "NICs"}
@@ -340,7 +339,7 @@ def _amount_text(title: str, amount: float | None) -> str:
     return quantity.format_mib(amount * mib) if mib else format_value(amount)
 
 
-def _used(pair: Pair) -> pages.TableCell:
+def _used(pair: tuple[float | None, float | None]) -> pages.TableCell:
     usable, total = pair
     if usable is None or not total:
         return pages.TableCell(text="unknown" if usable is None or total is None else "none")

@@ -51,10 +51,6 @@ def time_sections(runs: Sequence[model.ReplayResult]) -> Iterator[pages.Section]
     yield _grid("Nodes over time", _counts(runs))
 
 
-def used_title(resource: str) -> str:
-    return tables.sentence(f"{resource_title(resource)} in use")
-
-
 def share_percent(share: float) -> float:
     """Return a share as a percentage with one decimal, for display and comparison."""
     return round(100 * share, 1)
@@ -77,7 +73,8 @@ def _grid(title: str, charts: Iterable[pages.TimeChart], text: str = "") -> page
 def _used(runs: Sequence[model.ReplayResult]) -> Iterator[pages.TimeChart]:
     for name in dict.fromkeys(name for run in runs for name in run.series.used):
         lines = (_line(run, run.name, _percent(run.series.used.get(name, ()))) for run in runs)
-        yield pages.TimeChart(title=used_title(name), unit="%", series=tuple(lines))
+        title = tables.sentence(f"{resource_title(name)} in use")
+        yield pages.TimeChart(title=title, unit="%", series=tuple(lines))
 
 
 def _counts(runs: Sequence[model.ReplayResult]) -> Iterator[pages.TimeChart]:
@@ -126,14 +123,14 @@ def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> page
 
 
 def _measure(one: model.MeasureComparison) -> pages.Measure:
-    _, dot, resource = one.measure.name.partition(".")
-    share = one.measure.is_share
+    name, share = one.measure.name, one.measure.is_share
+    _, dot, resource = name.partition(".")
 
     def shown(value: float | None) -> float | None:
         return None if value is None else share_percent(value) if share else round(value, 2)
 
     return pages.Measure(
-        name=used_title(resource) if dot else TITLES[one.measure.name],
+        name=tables.sentence(f"{resource_title(resource)} in use") if dot else TITLES[name],
         values=tuple(map(shown, one.means.values())),
         unit="%" if share else "",
         better=one.measure.better or "",

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of filters and weighers, as checks that raise AssertionError.
+"""The contract of filters and weighers, as checks that raise AssertionError with one line.
 
-A plug-in is a pure function of a View and a Request. It answers each row independently of the
-others: any selection of rows gets the same answers as the whole. It repeats its answer, and changes
-nothing, not even an earlier answer. Each check raises ``AssertionError`` with one line.
+A plug-in is a pure function of a View and a Request, which answers each row independently.
 """
 
 import inspect
@@ -17,7 +15,6 @@ from valence_sched.core import plugins
 from valence_sched.errors import describe_error
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
-from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import View
 
 _CPU = {"processors": [{"count": 2, "cores": 16, "model": "Intel Xeon Gold 6338"}]}
@@ -205,13 +202,11 @@ def selections(view: View) -> Iterator[tuple[str, npt.NDArray[np.int64], View]]:
 
 def fingerprint(view: View, request: Request) -> bytes:
     labels = (view.zone, view.status, view.aggregates, view.capabilities, view.traits)
-    arrays: list[npt.NDArray[Any]] = [view.first_row, view.podm_of, view.position_of]
-    arrays += [view.enabled, view.lot]
-    arrays += [label.codes for label in labels]
+    arrays: list[npt.NDArray[Any]] = [view.first_row, view.podm_of, view.position_of, view.enabled]
+    arrays += [view.lot, *(label.codes for label in labels)]
     for counts in (view.block_counts, view.podm_block_counts):
         arrays += [counts.start, counts.kind, counts.free, counts.total]
-    columns: list[StockColumn] = list(view.resources.values())
-    arrays += [array for column in columns for array in column.arrays()]
+    arrays += [array for column in view.resources.values() for array in column.arrays()]
     values = [
         [sorted(one) if isinstance(one, frozenset) else one for one in label.values]
         for label in labels
