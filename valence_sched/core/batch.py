@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from valence_sched.core import plugins
 from valence_sched.core.evaluation import (
@@ -232,7 +231,7 @@ def _try_in_order(
         if alternative is not None:  # after the last alternative, with its group state
             last, needs, constraints = attempts[-1].batch, alternative.needs, alternative.topology
             before = attempts[-1].context
-            request = msgspec.structs.replace(
+            request = structs.replace(
                 last.request, needs=needs, topology=constraints, count=missing, min_count=None
             )
             current = context_of(last.view, request, before.bound, strict=before.strict)

@@ -180,13 +180,12 @@ class Decider:
         """Return the supplies of these pools to the mix of a request; same errors as ``offers``."""
         if others:
             return self._after(others).mix_supplies(query)
+        from valence_sched.core.offers import most_nodes_alone
         from valence_sched.model.zone import ZoneSupplies
 
         request, bound = self._prepared_for_offers(query.request)
         if not request.mix.scarcity and (found := self._supplies(request, bound)).by_weigher:
             return found
-        from valence_sched.core.offers import most_nodes_alone
-
         most = most_nodes_alone(self._snapshot.view, query.request, self.eligible(request, bound))
         return ZoneSupplies(pools=len(self._snapshot.view), most_nodes=most)
 

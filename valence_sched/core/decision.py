@@ -150,19 +150,16 @@ class Decision:
 
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first nodes."""
-        rows = [node.chosen.row for _, node in self.placed_nodes]
-        return list(dict.fromkeys(self.view.podm_of[rows].tolist()))
+        return list(dict.fromkeys(self._podm(node.chosen) for _, node in self.placed_nodes))
 
     @functools.cached_property
     def outcome_by_podm(self) -> dict[int, tuple[str, int, int]]:
         """Return the outcome, row and cost of a podm's first node, else of its first alternate."""
-        outcomes: dict[int, tuple[str, int, int]] = {}
-        for _, node in self.placed_nodes:
-            outcomes.setdefault(self._podm(node.chosen), ("chosen", node.chosen.row, node.cost))
-        for _, node in self.placed_nodes:
-            for fit, cost, _ in node.alternates:
-                outcomes.setdefault(self._podm(fit), ("alternate", fit.row, cost))
-        return outcomes
+        nodes = [node for _, node in self.placed_nodes]
+        found = [("chosen", node.chosen, node.cost) for node in nodes]
+        found += [("alternate", fit, cost) for node in nodes for fit, cost, _ in node.alternates]
+        # the first of a podm wins
+        return {self._podm(fit): (word, fit.row, cost) for word, fit, cost in reversed(found)}
 
     @functools.cached_property
     def fit_count_by_podm(self) -> Counter[int]:

@@ -84,9 +84,6 @@ class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):
     def was_read(self) -> bool:
         return bool(self.__dict__.get("was_read"))
 
-    def reset(self) -> None:
-        self.__dict__["was_read"] = False
-
 
 def track_request(request: Request) -> TrackedRequest:
     """Return the same request, tracked."""
@@ -127,18 +124,16 @@ class Evaluation(msgspec.Struct):
     @property
     def verdicts(self) -> Mask:
         """One writable table of shape ``(filters, pools)``."""
-        if not isinstance(self.filter_verdicts, np.ndarray):
-            size = (len(self.filter_verdicts), len(self.cost))
-            self.filter_verdicts = np.array(self.filter_verdicts, dtype=bool).reshape(size)
-        return self.filter_verdicts
+        table: Mask = _table(self.filter_verdicts, bool, len(self.cost))
+        self.filter_verdicts = table
+        return table
 
     @property
     def scores(self) -> Floats:
         """One writable table of shape ``(weighers, pools)``."""
-        if not isinstance(self.weigher_scores, np.ndarray):
-            size = (len(self.weigher_scores), len(self.cost))
-            self.weigher_scores = np.array(self.weigher_scores, dtype=np.float64).reshape(size)
-        return self.weigher_scores
+        table: Floats = _table(self.weigher_scores, FLOAT, len(self.cost))
+        self.weigher_scores = table
+        return table
 
     def scores_of(self, row: int) -> tuple[float, ...]:
         return tuple([float(scores[row]) for scores in self.weigher_scores])
@@ -165,6 +160,12 @@ class Evaluation(msgspec.Struct):
         """Give this evaluation notes and failed plug-ins of its own, and return it."""
         self.notes, self.failed_plugins = list(self.notes), set(self.failed_plugins)
         return self
+
+
+def _table(answers: Any, dtype: Any, size: int) -> Any:
+    if isinstance(answers, np.ndarray):
+        return answers
+    return np.array(answers, dtype=dtype).reshape(len(answers), size)
 
 
 @dataclass(slots=True)
@@ -212,8 +213,7 @@ def evaluate(
     A filter that fails rejects every pool and a weigher that fails scores 0; the notes name them.
     PluginError: with ``strict``, a plug-in broke its contract.
     """
-    verdicts: list[Mask] = []
-    scores: list[Floats] = []
+    verdicts, scores = list[Mask](), list[Floats]()
     evaluation = Evaluation(verdicts, scores, np.empty(len(view), dtype=np.int64))
     tracker = _ReadTracker(view, request)
     passed = every = view.all_rows
@@ -257,7 +257,7 @@ class _ReadTracker:
             self.view.was_read = False
         if self._tracked_request is not None and self._tracked_request.was_read:
             self.group_state_readers.add(name)
-            self._tracked_request.reset()
+            vars(self._tracked_request)["was_read"] = False
 
 
 def reevaluate(
@@ -273,8 +273,7 @@ def reevaluate_group_state(
 ) -> Mask:
     """Call the readers of the group state again, without costs; return the changed rows."""
     changed = np.zeros(len(view), dtype=bool)
-    readers = evaluation.group_state_readers
-    _call_again(view, request, bound, evaluation, readers, strict, changed)
+    _call_again(view, request, bound, evaluation, evaluation.group_state_readers, strict, changed)
     return changed
 
 
@@ -320,9 +319,8 @@ def write_costs(
 ) -> None:
     """Compute the costs of an evaluation; ``passed`` is the mask of rows that pass all filters.
 
-    With ``weights`` a row's cost is a mean with its own weights, scaled so that rows are
-    comparable: ``worst × sum(weight × cost) / sum(weight)``, as a whole number. If all weights of a
-    row are 0, it has the largest cost.
+    With ``weights`` a row's cost is ``worst × sum(weight × cost) / sum(weight)`` with its own
+    weights: a whole number, the largest cost if all are 0.
     """
     if passed is None:
         passed = np.logical_and.reduce(evaluation.verdicts)
@@ -407,13 +405,12 @@ def _note(
 
 def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int, int]]:
     """Return each filter with the numbers of pools before and after it."""
-    steps: list[tuple[str, int, int]] = []
     passing, answers = np.ones(size, dtype=bool), iter(verdicts)
+    numbers = [size]
     for name in bound.filter_names:
-        before = int(passing.sum())
         passing = passing if name in bound.idle_filters else passing & next(answers)
-        steps.append((name, before, int(passing.sum())))
-    return steps
+        numbers.append(int(passing.sum()))
+    return list(zip(bound.filter_names, numbers, numbers[1:], strict=False))
 
 
 def first_failures(verdicts: Mask) -> Sequence[int]:

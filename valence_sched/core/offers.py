@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import msgspec
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from valence_sched.core.batch import Lookahead, PlacedNode, candidate_of, schedule, with_anchor_rows
 from valence_sched.core.evaluation import EvaluationContext
@@ -173,7 +172,7 @@ class CandidateFitter:
                     for stock, amount in grants:
                         missing[stock] += sign * amount
                 if all(abs(amount) < SLACK for amount in missing.values()):
-                    return msgspec.structs.replace(found, row=wanted.row), number
+                    return structs.replace(found, row=wanted.row), number
         finally:
             alone.apply([(0, closed, *taken)])
         text = f"these blocks and amounts of pool {candidate.pool!r} do not match a node of the"

@@ -140,7 +140,7 @@ def plugin_list(kind: PluginKind) -> PluginList:
             PluginSummary(
                 name=name,
                 description=summary(plugin).replace("``", "'"),
-                options=_defaults(plugin),
+                options={option: _default(one) for option, one in options(plugin).items()},
                 source=plugins.sources[name],
             )
             for name, plugin in plugins.by_name.items()
@@ -149,9 +149,6 @@ def plugin_list(kind: PluginKind) -> PluginList:
     )
 
 
-def _defaults(plugin: Callable[..., Any]) -> dict[str, Any]:
-    defaults = {}
-    for name, parameter in options(plugin).items():
-        default = None if parameter.default is parameter.empty else parameter.default
-        defaults[name] = dict(default) if isinstance(default, Mapping) else default
-    return defaults
+def _default(parameter: inspect.Parameter) -> Any:
+    default = None if parameter.default is parameter.empty else parameter.default
+    return dict(default) if isinstance(default, Mapping) else default

@@ -161,8 +161,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def mix_completions(self) -> dict[str, MixCompletion]:
-        found = ((weigher.name, weigher.mix_completion) for weigher in self.weighers)
-        return {name: completion for name, completion in found if completion is not None}
+        return {one.name: one.mix_completion for one in self.weighers if one.mix_completion}
 
     def mix_supplies(self, view: View, mix: Mix) -> dict[str, MixSupplies]:
         found = ((name, one.supplies(view, mix)) for name, one in self.mix_completions.items())

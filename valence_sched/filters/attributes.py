@@ -8,6 +8,7 @@ from valence_sched.model.base import as_text
 from valence_sched.model.expression import AttributePath
 from valence_sched.model.extra_specs import parse_condition, split_attribute
 from valence_sched.model.request import Request
+from valence_sched.view.expression import argument_values
 from valence_sched.view.reads import Options, path_fields, reads, reads_podm
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, View
@@ -27,21 +28,11 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 def attributes(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose facts, capabilities and other attributes fulfil the request."""
     for path, text in request.attributes.items():
-        values = _attribute(view, request, *split_attribute(path))
+        place = AttributePath(*split_attribute(path))
+        values = argument_values(view, place, {place.name: (), **request.inherited})
+        assert isinstance(values, Labels), "only amounts are arrays"
         have = Labels([_display(value) for value in values.values], values.codes)
         yield Term(path, text, have, holds=values.where(parse_condition(text, path).holds))
-
-
-def _attribute(view: View, request: Request, root: str, name: str) -> Labels:
-    if root == "facts":
-        return view.text(name)
-    if root == "capabilities":
-        inherited = request.inherited.get(name, ())
-        values = [has.get(name, inherited) for has in view.capabilities.values]
-        return Labels(values, view.capabilities.codes)
-    if root in ("zone", "status"):
-        return view.zone if root == "zone" else view.status
-    return Labels([getattr(podm, root) for podm in view.podms], view.podm_of)
 
 
 def _display(value: Any) -> Any:

@@ -24,7 +24,17 @@ def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
     A mask is ``view.all_rows`` itself if every row has enough.
     """
-    return view.memoise_free("sufficient", needs, lambda: _sufficient(view, needs))  # type: ignore[no-any-return]
+
+    def make() -> list[Mask]:
+        make_grants = functools.partial(_grants, view, needs)
+        grants, least = view.memoise_free("grants", _subjects(needs), make_grants)
+        masks = [view.all_rows] * len(needs)
+        for number in (least < _amounts(needs)).nonzero()[0].tolist():
+            have = view.free(needs[number]) if grants[number] is None else grants[number]
+            masks[number] = read_only(have >= needs[number].amount)
+        return masks
+
+    return view.memoise_free("sufficient", needs, make)  # type: ignore[no-any-return]
 
 
 def feasible_rows(view: View, needs: tuple[Need, ...]) -> Mask:
@@ -55,16 +65,6 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
     return view.memoise_free("feasible", needs, make)  # type: ignore[no-any-return]
 
 
-def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    make = functools.partial(_grants, view, needs)
-    grants, least = view.memoise_free("grants", _subjects(needs), make)
-    masks = [view.all_rows] * len(needs)
-    for number in (least < _amounts(needs)).nonzero()[0].tolist():
-        have = view.free(needs[number]) if grants[number] is None else grants[number]
-        masks[number] = read_only(have >= needs[number].amount)
-    return masks
-
-
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
@@ -78,7 +78,8 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
 
 def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
     """Return per need the largest grant by row, None for devices, and the least of these grants."""
-    grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
+    stocks = (view.stock(need.resource) if need.kind == "stock" else None for need in needs)
+    grants = [None if stock is None else stock.largest_grant for stock in stocks]
     least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
     return grants, np.array(least)
 
@@ -134,13 +135,30 @@ class FreeShare(NamedTuple):
 
 def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
     """Return the mean of the shares ``(free - amount) / total``, 0 for rows without a total."""
-    return view.memoise_free(("free share", by), needs, lambda: _free_share(view, needs, by))  # type: ignore[no-any-return]
+
+    def make() -> FreeShare:
+        amounts, make_table = _amounts(needs), functools.partial(_share_table, view, needs, by)
+        table: _ShareTable = view.memoise_free(("shares", by), _subjects(needs), make_table)
+        if any(need.count != 1 for need in needs):
+            amounts = np.array([need.amount * need.count for need in needs])
+        mean = weighted_sum(table.inverse, amounts / max(1, len(needs)))
+        np.subtract(table.mean, mean, out=mean)
+        np.abs(mean, out=mean)  # rounding may make a 0 negative
+        mean[infeasible_rows(view, needs)] = 0.0
+        return FreeShare(read_only(mean), table.absent, amounts, table)
+
+    return view.memoise_free(("free share", by), needs, make)  # type: ignore[no-any-return]
 
 
 def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
     """Return the mean of the squares of these shares; undefined for infeasible rows."""
     _, _, amounts, table = free_share(view, needs, by)
-    squares, mean_squares = view.memoise_free(("squares", by), table, lambda: _squares(table))
+
+    def make() -> tuple[Floats, Floats]:  # inverse**2, then free * inverse; the mean of free**2
+        products = np.concatenate((table.inverse, table.free)) * np.tile(table.inverse, (2, 1))
+        return products, _mean(table.free * table.free)
+
+    squares, mean_squares = view.memoise_free(("squares", by), table, make)
     # (free - amount * inverse)**2, multiplied out
     mean_amounts = amounts / max(1, len(needs))
     weights = np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts))
@@ -158,19 +176,6 @@ def weighted_sum(table: Floats, weights: Floats) -> Floats:
         return weighted_sum(np.repeat(table, 2, axis=1), weights)[:1]
     total: Floats = np.einsum("i,ij->j", weights, table)
     return total
-
-
-def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
-    amounts, make = _amounts(needs), functools.partial(_share_table, view, needs, by)
-    table: _ShareTable = view.memoise_free(("shares", by), _subjects(needs), make)
-    if any(need.count != 1 for need in needs):
-        amounts = np.array([need.amount * need.count for need in needs])
-    mean = weighted_sum(table.inverse, amounts / max(1, len(needs)))
-    np.subtract(table.mean, mean, out=mean)
-    np.abs(mean, out=mean)  # rounding may make a 0 negative
-    mean[infeasible_rows(view, needs)] = 0.0
-    mean.flags.writeable = False
-    return FreeShare(mean, table.absent, amounts, table)
 
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
@@ -199,12 +204,6 @@ def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floa
     if view.origin is None:
         return make()
     return view.memoise_selected(("inverses", needs, by), select, make)  # type: ignore[no-any-return]
-
-
-def _squares(table: _ShareTable) -> tuple[Floats, Floats]:
-    """Return ``inverse**2`` of all needs, then ``free * inverse``, and the mean of ``free**2``."""
-    products = np.concatenate((table.inverse, table.free)) * np.tile(table.inverse, (2, 1))
-    return products, _mean(table.free * table.free)
 
 
 def _mean(table: Floats) -> Floats:

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec import Raw, Struct, structs
 
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import (
@@ -150,7 +149,7 @@ class BlockKinds:
         unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
         if not unit or not need.amount % unit:
             return need
-        return replace(need, amount=math.ceil(need.amount / unit) * unit)
+        return structs.replace(need, amount=math.ceil(need.amount / unit) * unit)
 
     def distinct_devices(self, need_kind: str) -> list[Any]:
         return [device for name, device in self._devices if name == need_kind]
@@ -161,7 +160,7 @@ class BlockKinds:
         lines = [(name, one) for name, group in groups for one in getattr(kind.devices, group)]
         if kind.condition != "Warning":
             return lines
-        return [(name, replace(one, health=one.health or "Warning")) for name, one in lines]
+        return [(name, structs.replace(one, health=one.health or "Warning")) for name, one in lines]
 
 
 def device_amount(need: Need, kind: str, device: Any) -> int:

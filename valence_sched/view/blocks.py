@@ -5,8 +5,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
 from valence_sched.model.inventory import Stock
 
@@ -32,9 +31,9 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     stock_pools: tuple[Positions, ...]
     gains: list[int]
     topologies: Sequence[Topology | None] | None = None
-    _ordered: dict[tuple[int, int], list[int]] = msgspec.field(default_factory=dict)
-    _stocks_of: dict[tuple[int, str], list[int]] = msgspec.field(default_factory=dict)
-    _numbers: dict[str, int] = msgspec.field(default_factory=dict)
+    _ordered: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    _stocks_of: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         names = (name for name in self.__struct_fields__ if not name.startswith("_"))
@@ -117,7 +116,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         stocks = list(self.stocks)
         for number, amount in grants:
             used = stocks[number].used + amount
-            stocks[number] = msgspec.structs.replace(stocks[number], used=used)
+            stocks[number] = structs.replace(stocks[number], used=used)
         return self._replace_state(slots, shared, tuple(stocks))
 
     def deallocate(
@@ -130,7 +129,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
             shared[block] = base.shared[block] or slots[block] < base.slots[block]
         for number, amount in grants:
             used = round(stocks[number].used - amount, 9)
-            stocks[number] = msgspec.structs.replace(stocks[number], used=used)
+            stocks[number] = structs.replace(stocks[number], used=used)
         return self._replace_state(slots, shared, tuple(stocks))
 
     def remove_node(self, blocks: Iterable[int]) -> "BlockTable":
@@ -147,15 +146,15 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         for block in blocks:
             slots[block] = 1
         used = [
-            msgspec.structs.replace(stock, used=max(stock.used, stock.total or 0.0))
+            structs.replace(stock, used=max(stock.used, stock.total or 0.0))
             for stock in self.stocks
         ]
         for number, amount in grants:
             rest = used[number].used - amount
-            used[number] = msgspec.structs.replace(used[number], used=rest)
+            used[number] = structs.replace(used[number], used=rest)
         return self._replace_state(slots, self.shared, tuple(used))
 
     def _replace_state(
         self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]
     ) -> "BlockTable":
-        return msgspec.structs.replace(self, slots=slots, shared=shared, stocks=stocks)
+        return structs.replace(self, slots=slots, shared=shared, stocks=stocks)

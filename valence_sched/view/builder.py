@@ -6,9 +6,8 @@ import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from valence_sched.errors import DuplicateId, InputError, suggest
 from valence_sched.model import inventory
@@ -59,7 +58,7 @@ class ViewBuilder:
             raise repeated_id(podm.id, self._files[podm.id], file, document_path)
         table = self._block_table(podm, file, document_path, key)
         self._files[podm.id] = file
-        self.podms.append(msgspec.structs.replace(podm, blocks=(), stocks=(), nodes=podm.nodes))
+        self.podms.append(structs.replace(podm, blocks=(), stocks=(), nodes=podm.nodes))
         self.block_tables.append(table)
         self.pools += podm.pools or (Pool(id=inventory.WHOLE_POOL),)
 
@@ -261,20 +260,13 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
         position_of=splice_array(view.position_of, first, last, part.position_of),
         block_counts=view.block_counts.splice(first, last, part.block_counts),
         podm_block_counts=view.podm_block_counts.splice(podm, next_podm, part.podm_block_counts),
-        resources={
-            name: _column(view, name).splice(first, last, _column(part, name)) for name in names
-        },
+        resources={name: view.stock(name).splice(first, last, part.stock(name)) for name in names},
         enabled=splice_array(view.enabled, first, last, part.enabled),
         lot=splice_array(view.lot, first, last, part.lot),
         block_count=view.block_count - old_blocks + part.block_count,
         **labels,
     )
     return changed.freeze(), Splice(first, last, len(part))
-
-
-def _column(view: View, resource: str) -> stocks.StockColumn:
-    column = view.resources.get(resource)
-    return stocks.empty_column(len(view)) if column is None else column
 
 
 def _splice_items(mine: Sequence[T], first: int, last: int, theirs: Sequence[T]) -> Sequence[T]:

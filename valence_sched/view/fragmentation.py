@@ -12,7 +12,7 @@ from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.mix_room import accepted, distinct_needs
-from valence_sched.view.view import Floats, Labels, View
+from valence_sched.view.view import Floats, View
 
 ACCELERATORS = "accelerators"
 #: Accelerators are usable up to this factor of those in nodes of the share that still fit, because
@@ -46,8 +46,11 @@ class FlavorMix:
         """
         rows = leftover(view, self._stocks, blocks=True)
         free: Floats = _accelerators(view.kinds) @ rows.blocks
-        useless, weights = free.copy(), self._row_weights(view.traits)
-        for needs, weight in zip(self._needs, weights, strict=True):
+        accepts = accepted(self._shares, view.traits)
+        table = np.zeros((len(self._needs), accepts.shape[1]))
+        np.add.at(table, self._needs_of, self._weights[:, None] * accepts)
+        useless = free.copy()
+        for needs, weight in zip(self._needs, table[:, view.traits.codes], strict=True):
             useless -= weight * self._usable(needs, rows)
         return useless, free
 
@@ -70,14 +73,6 @@ class FlavorMix:
             if not _is_scarce(need):
                 usable = np.minimum(usable, nodes * (of_node * LIGHTER_NODES_FACTOR))
         return usable * fits
-
-    def _row_weights(self, traits: Labels) -> Floats:
-        """Return the weight of each list of needs on each row, by the traits of its shares."""
-        accepts = accepted(self._shares, traits)
-        table = np.zeros((len(self._needs), len(traits.values)))
-        np.add.at(table, self._needs_of, self._weights[:, None] * accepts)
-        weights: Floats = table[:, traits.codes]
-        return weights
 
 
 def usable_mix(view: View, mix: Mix) -> FlavorMix | None:

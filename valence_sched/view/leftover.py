@@ -182,7 +182,7 @@ def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
         block_counts = view.block_counts
         rows = np.repeat(np.arange(len(view)), np.diff(block_counts.start))
         counts[block_counts.kind, rows] = block_counts.free
-    return Leftover(view.kinds, counts, {name: view.stocks_of(name) for name in resources})
+    return Leftover(view.kinds, counts, {name: view.stock(name).by_stock for name in resources})
 
 
 #: The resources of the imbalance; the most used resource of a row counts.

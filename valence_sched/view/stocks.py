@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from valence_sched.model.inventory import Stock, free_amount, largest_grant, to_a_billionth
 from valence_sched.view.block_kinds import (
@@ -102,7 +101,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
             granted = np.empty_like(number)
             granted[order] = np.clip(count - preceding, 0.0, sorted_numbers)
         amounts = np.multiply(granted, size, out=np.zeros_like(granted), where=granted > 0.0)
-        return replace(self, free=np.round(self.free - amounts, 9))
+        return structs.replace(self, free=np.round(self.free - amounts, 9))
 
     def window(self, first: int, last: int) -> "StockGrants":
         low, high = int(self.start[first]), int(self.start[last])

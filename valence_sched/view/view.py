@@ -3,7 +3,7 @@
 
 import functools
 import hashlib
-import itertools
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import getitem
@@ -21,7 +21,6 @@ from valence_sched.model.request import FACT_PREFIX, check_domain
 from valence_sched.view import stocks
 from valence_sched.view.block_kinds import BlockCounts, BlockKinds, BoundedMemo, read_only
 from valence_sched.view.blocks import BlockTable
-from valence_sched.view.stocks import StockGrants
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -175,7 +174,7 @@ class View:
     def free(self, need: Need, by: By = "pool") -> Floats:
         """Return per row the amount of ``need`` that free blocks or stocks supply, in its unit."""
         if need.kind == "stock":
-            column = self._column(need.resource)
+            column = self.stock(need.resource)
             return column.free if by == "pool" else column.podm_free
         key = ("free", need, by)
         value = self._memo.get(key)
@@ -217,7 +216,7 @@ class View:
     def total(self, need: Need, by: By = "pool") -> Floats:
         """Return per row the amount of ``need``, in use or free; an unknown amount counts as 0."""
         if need.kind == "stock":
-            column = self._column(need.resource)
+            column = self.stock(need.resource)
             return column.total if by == "pool" else column.podm_total
         subject = need.subject
         make = functools.partial(self._sum, subject, by, False)
@@ -232,21 +231,10 @@ class View:
     def inverse(self, need: Need, by: By = "pool") -> Floats:
         """Return ``1 / total(need, by)`` per row, and 0 where the total is 0."""
         if need.kind == "stock":
-            column = self._column(need.resource)
+            column = self.stock(need.resource)
             return column.inverse if by == "pool" else column.podm_inverse
         key = ("inverse", need.subject, by)
         return self.memoise_selected(key, getitem, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
-
-    def largest_grant(self, need: Need) -> Floats:
-        """Return per row the largest single grant of a stock, in its unit."""
-        return self._column(need.resource).largest_grant
-
-    def grant_count(self, need: Need) -> Floats:
-        """Return per row the number of separate grants of ``need.amount`` by its stocks."""
-        return self._column(need.resource).by_stock.grant_count(need.amount)
-
-    def stocks_of(self, resource: str) -> StockGrants:
-        return self._column(resource).by_stock
 
     def number(self, fact: str) -> Floats:
         """Return a fact per row as a number; NaN if it is unknown or not a number."""
@@ -369,7 +357,7 @@ class View:
             return self.block_counts.sum(amounts, free=free)
         return self.podm_block_counts.sum(amounts, free=free)[self.podm_of]
 
-    def _column(self, resource: str) -> stocks.StockColumn:
+    def stock(self, resource: str) -> stocks.StockColumn:
         if resource in self.resources:
             return self.resources[resource]
         return self.memoise(("no stock",), stocks.empty_column, len(self))  # type: ignore[no-any-return]
@@ -409,7 +397,18 @@ class DomainIndex(Struct, frozen=True):
 
 def domain_index(view: View, domain: str) -> DomainIndex:
     """Return the values of a domain by row, memoised by the View; RequestError if unknown."""
-    return view.memoise(("domain index", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
+
+    def make() -> DomainIndex:
+        check_domain(domain)
+        values_by_podm = [domain_values(podm, domain) for podm in view.podms]
+        numbers: defaultdict[str, int] = defaultdict(lambda: len(numbers))
+        rows = [[numbers[value] for value in values] for values in values_by_podm]
+        width = max(map(len, rows), default=1) or 1
+        padded = [row + [len(numbers)] * (width - len(row)) for row in rows]
+        table = np.array(padded, dtype=np.int64).reshape(len(rows), width)
+        return DomainIndex(dict(numbers), read_only(table[view.podm_of]))
+
+    return view.memoise(("domain index", domain), make)  # type: ignore[no-any-return]
 
 
 def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
@@ -422,20 +421,6 @@ def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
     values = reported if isinstance(reported, tuple) else (reported,)
     texts = (as_text(item) for item in values if item is not None)
     return tuple(dict.fromkeys(text for text in texts if text))
-
-
-def _domain_index(view: View, domain: str) -> DomainIndex:
-    check_domain(domain)
-    values_by_podm = [domain_values(podm, domain) for podm in view.podms]
-    value_numbers: dict[str, int] = {}
-    for value in itertools.chain.from_iterable(values_by_podm):
-        value_numbers.setdefault(value, len(value_numbers))
-    width = max(map(len, values_by_podm), default=1) or 1
-    table = np.full((len(values_by_podm), width), len(value_numbers), dtype=np.int64)
-    for podm, values in enumerate(values_by_podm):
-        for column, value in enumerate(values):
-            table[podm, column] = value_numbers[value]
-    return DomainIndex(value_numbers, read_only(table[view.podm_of]))
 
 
 DIGITS = b"0123456789".ljust(256, b"\0")  # the text of each digit, by number

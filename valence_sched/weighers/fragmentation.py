@@ -3,8 +3,7 @@
 
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, Request
 from valence_sched.view.mix_room import mix_room
@@ -37,7 +36,7 @@ def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0, of: st
     most = max(supplies)
     scarcity = [((most + 1) / (own + 1)) ** power if own else 1.0 for own in supplies]
     capped = tuple([min(number, MOST_SCARCITY) for number in scarcity])
-    return msgspec.structs.replace(mix, scarcity=capped)
+    return structs.replace(mix, scarcity=capped)
 
 
 @completes_mix(mix_supplies, with_scarcity)

@@ -100,7 +100,17 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
         searches = f"{format_count(undecided, 'search', 'searches')} for the explanation"
         notes.append(f"{searches} reached the budget of the policy: dependent results are omitted")
     return nouns.Explanation(
-        candidates=tuple(_contender(decision, row, chosen) for row in rows),
+        candidates=tuple(
+            nouns.Contender(
+                podm=decision.view.podm(row).id,
+                pool=decision.view.pools[row].id,
+                outcome="chosen" if row == chosen else "fits",
+                score=decision.score(int(decision.context.evaluation.cost[row])),
+                parts=_score_parts(decision, row),
+                excess=_excess(decision, row),
+            )
+            for row in rows
+        ),
         runner_up=_runner_up(decision, rows) if is_by_cost else None,
         nearest_misses=misses,
         flips=tuple(changes),
@@ -134,18 +144,6 @@ def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
             yield row
 
 
-def _contender(decision: Decision, row: int, chosen: int | None) -> nouns.Contender:
-    context = decision.context
-    return nouns.Contender(
-        podm=context.view.podm(row).id,
-        pool=context.view.pools[row].id,
-        outcome="chosen" if row == chosen else "fits",
-        score=decision.score(int(context.evaluation.cost[row])),
-        parts=_score_parts(decision, row),
-        excess=_excess(decision, row),
-    )
-
-
 def _excess(decision: Decision, row: int) -> dict[str, float]:
     context = decision.context
     fit = context.fit(context.view, row)
@@ -155,12 +153,11 @@ def _excess(decision: Decision, row: int) -> dict[str, float]:
     kinds = [table.kinds[block] for block in fit.blocks]
     excess = {}
     for name, every in MEASURES.items():
-        if name != "gpus":  # they are accelerators
-            has = float(context.view.kinds.amounts(every)[kinds].sum())
-            measure = every.kind, every.measure
-            alike = (one for one in context.request.needs if (one.kind, one.measure) == measure)
-            excess[name] = has - sum(need.amount for need in alike)
-    return {name: amount for name, amount in excess.items() if amount > 0}
+        has, measure = context.view.kinds.amounts(every)[kinds].sum(), (every.kind, every.measure)
+        alike = (one for one in context.request.needs if (one.kind, one.measure) == measure)
+        excess[name] = float(has) - sum(need.amount for need in alike)
+    # gpus are accelerators
+    return {name: more for name, more in excess.items() if more > 0 and name != "gpus"}
 
 
 def _score_parts(decision: Decision, row: int) -> tuple[nouns.ScorePart, ...]:
@@ -186,10 +183,10 @@ def _runner_up(decision: Decision, rows: list[int]) -> nouns.RunnerUp | None:
     first, second = rows[:2]
     view, cost = decision.view, decision.context.evaluation.cost
     first_score, score = (decision.score(int(cost[row])) for row in (first, second))
-    second_parts = {part.weigher: part.part for part in _score_parts(decision, second)}
-    parts = [(one.weigher, one.part) for one in _score_parts(decision, first)]
-    gaps = ((name, round(part - second_parts[name], 6)) for name, part in parts)
-    differences = [nouns.ScoreDifference(weigher=name, difference=gap) for name, gap in gaps]
+    behind = {one.weigher: one.part for one in _score_parts(decision, second)}
+    ahead = {one.weigher: one.part for one in _score_parts(decision, first)}
+    gaps = {name: round(part - behind[name], 6) for name, part in ahead.items()}
+    differences = [nouns.ScoreDifference(weigher=one, difference=gap) for one, gap in gaps.items()]
     return nouns.RunnerUp(
         podm=view.podm(second).id,
         pool=view.pools[second].id,

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unknown terms: warnings about unreported names and values, and about undecided pools."""
 
-import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from valence_sched.core.decision import Decision
 from valence_sched.errors import closest, one_line, suggest, unknown_lines
 from valence_sched.model.base import as_text
 from valence_sched.model.decision import PoolRef
@@ -16,9 +15,6 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.request import FACT_PREFIX, Request
 from valence_sched.view.block_kinds import passes
 from valence_sched.view.view import View
-
-if TYPE_CHECKING:
-    from valence_sched.core.decision import Decision
 
 # the noun for a device, if it is not the name of its kind
 DEVICE_NOUNS = {"memory": "memory module"}
@@ -38,12 +34,10 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
                 hint = _hint(str(test.value), reported)
                 noun = DEVICE_NOUNS.get(need.kind, need.kind)
                 yield one_line(f"no {noun} has the {test.attribute} {test.value!r} ({hint})")
-    for constraint in alternative.topology:
-        place = constraint.place
-        names = functools.partial(_topology_names, view)
-        if place != "zone" and place not in view.memoise(("topology names",), names):
-            hint = suggest(place, names())
-            yield one_line(f"no block reports a {place!r} ({hint})")
+    for place in (one.place for one in alternative.topology if one.place != "zone"):
+        names = view.memoise(("topology names",), _topology_names, view)
+        if place not in names:
+            yield one_line(f"no block reports a {place!r} ({suggest(place, names)})")
 
 
 def _hint(value: str, known: Collection[str]) -> str:
@@ -131,7 +125,7 @@ def _unknown_names(
     yield from unknown_lines(what, wishes, known)
 
 
-def decision_warnings(decision: "Decision") -> list[str]:
+def decision_warnings(decision: Decision) -> list[str]:
     """Return lines about plug-ins that broke their contract, unknown terms, and undecided pools."""
     notes = [*decision.batch.evaluation.notes, *unknown_terms(decision.view, decision.request)]
     if decision.undecided_rows:

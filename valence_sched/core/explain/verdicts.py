@@ -3,7 +3,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -112,9 +112,15 @@ class Verdicts:
         rejected = False
         filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
-            if not passed:
-                rejected = True
-                yield from self._reasons_of(filter_, row, full=full)
+            if passed:
+                continue
+            rejected = True
+            if filter_.name in self.batch.evaluation.failed_plugins:
+                yield _reason(filter_.name, "this filter", "an answer", "an error")
+                continue
+            terms = (term for term, holds in self._terms_of(filter_) if not holds[row])
+            found = [_reason_from_term(filter_.name, term, row, full=full) for term in terms]
+            yield from found or [_reason(filter_.name, "this filter", "yes", "no")]
         if rejected:
             return
         fit = self.context.fit(self.batch.view, row)
@@ -123,13 +129,6 @@ class Verdicts:
             yield _reason("fit", "search states", budget, states)
         else:
             yield _reason("fit", *self.context.fitter.shortfall(self.batch.view, row))
-
-    def _reasons_of(self, filter_: BoundFilter, row: int, *, full: bool) -> Iterable[Reason]:
-        if filter_.name in self.batch.evaluation.failed_plugins:
-            return [_reason(filter_.name, "this filter", "an answer", "an error")]
-        terms = (term for term, holds in self._terms_of(filter_) if not holds[row])
-        found = [_reason_from_term(filter_.name, term, row, full=full) for term in terms]
-        return found or [_reason(filter_.name, "this filter", "yes", "no")]
 
     def _terms_of(self, filter_: BoundFilter) -> list[tuple[Term, Mask]]:
         if filter_.terms is not None and filter_.name not in self._terms:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.set_cover import Item, cheapest_cover, connected
@@ -177,7 +176,7 @@ def connected_components(
         capped = [~number for number in group if number < 0]
         mine = [n for n, item in enumerate(items) if any(item.coverage[number] for number in own)]
         cut = [
-            replace(
+            structs.replace(
                 items[n],
                 coverage=tuple(items[n].coverage[number] for number in own),
                 caps=tuple(capped.index(cap) for cap in items[n].caps),
@@ -254,7 +253,7 @@ class CoverTree:
         if node is None:
             part = self._part
             offered = [one for one in zip(part.kinds, part.items, offer, strict=True) if one[2]]
-            items = [replace(item, available=number) for _, item, number in offered]
+            items = [structs.replace(item, available=number) for _, item, number in offered]
             found = cheapest_cover(items, part.amounts, part.caps, states=self._states)
             cover = None
             if found.complete and found.found is not None:

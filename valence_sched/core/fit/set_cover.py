@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Limit
@@ -62,7 +61,7 @@ def cheapest_cover(
     visited = short.states + best.states
     if best.is_open:
         further = _dive(items, demand, caps, max(0, states - visited), True, weight * LONG_WEIGHT)
-        return replace(further, states=visited + further.states)
+        return structs.replace(further, states=visited + further.states)
     counts = best.found and _without_needless(items, demand, best.found)
     return SearchOutcome(counts, best.complete, visited)
 
@@ -129,7 +128,9 @@ def _without_needless(
 
 def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
     """Return an upper bound of the coverage of one demand by all items within the caps."""
-    search = Dive([replace(item, coverage=(item.coverage[demand],)) for item in items], (0,), 0)
+    search = Dive(
+        [structs.replace(item, coverage=(item.coverage[demand],)) for item in items], (0,), 0
+    )
     return _most_covered(search.remaining_coverage[0][0], search.cap_room(tuple(caps)))
 
 
