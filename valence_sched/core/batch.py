@@ -136,6 +136,7 @@ def candidate_of(
     """Return a fit on a pool of a context as a candidate, with its score, blocks and amounts."""
     view, bound = context.view, context.bound
     table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
+    blocks = ((table.uris[block], kinds[table.kinds[block]].types) for block in fit.blocks)
     stocks = [(table.stocks[number], amount) for number, amount in fit.grants]
     names = [weigher.name for weigher in bound.weighers]
     return Candidate(
@@ -144,10 +145,7 @@ def candidate_of(
         score=score_of(bound, cost),
         cost=cost,
         scores={n: round(score, 6) for n, score in zip(names, scores, strict=True)},
-        blocks=tuple(
-            BlockRef(uri=table.uris[block], type=kinds[table.kinds[block]].types)
-            for block in fit.blocks
-        ),
+        blocks=tuple(BlockRef(uri=uri, type=types) for uri, types in blocks),
         grants=tuple(
             GrantRef(uri=one.uri, resource=one.resource, amount=amount, unit=one.unit)
             for one, amount in stocks
@@ -229,21 +227,17 @@ def _try_in_order(
             break
         current = context
         if alternative is not None:  # after the last alternative, with its group state
-            last, needs, constraints = attempts[-1].batch, alternative.needs, alternative.topology
-            before = attempts[-1].context
-            request = structs.replace(
-                last.request, needs=needs, topology=constraints, count=missing, min_count=None
-            )
+            before, last, needs = attempts[-1].context, attempts[-1].batch, alternative.needs
+            request = structs.replace(last.request, needs=needs, topology=alternative.topology)
+            request = structs.replace(request, count=missing, min_count=None)
             current = context_of(last.view, request, before.bound, strict=before.strict)
             planned = before.planned and before.planned[1:]
             others, spending = before.other_nodes, before.spending
             current = replace(current, other_nodes=others, spending=spending, planned=planned)
         if open_rows is None and needs_anchor(current.request):
-            one_attempt = functools.partial(_attempt, current, schedule)
-            attempts += _best_by_anchor(current, one_attempt)
+            attempts += _best_by_anchor(current, functools.partial(_attempt, current, schedule))
         else:
-            first_rows = None if _count_nodes(attempts) else open_rows
-            attempts += _attempt(current, schedule, first_rows)
+            attempts += _attempt(current, schedule, (None if _count_nodes(attempts) else open_rows))
     return attempts
 
 
@@ -384,8 +378,7 @@ class Lookahead:
         bound, strict = self._context.bound, self._context.strict
         reevaluate(view, self.request, bound, evaluation, strict=strict)
         if evaluation.group_state_readers and self._own_podm_only:
-            chosen = [fit.row for fit in fits]
-            request = with_members(self._context.view, self.request, chosen)
+            request = with_members(self._context.view, self.request, [fit.row for fit in fits])
             reevaluate_group_state(view, request, bound, evaluation, strict=strict)
             self._write_costs(evaluation, rows)
         tables = evaluation.verdicts, evaluation.scores, evaluation.cost

@@ -192,8 +192,7 @@ class Decider:
     def _supplies(self, request: Request, bound: BoundPolicy) -> ZoneSupplies:
         from valence_sched.model.zone import ZoneSupplies
 
-        active = self.bound_policies.active(request, bound)
-        supplies = self._cache.mix_supplies(request.mix, active)
+        supplies = self._cache.mix_supplies(request.mix, self.bound_policies.active(request, bound))
         return ZoneSupplies(pools=len(self._snapshot.view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
@@ -217,10 +216,8 @@ class Decider:
         return self._evaluate(self._with_group_state(alone, bound), bound)
 
     def _with_group_state(self, request: Request, bound: BoundPolicy) -> Request:
-        eligible = functools.partial(self.eligible, request, bound)
-        return with_group_state(
-            self._snapshot.view, request, eligible, self._counts, self.other_podms
-        )
+        view, eligible = self._snapshot.view, functools.partial(self.eligible, request, bound)
+        return with_group_state(view, request, eligible, self._counts, self.other_podms)
 
     def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
         active = self.bound_policies.active(request, bound)
@@ -234,5 +231,4 @@ def eligible_rows(context: EvaluationContext) -> Mask:
     """Return the rows that pass all filters which read neither free capacity nor the group."""
     readers = context.evaluation.availability_readers
     fixed = [filter_.name not in readers for filter_ in context.bound.filters]
-    passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
-    return passing
+    return np.logical_and.reduce(context.evaluation.verdicts[fixed])  # type: ignore[no-any-return]

@@ -77,11 +77,8 @@ class Decision:
         """
         if self.fit_count < self.request.required_count:
             return []
-        return [
-            (number, self._with_free_alternates(attempt, node))
-            for number, attempt in enumerate(self.attempts)
-            for node in attempt.batch.nodes
-        ]
+        pairs = ((n, one, node) for n, one in enumerate(self.attempts) for node in one.batch.nodes)
+        return [(n, self._with_free_alternates(one, node)) for n, one, node in pairs]
 
     def _with_free_alternates(self, attempt: Attempt, node: PlacedNode) -> PlacedNode:
         if not node.alternates:

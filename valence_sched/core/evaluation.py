@@ -5,7 +5,7 @@ import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -102,6 +102,9 @@ def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:  # kind: also a
 
 ONE = np.float64(1.0).view(np.uint64)
 FLOAT = np.dtype(np.float64)
+Use = BoundFilter | BoundWeigher
+#: By kind of plug-in: its name, the kinds of numbers that it may return, their type, and a noun.
+FILTER, WEIGHER = ("filter", "b", np.dtype(bool), "bool"), ("weigher", "fiu", FLOAT, "number")
 
 
 class Evaluation(msgspec.Struct):
@@ -139,8 +142,7 @@ class Evaluation(msgspec.Struct):
         return tuple([float(scores[row]) for scores in self.weigher_scores])
 
     def copy(self) -> "Evaluation":
-        copied = self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy())
-        return copied.detached()
+        return self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy()).detached()
 
     def select(self, rows: Ints | slice) -> "Evaluation":
         """Return the evaluation of some rows: a copy, or views for a slice."""
@@ -218,13 +220,13 @@ def evaluate(
     tracker = _ReadTracker(view, request)
     passed = every = view.all_rows
     for filter_ in bound.filters:
-        mask = _answer("filter", filter_, tracker.view, tracker.request, evaluation, strict)
+        mask = _answer(filter_, tracker.view, tracker.request, evaluation, strict)
         if mask is not every:
             passed = passed & mask
         verdicts.append(mask)
         tracker.note(filter_.name)
     for weigher in bound.weighers:
-        score = _answer("weigher", weigher, tracker.view, tracker.request, evaluation, strict)
+        score = _answer(weigher, tracker.view, tracker.request, evaluation, strict)
         scores.append(_clamped_score(score, weigher, evaluation, strict))
         tracker.note(weigher.name)
     evaluation.availability_readers = frozenset(tracker.availability_readers)
@@ -289,13 +291,13 @@ def _call_again(
     names = readers - evaluation.failed_plugins
     for verdicts, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
         if filter_.name in names:
-            passed = _answer("filter", filter_, view, request, evaluation, strict)
+            passed = _answer(filter_, view, request, evaluation, strict)
             if changed is not None:
                 changed |= verdicts != passed
             verdicts[:] = passed
     for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
         if weigher.name in names:
-            scores = _answer("weigher", weigher, view, request, evaluation, strict)
+            scores = _answer(weigher, view, request, evaluation, strict)
             if changed is not None:
                 changed |= score != scores
             score[:] = scores
@@ -346,16 +348,9 @@ def write_costs(
     evaluation.cost[(~passed).nonzero()[0]] = INFINITE_COST
 
 
-def _answer(
-    kind: Literal["filter", "weigher"],
-    use: BoundFilter | BoundWeigher,
-    view: View,
-    request: Request,
-    evaluation: Evaluation,
-    strict: bool,
-) -> Any:
+def _answer(use: Use, view: View, request: Request, evaluation: Evaluation, strict: bool) -> Any:
     """Return the array of a plug-in's answers, False or 0 for all if it breaks its contract."""
-    dtypes, dtype, noun = ("b", bool, "bool") if kind == "filter" else ("fiu", FLOAT, "number")
+    kind, dtypes, dtype, noun = FILTER if isinstance(use, BoundFilter) else WEIGHER
     cause = None
     try:
         answer: Any = use.evaluate(view, request)

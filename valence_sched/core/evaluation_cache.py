@@ -108,9 +108,8 @@ class EvaluationCache:
             elif len(self._entries) > self._most:
                 self._entries.popitem(last=False)
         found, spending = (cached.evaluation, cached.fitter), Spending(bound.policy.budget)
-        return EvaluationContext(
-            self._snapshot.view, request, bound, *found, strict, spending=spending
-        )
+        view = self._snapshot.view
+        return EvaluationContext(view, request, bound, *found, strict, spending=spending)
 
     def mix_supplies(self, mix: Mix, bound: BoundPolicy) -> dict[str, MixSupplies]:
         if not bound.mix_completions or not mix.shares:

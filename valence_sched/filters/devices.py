@@ -29,25 +29,18 @@ def devices(view: View, request: Request) -> Iterator[Term]:
 
 
 def _free_models(view: View, need: Need, row: int) -> Counter[str]:
-    table = view.block_tables[view.podm_of[row]]
-    position = int(view.position_of[row])
-    kinds = Counter(
-        kind
-        for kind, slots, pools in zip(table.kinds, table.slots, table.pools, strict=True)
-        if slots > 0 and position in pools
-    )
+    table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
+    blocks = zip(table.kinds, table.slots, table.pools, strict=True)
+    kinds = Counter(kind for kind, slots, pools in blocks if slots > 0 and position in pools)
     models: Counter[str] = Counter()
     least = [test.attribute for test in need.tests if test.operator == "at_least"]
     wanted = {test.value for test in need.tests if test.attribute == "kind"}
-    for kind, blocks in kinds.items():
+    for kind, number in kinds.items():
         for device_kind, device in view.kinds.devices_of(kind):
             if device_kind != need.kind or (wanted and device.kind not in wanted):
                 continue
-            if not need.accepts(device.condition):
-                continue
-            models[_name(device, least)] += blocks * (
-                device.count or 1
-            )  # an unknown number counts as one
+            if need.accepts(device.condition):  # an unknown number counts as one
+                models[_name(device, least)] += number * (device.count or 1)
     return models
 
 

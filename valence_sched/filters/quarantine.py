@@ -46,6 +46,4 @@ def quarantine(
 
 def _is_clear(reported: object) -> bool:
     values = reported if isinstance(reported, tuple) else (reported,)
-    return all(
-        item.strip().lower() in _NO if isinstance(item, str) else not item for item in values
-    )
+    return all(one.strip().lower() in _NO if isinstance(one, str) else not one for one in values)

@@ -161,8 +161,7 @@ def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
     squares, mean_squares = view.memoise_free(("squares", by), table, make)
     # (free - amount * inverse)**2, multiplied out
     mean_amounts = amounts / max(1, len(needs))
-    weights = np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts))
-    mean = weighted_sum(squares, weights)
+    mean = weighted_sum(squares, np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts)))
     mean += mean_squares
     return mean
 
@@ -174,8 +173,7 @@ def weighted_sum(table: Floats, weights: Floats) -> Floats:
     """
     if table.shape[1] == 1:
         return weighted_sum(np.repeat(table, 2, axis=1), weights)[:1]
-    total: Floats = np.einsum("i,ij->j", weights, table)
-    return total
+    return np.einsum("i,ij->j", weights, table)  # type: ignore[no-any-return]
 
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:

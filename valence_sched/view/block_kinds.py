@@ -90,8 +90,7 @@ class BlockKinds:
         canonical = (types, to_json(decoded), condition)
         number = self.numbers.get(canonical)
         if number is None:
-            text = to_json((types, decoded))
-            kind = BlockKind(types, decoded, price(decoded), text, condition)
+            kind = BlockKind(types, decoded, price(decoded), to_json((types, decoded)), condition)
             number = self.numbers[canonical] = len(self.kinds)
             self.kinds.append(kind)
             if kind.condition or any(device.condition for _, device in self.devices_of(number)):
@@ -206,8 +205,7 @@ def price(devices: Devices) -> int:
         per_drive = PRICE_DRIVE + (drive.capacity_bytes or 0) // BYTES_PER_POINT
         points += (drive.count or 0) * per_drive
     points += sum(card.count or 0 for card in _counted(devices.accelerators)) * PRICE_ACCELERATOR
-    points += sum(nic.count or 0 for nic in _counted(devices.nics)) * PRICE_NIC
-    return points
+    return points + sum(nic.count or 0 for nic in _counted(devices.nics)) * PRICE_NIC
 
 
 def _counted(devices: Iterable[D]) -> Iterator[D]:

@@ -36,10 +36,10 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BlockTable):
+            return False
         names = (name for name in self.__struct_fields__ if not name.startswith("_"))
-        return isinstance(other, BlockTable) and all(
-            getattr(self, name) == getattr(other, name) for name in names
-        )
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]  # its lists cannot be hashed
 
@@ -115,8 +115,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
             return self._replace_state(slots, shared, self.stocks)
         stocks = list(self.stocks)
         for number, amount in grants:
-            used = stocks[number].used + amount
-            stocks[number] = structs.replace(stocks[number], used=used)
+            stocks[number] = structs.replace(stocks[number], used=(stocks[number].used + amount))
         return self._replace_state(slots, shared, tuple(stocks))
 
     def deallocate(
@@ -145,14 +144,12 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         slots = [0] * len(self.slots)
         for block in blocks:
             slots[block] = 1
-        used = [
-            structs.replace(stock, used=max(stock.used, stock.total or 0.0))
-            for stock in self.stocks
-        ]
+        full = [max(stock.used, stock.total or 0.0) for stock in self.stocks]
         for number, amount in grants:
-            rest = used[number].used - amount
-            used[number] = structs.replace(used[number], used=rest)
-        return self._replace_state(slots, self.shared, tuple(used))
+            full[number] -= amount
+        pairs = zip(self.stocks, full, strict=True)
+        used = tuple([structs.replace(stock, used=amount) for stock, amount in pairs])
+        return self._replace_state(slots, self.shared, used)
 
     def _replace_state(
         self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]

@@ -216,8 +216,7 @@ def _stock_columns(
                 pool = [table.stocks[n] for n in numbers if position in table.stock_pools[n]]
                 row_stocks[int(row)] = pool
                 row_values[int(row)] = stocks.row_values(pool, podm_stocks)
-    rows = len(podm_of)
-    return {name: stocks.build_column(values[name], pools[name], rows) for name in values}
+    return {name: stocks.build_column(values[name], pools[name], len(podm_of)) for name in values}
 
 
 T = TypeVar("T")
@@ -246,10 +245,8 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
         first_row = np.concatenate((first_row[:podm], new_rows, first_row[next_podm:] + growth))
         podm_of = np.concatenate((podm_of[:first], part.podm_of + podm, podm_of[last:] + shift))
     names = {**view.resources, **part.resources}
-    labels: dict[str, Any] = {
-        name: _splice_labels(getattr(view, name), first, last, getattr(part, name))
-        for name in LABELLED
-    }
+    both = ((name, getattr(view, name), getattr(part, name)) for name in LABELLED)
+    labels: dict[str, Any] = {name: _splice_labels(a, first, last, b) for name, a, b in both}
     changed = View(
         kinds=view.kinds,
         podms=_splice_items(view.podms, podm, next_podm, part.podms),

@@ -274,8 +274,7 @@ class StoredBlocks:
         return self._tables.get(podm) is table
 
     def table(self, podm: int) -> BlockTable:
-        known = self._tables.get(podm)
-        return known or self._tables.setdefault(podm, self._decode(podm))
+        return self._tables.get(podm) or self._tables.setdefault(podm, self._decode(podm))
 
     def _decode(self, podm: int) -> BlockTable:
         rows = slice(*self._start[podm : podm + 2].tolist())

@@ -89,8 +89,7 @@ def argument_values(
         return view.text(name)
     if root == "capabilities":
         labels = view.capabilities
-        stated = inherited.get(name)
-        return Labels([has.get(name, stated) for has in labels.values], labels.codes)
+        return Labels([has.get(name, inherited.get(name)) for has in labels.values], labels.codes)
     if root == "enabled":
         return Labels(_FLAGS, view.enabled.astype(np.int64))
     if root in ("zone", "status", "aggregates", "traits"):
@@ -127,8 +126,7 @@ def _compare_columns(sign: str, left: RowValues, right: RowValues) -> TruthValue
     pairs, codes = np.unique(first.codes * width + second.codes, return_inverse=True)
     indexes = (divmod(pair, width) for pair in pairs.tolist())
     answers = (_compare_values(sign, first.values[i], second.values[j]) for i, j in indexes)
-    values: TruthValues = np.fromiter(answers, dtype=np.int8)
-    return values.take(np.asarray(codes))
+    return np.fromiter(answers, dtype=np.int8).take(np.asarray(codes))
 
 
 def _numbers(column: RowValues) -> Floats | float | None:

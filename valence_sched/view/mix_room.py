@@ -69,10 +69,9 @@ class MixRoom:
             for name, group in itertools.groupby(stocks, key=lambda line: line[0])
         }
         #: By list of needs: the lines of its needs, and the number of grants from each.
-        self._lists = [
-            ([self._line(need) for need in own], [float(need.count) for need in own])
-            for own in needs
-        ]
+        grants = [[float(need.count) for need in own] for own in needs]
+        lines_of = [list(map(self._line, own)) for own in needs]
+        self._lists = list(zip(lines_of, grants, strict=True))
         #: By list of needs: the factors of the nodes of its needs; empty if all are 1.
         self._factors = [_factors(own, of) for own in needs]
         #: Entry n has the line, the number of grants, and the factor of the n-th need of every list

@@ -225,8 +225,7 @@ class View:
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
         any_unknown = structs.replace(need.subject, amount=1, unknown="allow")
         known, every = (self._sum(it, by, free) for it in (need.subject, any_unknown))
-        unknown: Mask = (known == 0.0) & (every > 0.0)
-        return unknown
+        return (known == 0.0) & (every > 0.0)  # type: ignore[no-any-return]
 
     def inverse(self, need: Need, by: By = "pool") -> Floats:
         """Return ``1 / total(need, by)`` per row, and 0 where the total is 0."""
@@ -391,8 +390,7 @@ class DomainIndex(Struct, frozen=True):
             by_value[-1] = np.nan
         if self.numbers.shape[1] == 1:
             return by_value.take(self.numbers[:, 0])
-        largest: Floats = np.fmax.reduce(by_value[self.numbers], axis=1)
-        return largest
+        return np.fmax.reduce(by_value[self.numbers], axis=1)  # type: ignore[no-any-return]
 
 
 def domain_index(view: View, domain: str) -> DomainIndex:
@@ -423,7 +421,6 @@ def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in texts if text))
 
 
-DIGITS = b"0123456789".ljust(256, b"\0")  # the text of each digit, by number
 NAME = "inventory digest"  # the key of the memoised digest
 
 
@@ -440,28 +437,13 @@ def set_inventory_digest(view: View, digest: str) -> None:
 def _digest(view: View) -> str:
     total = hashlib.blake2b(digest_size=16)
     order = [kind.text for kind in view.kinds.kinds]
-    texts = _Texts()
+    texts = functools.cache(repr)  # faster than the repr of the whole lists
     for podm, table in zip(view.podms, view.block_tables, strict=True):
         total.update(to_json(structs.replace(podm, read_at=None)) + "\0".join(table.uris).encode())
         total.update(b"\0".join([order[number] for number in table.kinds]))
-        pools = ", ".join(map(texts.__getitem__, table.pools))
-        text = f"([{_digits(table.slots)}], [{pools}], {table.stock_pools!r})"
+        slots, pools = (", ".join(map(texts, some)) for some in (table.slots, table.pools))
+        text = f"([{slots}], [{pools}], {table.stock_pools!r})"
         total.update(text.encode() + to_json(table.stocks))
         if table.topologies:
             total.update(to_json(table.topologies))
     return total.hexdigest()
-
-
-def _digits(numbers: list[int]) -> str:
-    """Return numbers as ``repr`` prints them in a list; single digits are faster."""
-    try:
-        text = bytes(numbers).translate(DIGITS)
-    except ValueError:  # a number is too large for a byte
-        text = b"\0"
-    return ", ".join(map(str, numbers) if b"\0" in text else text.decode())
-
-
-class _Texts(dict[object, str]):
-    def __missing__(self, thing: object) -> str:
-        text = self[thing] = repr(thing)
-        return text

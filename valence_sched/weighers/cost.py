@@ -32,5 +32,4 @@ def cost(
     if not scale > 0.0:
         raise ValueError(f"scale must be above 0, not {scale}")
     total = sum_matches(view, "cost", [(rule, rule.cost) for rule in rules])
-    score: Floats = 1.0 / (1.0 + total / scale)
-    return score
+    return 1.0 / (1.0 + total / scale)

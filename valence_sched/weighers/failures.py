@@ -16,5 +16,4 @@ def failures(view: View, request: Request, *, fact: str = "failures") -> Floats:
     it is unknown, negative or not a number. Source: BuildFailureWeigher of Nova, here absolute.
     """
     failed = np.nan_to_num(view.number(fact), nan=0.0)
-    score: Floats = 1.0 / (1.0 + np.maximum(failed, 0.0))
-    return score
+    return 1.0 / (1.0 + np.maximum(failed, 0.0))

@@ -64,5 +64,4 @@ def fragmentation(view: View, request: Request, *, power: Power = 1.0, of: str =
     room = mix_room(view, mix, of)
     if not room:
         return view.constant(1.0)
-    score: Floats = 1.0 / (1.0 + room.lost(view, request.needs, mix.scarcity))
-    return score
+    return 1.0 / (1.0 + room.lost(view, request.needs, mix.scarcity))

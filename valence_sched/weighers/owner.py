@@ -14,7 +14,5 @@ def owner(view: View, request: Request) -> Floats:
     ``1 / (1 + nodes of the request's owner on the pod manager)``, including the placed nodes of
     this request. Without an owner the weigher is inactive.
     """
-    score: Floats = 1.0 / (
-        1.0 + domain_index(view, "podm").largest_count(request.group_state.owned)
-    )
-    return score
+    owned = domain_index(view, "podm").largest_count(request.group_state.owned)
+    return 1.0 / (1.0 + owned)

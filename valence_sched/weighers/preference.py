@@ -25,5 +25,4 @@ def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...
     if most == least:
         return np.full(len(view), 0.5)
     matched = sum_matches(view, "preference", [(rule, rule.weight) for rule in rules])
-    score: Floats = (matched - least) / (most - least)
-    return score
+    return (matched - least) / (most - least)

@@ -98,7 +98,8 @@ def _new_terms(
     scales = _mean_amounts(*request.mix.shares)
     scales |= {_named(view, name): scale for name, scale in of.items()}
     stocks = [need_for_stock(name) for name in view.resources]
-    some = {one for one in (*COUNTED, *stocks, *scales) if _is_there(view, one)}
+    # any row of the whole View can have an amount of these
+    some = {*stocks, *(one for one in (*COUNTED, *scales) if view.kinds.amounts(one).any())}
     # a fixed order, because the rounding of sums depends on it
     every = sorted(some | own.keys(), key=_ORDER)
     needed = tuple([one for one in every if one in own])
@@ -107,21 +108,14 @@ def _new_terms(
     return _Terms(key, needed, inverse, not inverse.all(), others)
 
 
-def _is_there(view: View, resource: Need) -> bool:
-    if resource.kind == "stock":
-        return resource.resource in view.resources
-    return bool(view.kinds.amounts(resource).any())
-
-
 def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
     """Return the mean amount of each resource that a node takes, from any kind of device."""
     amounts, weights = defaultdict[Need, float](float), sum(share.weight for share in shares)
     for share in shares:
         for need in share.needs:
             if need.amount:
-                resource = Need(
-                    kind=need.kind, measure=need.measure, amount=0, resource=need.resource
-                )
+                kind, measure, name = need.kind, need.measure, need.resource
+                resource = Need(kind=kind, measure=measure, amount=0, resource=name)
                 amounts[resource] += share.weight * need.total_amount() / weights
     return dict(amounts)
 

@@ -152,8 +152,10 @@ class TestDescription(unittest.TestCase):
             """
 
         self.assertEqual(["least", "most", "weights"], list(plugins.options(plugin)))
-        self.assertEqual({"least": None, "most": 5, "weights": {"a": 1}},
-                         plugins._defaults(plugin))  # fmt: skip
+        alone = plugins.Plugins("filter", {"mine": plugin}, {"mine": "here"})
+        with mock.patch.object(plugins, "load", lambda _group: alone):
+            (listed,) = plugins.plugin_list("filters").plugins
+        self.assertEqual({"least": None, "most": 5, "weights": {"a": 1}}, listed.options)
         self.assertEqual("First line of a help text.", plugins.summary(plugin))
         self.assertEqual("", plugins.summary(lambda view, request: None))
 

@@ -61,11 +61,9 @@ def funnel_steps(
     counts = funnel(context.bound, context.evaluation.verdicts, len(context.view))
     steps = [nouns.FunnelStep(filter=name, came_in=i, went_on=out) for name, i, out in counts]
     if undecided:
-        passed = steps[-1].went_on if steps else len(context.view)
-        left = max(0, passed - undecided)
-        steps.append(
-            nouns.FunnelStep(filter="fit", came_in=passed, went_on=left, undecided=undecided)
-        )
+        i = steps[-1].went_on if steps else len(context.view)
+        out = max(0, i - undecided)
+        steps.append(nouns.FunnelStep(filter="fit", came_in=i, went_on=out, undecided=undecided))
     return tuple(steps)
 
 

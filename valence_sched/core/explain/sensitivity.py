@@ -122,11 +122,8 @@ class FlatChoices:
         context, needs, constraints = self._tried, alternative.needs, alternative.topology
         request = msgspec.structs.replace(context.request, needs=needs, topology=constraints)
         tried = context_of(context.view, request, context.bound)
-        others, spending = context.other_nodes, context.spending
-        tried = dataclasses.replace(
-            tried, strict=context.strict, other_nodes=others, spending=spending
-        )
-        batch = _schedule_one(tried)
+        tried = tried.with_others(context.other_nodes, context.spending)
+        batch = _schedule_one(dataclasses.replace(tried, strict=context.strict))
         undecided = bool(batch.undecided_rows)
         if not batch.nodes:
             return Choice(None, undecided, lambda: False)
@@ -205,9 +202,8 @@ def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | 
     # cheaper pools do not fit
     rows = np.flatnonzero((cost != INFINITE_COST) & (cost >= rival.cost))
     margin = cost[rows] - rival.cost
-    ahead = (
-        batch_lots(context.view, context.request)[rows] < np.uint64(min(rival.lot, MOST_LOT))
-    ).astype(np.int64)
+    lots = batch_lots(context.view, context.request)[rows]
+    ahead = (lots < np.uint64(min(rival.lot, MOST_LOT))).astype(np.int64)
     scores = np.rint(context.evaluation.scores[:, rows] * COST_SCALE).astype(np.int64)
     found = []
     for number, weigher in enumerate(context.bound.weighers):
@@ -286,9 +282,9 @@ class AmountSearch:
     def _most_less(self, number: int, need: Need) -> int:
         alternatives = self.choices.request.alternatives
         changed = [alternatives[index] for index in self._changed_alternatives(number)]
-        is_needed = any(len(one.needs) == 1 for one in changed) or any(
-            constraint.applies_to(need) for one in changed for constraint in one.topology
-        )
+        constraints = [constraint for one in changed for constraint in one.topology]
+        is_needed = any(len(one.needs) == 1 for one in changed)
+        is_needed = is_needed or any(one.applies_to(need) for one in constraints)
         steps = int(need.amount // _step(need))
         # an amount of 0 drops the need
         return steps - 1 if is_needed and steps * _step(need) == need.amount else steps

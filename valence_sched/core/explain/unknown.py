@@ -108,8 +108,7 @@ def _unknown_values(view: View, request: Request) -> Iterator[str]:
     yield from _unknown_names("has the trait", request.traits, view.traits.values)
     for key, names in request.capabilities.items():
         inherited = request.inherited.get(key, ())
-        values = (has.get(key, ()) for has in view.capabilities.values)
-        known = set(inherited).union(*values)
+        known = set(inherited).union(*(has.get(key, ()) for has in view.capabilities.values))
         if known:  # else the key itself is unknown
             yield from unknown_lines(f"has the capability {key}", names, known)
 

@@ -45,12 +45,11 @@ class Verdicts:
         return list(self._reasons(row))
 
     def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
+        fit_of, pools = self.decision.row_fits.of, self.view.pools
         rows = sorted(self._rows(podm), key=lambda row: -self._nearness[row])
-        return tuple(
-            PoolReasons(pool=self.view.pools[row].id, reasons=tuple(self._reasons(row, full=True)))
-            for row in rows
-            if not (self._passes[row] and self.decision.row_fits.of(row) == "fits")
-        )
+        rows = [row for row in rows if not (self._passes[row] and fit_of(row) == "fits")]
+        reasons = ((pools[row].id, tuple(self._reasons(row, full=True))) for row in rows)
+        return tuple(PoolReasons(pool=pool, reasons=some) for pool, some in reasons)
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
         rows = self._rows(podm)
@@ -100,8 +99,7 @@ class Verdicts:
             met += np.fmin(1.0, self.batch.view.free(need) / need.amount)
         failures = np.array(first_failures(self.batch.evaluation.verdicts), dtype=np.int64)
         passed = np.where(failures < 0, len(self.context.bound.filters), failures)
-        nearness: Floats = passed + met / (len(needs) + 1)
-        return nearness
+        return passed + met / (len(needs) + 1)
 
     @functools.cached_property
     def _passes(self) -> list[bool]:

@@ -91,8 +91,7 @@ class PoolCovers:
         self.undecided_rows: set[int] = set()
 
     def free(self, rows: Ints) -> Counts:
-        free: Counts = self._view.block_counts.free[self._entries[rows]] * self._has[rows]
-        return free
+        return self._view.block_counts.free[self._entries[rows]] * self._has[rows]
 
     def holds(self, rows: Ints, free: Counts) -> Mask:
         return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
@@ -133,8 +132,7 @@ class PoolCovers:
                     return False
                 cover = itertools.chain.from_iterable(node.cover or () for node in nodes)
                 return self._keep(row, cover, complete=True)
-        spending = self._spending[self._podm_of[row]]
-        answer = self._fitter.pool_cover(self._view, row, spending)
+        answer = self._fitter.pool_cover(self._view, row, self._spending[self._podm_of[row]])
         if answer.found is None:
             if not answer.complete:
                 self.undecided_rows.add(row)
@@ -166,23 +164,18 @@ def connected_components(
 ) -> list[CoverComponent]:
     """Return the components of a set cover; item ``n`` is the block kind ``kinds[n]``."""
     demands = [number for number, amount in enumerate(amounts) if amount]
-    links = [
-        [number for number in demands if item.coverage[number]] + [~cap for cap in item.caps]
-        for item in items
-    ]
+    covered = ([number for number in demands if item.coverage[number]] for item in items)
+    links = [own + [~cap for cap in item.caps] for own, item in zip(covered, items, strict=True)]
     components = []
     for group in connected([*demands, *(~cap for cap in range(len(caps)))], links):
         own = [number for number in group if number >= 0]
         capped = [~number for number in group if number < 0]
         mine = [n for n, item in enumerate(items) if any(item.coverage[number] for number in own)]
-        cut = [
-            structs.replace(
-                items[n],
-                coverage=tuple(items[n].coverage[number] for number in own),
-                caps=tuple(capped.index(cap) for cap in items[n].caps),
-            )
-            for n in mine
-        ]
+        cut = []
+        for item in (items[n] for n in mine):
+            coverage = tuple(item.coverage[number] for number in own)
+            own_caps = tuple(capped.index(cap) for cap in item.caps)
+            cut.append(structs.replace(item, coverage=coverage, caps=own_caps))
         if own:
             own_kinds, own_amounts = [kinds[n] for n in mine], [amounts[number] for number in own]
             lists = tuple(own_kinds), tuple(cut), tuple(own_amounts)
@@ -212,8 +205,7 @@ class CoverTree:
             for kind, number in node.cover:
                 fewer = free[kind]
                 if fewer < number:
-                    child = node.children.get((kind, fewer))
-                    node = child or self._child(node, kind, int(fewer))
+                    node = node.children.get((kind, fewer)) or self._child(node, kind, int(fewer))
                     break
             else:
                 return node

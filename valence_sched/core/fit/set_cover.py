@@ -49,7 +49,16 @@ def cheapest_cover(
     if not any(demand):
         return SearchOutcome([0] * len(items), True, 0)
     weight = 1 + (len(demand) + len(caps)) // WIDTH
-    short = _dive(items, demand, caps, min(states, FREE_STATES), improve, weight)
+
+    def dive(states: int, improve: bool, weight: int) -> SearchOutcome:
+        search = Dive(items, tuple(demand), states // weight, improve=improve)
+        search.run(tuple(demand), tuple(caps))
+        counts = search.counts()
+        if counts is not None and not search.complete:
+            counts = _without_needless(items, demand, counts)
+        return SearchOutcome(counts, search.complete, search.states * weight)
+
+    short = dive(min(states, FREE_STATES), improve, weight)
     if short.complete or states <= FREE_STATES or not (improve or short.found is None):
         return short
     from valence_sched.core.fit import optimiser  # only hard questions need it
@@ -60,26 +69,10 @@ def cheapest_cover(
     best = optimiser.optimum(_programme(items, demand, caps), prices, left, short.found)
     visited = short.states + best.states
     if best.is_open:
-        further = _dive(items, demand, caps, max(0, states - visited), True, weight * LONG_WEIGHT)
+        further = dive(max(0, states - visited), True, weight * LONG_WEIGHT)
         return structs.replace(further, states=visited + further.states)
     counts = best.found and _without_needless(items, demand, best.found)
     return SearchOutcome(counts, best.complete, visited)
-
-
-def _dive(
-    items: Sequence[Item],
-    demand: Sequence[int],
-    caps: Sequence[int],
-    states: int,
-    improve: bool,
-    weight: int,
-) -> SearchOutcome:
-    dive = Dive(items, tuple(demand), states // weight, improve=improve)
-    dive.run(tuple(demand), tuple(caps))
-    counts = dive.counts()
-    if counts is not None and not dive.complete:
-        counts = _without_needless(items, demand, counts)
-    return SearchOutcome(counts, dive.complete, dive.states * weight)
 
 
 def _programme(
@@ -128,9 +121,8 @@ def _without_needless(
 
 def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
     """Return an upper bound of the coverage of one demand by all items within the caps."""
-    search = Dive(
-        [structs.replace(item, coverage=(item.coverage[demand],)) for item in items], (0,), 0
-    )
+    alone = [structs.replace(item, coverage=(item.coverage[demand],)) for item in items]
+    search = Dive(alone, (0,), 0)
     return _most_covered(search.remaining_coverage[0][0], search.cap_room(tuple(caps)))
 
 

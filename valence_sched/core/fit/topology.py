@@ -308,8 +308,7 @@ class TopologyProgramme:
             for need, term in zip(needs, devices, strict=True):
                 counted[need].append(term)
             if devices:
-                most = max(line[need] for need in needs)
-                part.row([*devices, (column, -most)], upper=0)
+                part.row([*devices, (column, -max(line[need] for need in needs))], upper=0)
         for need, terms in counted.items():
             if need.measure != "devices":
                 coverage = sum(line.get(need, 0) for line in lines)
@@ -361,8 +360,7 @@ class TopologyProgramme:
                 self._owners.update({(domain, one): owner for one in names.union(constraint.of)})
 
     def _in_units(self, need: Need, terms: Terms) -> Terms:
-        units = self._units[need][1]
-        return [(column, units[covered]) for column, covered in terms]
+        return [(column, self._units[need][1][covered]) for column, covered in terms]
 
     def _require_types(self) -> None:
         kinds = self._fitter.kinds.kinds
