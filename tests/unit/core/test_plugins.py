@@ -5,6 +5,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from valence_sched.core import plugins
 from valence_sched.core.plugins import Plugins, installed, load, plugin_errors, plugin_list
