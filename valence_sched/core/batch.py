@@ -219,7 +219,6 @@ def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Att
 def _try_in_order(
     context: EvaluationContext, schedule: Schedule, open_rows: Mask | None = None
 ) -> list[Attempt]:
-    """Try each alternative once; with ``open_rows`` only these rows can take the first node."""
     attempts: list[Attempt] = []
     for alternative in (None, *context.request.other_alternatives):
         missing = context.request.count - _count_nodes(attempts)
@@ -300,7 +299,6 @@ class Lookahead:
         return self._request
 
     def fit(self, row: int) -> Fit | Undecided | None:
-        """Return the present fit of a row, even if the next node of its podm was taken ahead."""
         podm = int(self.view.podm_of[row])
         ahead = self._ahead.get(podm)
         if ahead is not None:
@@ -310,7 +308,7 @@ class Lookahead:
         return self._context.fit(self.view, row)
 
     def take(self, fit: Fit) -> tuple[int, int]:
-        """Take the blocks and amounts of a fit; return the rows that may have changed."""
+        """Take a fit; return the first changed row and the row after the last."""
         podm = int(self.view.podm_of[fit.row])
         if podm not in self._ahead:
             # double the number of pods if half of them were used, or pods alternate; else halve it

@@ -66,7 +66,6 @@ class Decider:
         self.skipped = lines
 
     def count_other_podms(self, podms: Sequence[LeanPodm]) -> None:
-        """Count the nodes of these podms, which the View lacks, in later decisions."""
         self.other_podms = podms
 
     def policies(self) -> Sequence[Policy]:
@@ -160,11 +159,9 @@ class Decider:
         return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)
 
     def seal(self, request: Request) -> Request:
-        """Return a request in the form sent to every zone; same errors as a decision."""
         return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
-        """Return whether the mix of a sealed request must still be completed."""
         bound, mix = self.bound_policies.policy(sealed.policy), sealed.mix
         if not mix.shares or mix.scarcity or not bound.mix_completions:
             return False
@@ -177,7 +174,6 @@ class Decider:
     def mix_supplies(
         self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
     ) -> ZoneSupplies:
-        """Return the supplies of these pools to the mix of a request; same errors as ``offers``."""
         if others:
             return self._after(others).mix_supplies(query)
         from valence_sched.core.offers import most_nodes_alone

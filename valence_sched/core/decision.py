@@ -53,7 +53,6 @@ class Decision:
 
     @functools.cached_property
     def row_fits(self) -> "RowFits":
-        """The lookup of rows that fit one more node after this decision."""
         return RowFits(self.context, self.batch)
 
     @property
@@ -107,13 +106,12 @@ class Decision:
 
     @property
     def failed_attempts(self) -> list[tuple[int, Attempt]]:
-        """Return the attempts before the main attempt, numbered from 1; they placed no node."""
+        """The attempts before the main attempt, numbered from 1."""
         first = next((n for n, attempt in enumerate(self.attempts) if attempt.batch.nodes), 0)
         return list(enumerate(self.attempts[:first], 1))
 
     @functools.cached_property
     def undecided_rows(self) -> list[int]:
-        """Return the rows whose search is incomplete and which might have been chosen."""
         return sorted(set().union(*(one.batch.undecided_rows for one in self.attempts)))
 
     @property
@@ -146,12 +144,10 @@ class Decision:
         return candidate_of(self.context, fit, cost, self.context.evaluation.scores_of(row))
 
     def chosen_podms(self) -> list[int]:
-        """Return the podms that took nodes, each once, in the order of their first nodes."""
         return list(dict.fromkeys(self._podm(node.chosen) for _, node in self.placed_nodes))
 
     @functools.cached_property
     def outcome_by_podm(self) -> dict[int, tuple[str, int, int]]:
-        """Return the outcome, row and cost of a podm's first node, else of its first alternate."""
         nodes = [node for _, node in self.placed_nodes]
         found = [("chosen", node.chosen, node.cost) for node in nodes]
         found += [("alternate", fit, cost) for node in nodes for fit, cost, _ in node.alternates]

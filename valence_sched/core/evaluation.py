@@ -145,7 +145,6 @@ class Evaluation(msgspec.Struct):
         return self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy()).detached()
 
     def select(self, rows: Ints | slice) -> "Evaluation":
-        """Return the evaluation of some rows: a copy, or views for a slice."""
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
     def write(self, rows: Ints | slice, part: "Evaluation") -> None:
@@ -159,7 +158,6 @@ class Evaluation(msgspec.Struct):
         return Evaluation(verdicts, scores, cost, self.notes, *readers)
 
     def detached(self) -> "Evaluation":
-        """Give this evaluation notes and failed plug-ins of its own, and return it."""
         self.notes, self.failed_plugins = list(self.notes), set(self.failed_plugins)
         return self
 
@@ -197,7 +195,6 @@ class EvaluationContext:
         return replace(self, other_nodes=nodes, spending=spending or self.spending)
 
     def window(self, first: int, last: int, count: int) -> "EvaluationContext":
-        """Return the context of ``count`` nodes on rows ``[first, last)`` of whole podms."""
         return replace(
             self,
             view=self.view.window(first, last),

@@ -117,17 +117,14 @@ class EvaluationCache:
         return self._completed_mix(mix, bound).supplies
 
     def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
-        """Return a mix completed with the supplies of all pools, renewed after enough changes.
-
-        The completed mix becomes part of the request, so that the decision can be repeated.
-        """
+        """Return a mix completed with the supplies of all pools, renewed after enough changes."""
         key, version = (id(bound), mix.digest), self._snapshot.version
         completed = self._mixes.get(key)
         changes = version - completed.version if completed else 0
         if completed is None or (changes and changes >= len(self._snapshot.view) // SCARCITY_PART):
-            view = self._snapshot.uncached_view()
             while len(self._mixes) >= MOST_MIXES:
                 del self._mixes[next(iter(self._mixes))]
+            view = self._snapshot.uncached_view()
             completed = self._mixes[key] = CompletedMix(bound, mix, view, version)
         return completed
 
@@ -223,7 +220,6 @@ class Ledger:
         self._note_change(podm)
 
     def close(self, podm: int) -> Undo:
-        """Close a podm to all nodes; return the function that undoes this."""
         undo = self._overlay.close(podm)
         self._note_change(podm)
 
@@ -234,7 +230,6 @@ class Ledger:
         return reopen
 
     def correct(self, podm: int, used: Mapping[int, float]) -> None:
-        """Set the used amounts of some stocks, by stock number, as their podm reports them."""
         first, _ = self._overlay.rows(podm)
         stocks = self.view.block_tables[podm].stocks
         more = [(number, amount - stocks[number].used) for number, amount in used.items()]

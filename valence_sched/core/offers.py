@@ -119,22 +119,22 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
     try:
         first, last = view.rows_of(podm)
     except KeyError:
-        raise _stale(podm, "this pod manager is not in the inventory") from None
+        raise StaleOffer(f"{podm}: this pod manager is not in the inventory") from None
     rows = [row for row in range(first, last) if view.pools[row].id == pool]
     if not rows:
-        raise _stale(podm, f"no pool {pool!r}")
+        raise StaleOffer(f"{podm}: no pool {pool!r}")
     table, position = view.block_tables[view.podm_of[first]], int(view.position_of[rows[0]])
     stocks = {stock.uri: number for number, stock in enumerate(table.stocks)}
     blocks, grants = list[int](), list[tuple[int, float]]()
     for block in candidate.blocks:
         number = table.numbers.get(block.uri)
         if number is None or position not in table.pools[number] or not table.slots[number]:
-            raise _stale(podm, f"block {block.uri} is not free in pool {pool!r}")
+            raise StaleOffer(f"{podm}: block {block.uri} is not free in pool {pool!r}")
         blocks.append(number)
     for grant in candidate.grants:
         number = stocks.get(grant.uri)
         if number is None or position not in table.stock_pools[number]:
-            raise _stale(podm, f"no stock {grant.uri} in pool {pool!r}")
+            raise StaleOffer(f"{podm}: no stock {grant.uri} in pool {pool!r}")
         grants.append((number, grant.amount))
     return Fit(rows[0], tuple(blocks), tuple(grants), candidate.waste)
 
@@ -175,12 +175,8 @@ class CandidateFitter:
                     return structs.replace(found, row=wanted.row), number
         finally:
             alone.apply([(0, closed, *taken)])
-        text = f"these blocks and amounts of pool {candidate.pool!r} do not match a node of the"
-        raise _stale(candidate.podm, f"{text} request")
-
-
-def _stale(podm: str, text: str) -> StaleOffer:
-    return StaleOffer(f"{podm}: {text}")
+        text = f"{candidate.podm}: these blocks and amounts of pool {candidate.pool!r}"
+        raise StaleOffer(f"{text} do not match a node of the request")
 
 
 def most_nodes_alone(view: View, request: Request, rows: Mask) -> int:

@@ -32,7 +32,6 @@ from valence_sched.view.reads import MixCompletion, Reads, declarations, podm_fi
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 NO_OVERRIDES = WeightOverrides()
-UnknownRule = Literal["reject", "allow"]
 #: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
 COST_SCALE = 1_000_000
 INFINITE_COST = np.iinfo(np.int64).max
@@ -75,7 +74,6 @@ class RequestReader(Struct, frozen=True, eq=False):
         return False
 
     def missing_fields(self, request: Request, readers: Sequence["RequestReader"]) -> Iterator[str]:
-        """Yield the fields that the request sets and only this plug-in would read."""
         for field, when in self.required:
             value = getattr(request, field, None)
             is_set = value is not None and when(value)
@@ -168,7 +166,6 @@ class BoundPolicy(Struct, frozen=True, dict=True):
         return {name: supplies for name, supplies in found if supplies}
 
     def completed_mix(self, mix: Mix, supplies: Mapping[str, MixSupplies]) -> Mix:
-        """Return a mix with its scarcity, from the first weigher that finds a scarce resource."""
         for name, completion in self.mix_completions.items():
             if name in supplies and not mix.scarcity:
                 mix = completion.complete(mix, supplies[name])
@@ -305,7 +302,7 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 def resolve_needs(request: Request, policy: Policy) -> Request:
     """Return the request with the policy's settings for unknown attributes and health."""
-    unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
+    unknown: Literal["reject", "allow"] = "reject" if policy.unknown == "reject" else "allow"
     worst: Any = policy.worst_health
     rules = {(need.unknown, need.worst) for ask in request.alternatives for need in ask.needs}
     if rules <= {(unknown, worst)}:
@@ -339,7 +336,6 @@ class BoundPolicies:
         return list(self._policies.values())
 
     def policy(self, name: str) -> BoundPolicy:
-        """Return a policy with its plug-ins; UnknownName, or an error of binding it."""
         if name not in self._policies:
             raise UnknownName("policy", name, self._policies)
         if name not in self._bound:

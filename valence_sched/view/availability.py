@@ -205,9 +205,4 @@ def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floa
 
 
 def _mean(table: Floats) -> Floats:
-    return weighted_sum(table, _equal_weights(len(table)))
-
-
-@functools.lru_cache(maxsize=64)
-def _equal_weights(size: int) -> Floats:
-    return read_only(np.full(size, 1.0 / max(1, size)))
+    return weighted_sum(table, np.full(len(table), 1.0 / max(1, len(table))))

@@ -82,7 +82,7 @@ class BlockKinds:
         document_path: str,
         condition: str | None = None,
     ) -> int:
-        """Return the number of this kind; new devices are decoded, InputError if invalid."""
+        """Return the number of a kind; new devices are decoded, InputError if invalid."""
         key = (types, bytes(devices) if devices else b"", condition)
         if key in self.numbers:
             return self.numbers[key]
@@ -231,7 +231,6 @@ class BoundedMemo(dict[K, V]):
         self._limit = limit
 
     def store(self, key: K, value: V) -> V:
-        """Store a value under a key and return it; drop all other values first if it is full."""
         if len(self) >= self._limit:
             self.clear()
         self[key] = value
@@ -268,7 +267,6 @@ class BlockCounts(Struct, frozen=True):
         return np.add.reduceat(amounts[:, self.kind] * counts, self.start[:-1], axis=1)
 
     def window(self, first: int, last: int) -> "BlockCounts":
-        """Return rows ``[first, last)`` as windows on the same memory."""
         low, high = int(self.start[first]), int(self.start[last])
         start, part = self.start[first : last + 1] - low, slice(low, high)
         return BlockCounts(start, self.kind[part], self.free[part], self.total[part])
@@ -279,7 +277,6 @@ class BlockCounts(Struct, frozen=True):
         return BlockCounts(*all_read_only(parts))
 
     def splice(self, first: int, last: int, other: "BlockCounts") -> "BlockCounts":
-        """Return a copy with ``other`` at ``[first, last)``; unchanged arrays are shared."""
         low, high = self.start[[first, last]].tolist()
         mine: tuple[Any, ...] = (self.kind, self.free, self.total)
         pairs = zip(mine, (other.kind, other.free, other.total), strict=True)
@@ -297,7 +294,6 @@ class BlockCounts(Struct, frozen=True):
         return self.kind[low:high], self.free[low:high]
 
     def kinds(self, row: int) -> list[tuple[int, int]]:
-        """Return ``(kind, free blocks)`` of a row, without kinds that have no free block."""
         pairs = zip(*(part.tolist() for part in self.row(row)), strict=True)
         return [(kind, int(free)) for kind, free in pairs if free]
 

@@ -89,7 +89,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def free_blocks_by_topology(
         self, position: int, counts: Mapping[KindAndTopology, int], names: Sequence[str]
     ) -> list[int]:
-        """Return ``counts[kind, values]`` free blocks of a pool, ordered as in ``free_blocks``."""
         free: dict[KindAndTopology, list[int]] = {}
         for kind in {kind for kind, _ in counts}:
             for block in self._in_order(kind, position):
@@ -121,7 +120,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def deallocate(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: "BlockTable"
     ) -> "BlockTable":
-        """Return the table after freeing slots and amounts that were allocated since ``base``."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
             slots[block] += 1
@@ -140,7 +138,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def only(
         self, blocks: Iterable[int] = (), grants: Iterable[tuple[int, float]] = ()
     ) -> "BlockTable":
-        """Return a table where only one slot of each given block and the given amounts are free."""
         slots = [0] * len(self.slots)
         for block in blocks:
             slots[block] = 1

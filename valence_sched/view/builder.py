@@ -33,8 +33,7 @@ class ViewBuilder:
         self.block_tables: list[BlockTable] = []
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
-        #: By the text of a status: the free slots, whether it is shared, the slots that a
-        #: removal gives back, and the condition.
+        #: By the text of a status: free slots, shared or not, slots of a removal, and condition.
         self._uses: dict[bytes, tuple[int, bool, int, str | None]] = {
             b"": (inventory.FREE_STATUS.slots, False, inventory.FREE_STATUS.release_gain, None)
         }
@@ -157,7 +156,6 @@ class ViewBuilder:
     def _add_to_layout(
         self, number: dict[str, int], pools: tuple[str, ...], layout: Layout, file: str, path: str
     ) -> None:
-        """Store the positions of a list of pools; ``number`` has the position of each pool."""
         if pools in layout:
             return
         for name in pools:

@@ -227,7 +227,6 @@ class BlockColumns:
         return [self.codes[positions] for positions in pools]
 
     def _topology_codes(self) -> npt.NDArray[Any]:
-        """Return per block the number of its topology, from 1; 0 if it reports none."""
         codes: dict[int, int] = {}
         lists: list[Sequence[int]] = []
         for table, size in zip(self._tables, self._sizes, strict=True):
@@ -305,7 +304,6 @@ class StoredTables(list[BlockTable]):
         self._blocks = blocks
 
     def stored_arrays(self) -> BlockArrays | None:
-        """Return the blocks as they are stored; None if a table was replaced."""
         tables, made = enumerate(list.__getitem__(self, slice(None))), self._blocks.has_made
         unchanged = all(table is None or made(podm, table) for podm, table in tables)
         return self._blocks.arrays() if unchanged else None

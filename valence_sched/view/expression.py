@@ -33,7 +33,6 @@ COMPARATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_FLAGS = (False, True)
 
 
 def truth_values(
@@ -91,7 +90,7 @@ def argument_values(
         labels = view.capabilities
         return Labels([has.get(name, inherited.get(name)) for has in labels.values], labels.codes)
     if root == "enabled":
-        return Labels(_FLAGS, view.enabled.astype(np.int64))
+        return Labels((False, True), view.enabled.astype(np.int64))
     if root in ("zone", "status", "aggregates", "traits"):
         return getattr(view, root)  # type: ignore[no-any-return]
     return Labels([getattr(podm, root) for podm in view.podms], view.podm_of)

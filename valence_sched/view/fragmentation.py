@@ -11,13 +11,10 @@ from valence_sched.model.request import Mix
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.leftover import Leftover, leftover
-from valence_sched.view.mix_room import accepted, distinct_needs
+from valence_sched.view.mix_room import OTHERS_FACTOR, accepted, distinct_needs
 from valence_sched.view.view import Floats, View
 
 ACCELERATORS = "accelerators"
-#: Accelerators are usable up to this factor of those in nodes of the share that still fit, because
-#: lighter nodes of the mix can use more of them.
-LIGHTER_NODES_FACTOR = 2.5
 MOST_MEASURED = 50_000  # cached states of podms
 
 
@@ -55,7 +52,6 @@ class FlavorMix:
         return useless, free
 
     def _usable(self, needs: Sequence[Need], rows: Leftover) -> Floats:
-        """Return by row the number of free accelerators that nodes with these needs can use."""
         kinds, fits = rows.kinds, np.ones(len(rows), dtype=bool)
         scarce = [need for need in needs if _is_scarce(need)]
         serves = np.logical_or.reduce([kinds.amounts(need) > 0.0 for need in scarce])
@@ -71,7 +67,7 @@ class FlavorMix:
                 have = kinds.amounts(need) @ rows.blocks
                 fits, nodes = fits & (have >= need.amount), have / need.amount
             if not _is_scarce(need):
-                usable = np.minimum(usable, nodes * (of_node * LIGHTER_NODES_FACTOR))
+                usable = np.minimum(usable, nodes * (of_node * OTHERS_FACTOR))
         return usable * fits
 
 
@@ -119,12 +115,10 @@ class FragmentationMeasure:
         return self._amounts(range(len(self._latest)))
 
     def excess(self, podm: int, wanted: float) -> float:
-        """Return the useless accelerators of a podm minus a share of its free accelerators."""
         ((useless, free),) = self._amounts([podm])
         return useless - wanted * free
 
     def share(self) -> float:
-        """Return the useless share of the free accelerators; 0 if no accelerator is free."""
         amounts = self.all_amounts()
         free = sum(each for _, each in amounts)
         return sum(useless for useless, _ in amounts) / free if free > 0.0 else 0.0

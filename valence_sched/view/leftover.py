@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leftover: the free blocks and stocks by row, the blocks of a node, and the imbalance of use."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -18,6 +16,54 @@ from valence_sched.view.view import Floats, Ints, Mask, View
 
 MOST_RANKED = 64  # the number of block kinds that one step handles
 ABSENT = 255  # the rank of a kind that a row lacks
+
+
+class KindBlocks(Struct, frozen=True, eq=False):
+    """The kind and the number of blocks that each row of ``rows`` gives; None means all rows.
+
+    Every kind is one of ``among``, or 0 if the row gives no block.
+    """
+
+    rows: Ints | None
+    kinds: Ints
+    numbers: Floats
+    among: Ints
+
+    def number_of(self, kinds: Ints, rows: Ints, size: int) -> Floats:
+        places = rows
+        if self.rows is not None:
+            place_of = np.full(size, len(self.rows))
+            place_of[self.rows] = np.arange(len(self.rows))
+            places = place_of[rows]
+        given, numbers = np.append(self.kinds, -1)[places], np.append(self.numbers, 0.0)[places]
+        return np.where(given == kinds, numbers, 0.0)
+
+
+class NodeBlocks(Struct, frozen=True, eq=False):
+    """The blocks that each of ``size`` rows gives to one node, part by part."""
+
+    size: int
+    parts: list[KindBlocks]
+
+    def supply(self, amounts: Floats) -> Floats | None:
+        """Return per row the sum of ``amounts``, by kind, of these blocks; None if all are 0."""
+        total: Floats | None = None
+        for part in self.parts:
+            if amounts[part.among].any():
+                supplied = amounts.take(part.kinds) * part.numbers
+                if part.rows is not None:
+                    total = np.zeros(self.size) if total is None else total
+                    total[part.rows] += supplied
+                else:
+                    total = supplied if total is None else np.add(total, supplied, out=total)
+        return total
+
+    def subtract(self, amounts: Floats, table: Floats) -> None:
+        """Subtract the supply of these blocks, ``amounts[line, kind]``, from a table."""
+        for part in self.parts:
+            rows = slice(None) if part.rows is None else part.rows
+            for line in np.flatnonzero(amounts[:, part.among].any(axis=1)).tolist():
+                table[line][rows] -= amounts[line].take(part.kinds) * part.numbers
 
 
 class Leftover(Struct, frozen=True, dict=True):
@@ -72,10 +118,7 @@ class Leftover(Struct, frozen=True, dict=True):
                 taken.parts.extend(self._more_parts(need, part, rows, missing_amounts, others))
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
-        """Return the blocks that each row gives of its first free kind among these kinds.
-
-        Rows whose earlier blocks count for the need give no blocks.
-        """
+        """Return the blocks that each row gives of its first free kind; none if counted."""
         best = self._ranks(kinds).min(axis=0)
         if counted is not None:
             best[counted.nonzero()[0]] = ABSENT
@@ -88,14 +131,8 @@ class Leftover(Struct, frozen=True, dict=True):
         return KindBlocks(None, of_row, numbers, kinds)
 
     def _more_parts(
-        self,
-        need: Need,
-        first: KindBlocks,
-        rows: Ints,
-        missing: Floats,
-        earlier: Sequence[KindBlocks],
+        self, need: Need, first: KindBlocks, rows: Ints, missing: Floats, earlier: list[KindBlocks]
     ) -> Iterator[KindBlocks]:
-        """Yield the blocks that rows with missing amounts give after their first kind, by kind."""
         amounts, blocks, kinds = self.kinds.amounts(need), self.blocks, first.among
         ranks = self._ranks(kinds, rows)
         ranks[kinds[:, None] == first.kinds[rows]] = ABSENT
@@ -124,55 +161,6 @@ class Leftover(Struct, frozen=True, dict=True):
     @functools.cached_property
     def _absent(self) -> npt.NDArray[np.uint8]:
         return np.where(self.blocks > 0.0, 0, ABSENT).astype(np.uint8)
-
-
-class KindBlocks(Struct, frozen=True, eq=False):
-    """The kind and the number of blocks that each row of ``rows`` gives; None means all rows.
-
-    Every kind is one of ``among``, or 0 if the row gives no block.
-    """
-
-    rows: Ints | None
-    kinds: Ints
-    numbers: Floats
-    among: Ints
-
-    def number_of(self, kinds: Ints, rows: Ints, size: int) -> Floats:
-        """Return the number of blocks of a kind that each of ``size`` rows gives."""
-        places = rows
-        if self.rows is not None:
-            place_of = np.full(size, len(self.rows))
-            place_of[self.rows] = np.arange(len(self.rows))
-            places = place_of[rows]
-        given, numbers = np.append(self.kinds, -1)[places], np.append(self.numbers, 0.0)[places]
-        return np.where(given == kinds, numbers, 0.0)
-
-
-class NodeBlocks(Struct, frozen=True, eq=False):
-    """The blocks that each of ``size`` rows gives to one node, part by part."""
-
-    size: int
-    parts: list[KindBlocks]
-
-    def supply(self, amounts: Floats) -> Floats | None:
-        """Return per row the sum of ``amounts``, by kind, of these blocks; None if all are 0."""
-        total: Floats | None = None
-        for part in self.parts:
-            if amounts[part.among].any():
-                supplied = amounts.take(part.kinds) * part.numbers
-                if part.rows is not None:
-                    total = np.zeros(self.size) if total is None else total
-                    total[part.rows] += supplied
-                else:
-                    total = supplied if total is None else np.add(total, supplied, out=total)
-        return total
-
-    def subtract(self, amounts: Floats, table: Floats) -> None:
-        """Subtract the supply of these blocks, ``amounts[line, kind]``, from a table."""
-        for part in self.parts:
-            rows = slice(None) if part.rows is None else part.rows
-            for line in np.flatnonzero(amounts[:, part.among].any(axis=1)).tolist():
-                table[line][rows] -= amounts[line].take(part.kinds) * part.numbers
 
 
 def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:

@@ -39,8 +39,7 @@ class RoomBefore(Struct, frozen=True, eq=False):
     have: Floats
     nodes: Floats
     has_room: Any  # mask by list of needs: whether any row can make a node
-    #: By the needs and scarcity of recent requests: the lost nodes of every row.
-    lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats]
+    lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats]  # by needs and scarcity
 
 
 class MixRoom:
@@ -74,8 +73,7 @@ class MixRoom:
         self._lists = list(zip(lines_of, grants, strict=True))
         #: By list of needs: the factors of the nodes of its needs; empty if all are 1.
         self._factors = [_factors(own, of) for own in needs]
-        #: Entry n has the line, the number of grants, and the factor of the n-th need of every list
-        #: of needs. Shorter lists repeat their last need.
+        #: Line, number of grants and factor of the n-th need of every list, or of its last need.
         self._terms: list[tuple[Ints, Floats, Floats]] = []
         for number in range(max(map(len, needs), default=0)):
             at = [min(number, len(own) - 1) for own in needs]
@@ -94,7 +92,6 @@ class MixRoom:
         return self._line_of[(need.resource, need.amount) if need.kind == "stock" else need]
 
     def before(self, view: View) -> RoomBefore:
-        """Return the room of every row; the View memoises it for the latest mix."""
         key = *self._key, len(view.kinds)  # another site may add block kinds
         return view.memoise_free("mix room", key, lambda: self._before(view))  # type: ignore[no-any-return]
 
@@ -122,19 +119,15 @@ class MixRoom:
         lost = before.lost.get((whole, scarcity))  # the same blocks satisfy equal needs
         if lost is None:
             feasible = feasible_rows(view, needs)
-            lost = self._lost(view, before, whole, feasible, scarcity)
+            lost = self._lost(view, whole, feasible, scarcity)
             lost[~feasible] = np.inf
             before.lost.store((whole, scarcity), read_only(lost))
         return lost
 
     def _lost(
-        self,
-        view: View,
-        before: RoomBefore,
-        needs: Sequence[Need],
-        feasible: Mask,
-        scarcity: Sequence[float],
+        self, view: View, needs: Sequence[Need], feasible: Mask, scarcity: Sequence[float]
     ) -> Floats:
+        before = self.before(view)
         free, have = before.free, before.have.copy()
         touched = np.zeros(len(have), dtype=bool)  # lines
         if self._blocks:
@@ -198,10 +191,7 @@ class MixRoom:
         return _whole(nodes, least)
 
     def totals(self, view: View) -> tuple[int, ...]:
-        """Return per share the number of nodes that all rows can make.
-
-        A row counts for at most ``MOST_NODES``, so that sums are exact in any order.
-        """
+        """Return per share the nodes of all rows, each at most ``MOST_NODES``: exact sums."""
         totals = [0] * self._share_count
         if len(view):
             nodes = np.minimum(self.before(view).nodes, MOST_NODES).astype(np.int64)
@@ -223,7 +213,6 @@ class MixRoom:
         return table
 
     def _block_parts(self, kinds: BlockKinds) -> Floats:
-        """Return the part of each need that one block of each kind supplies, at most 1."""
         if self._parts.shape[1] != len(kinds):
             amounts = np.array([[need.amount] for need in self._blocks])
             self._parts = np.minimum(kinds.amount_matrix(self._blocks) / amounts, 1.0)
@@ -232,10 +221,7 @@ class MixRoom:
         return self._parts
 
     def _rows_of_single_blocks(self, view: View) -> Ints:
-        """Return the rows whose nodes have one compute block, if one may be too small for a need.
-
-        On these rows, a block that supplies only a part of a need is not counted.
-        """
+        """Rows with one compute block per node: parts of a need do not count."""
         if not self._pieces.any():
             return NO_ROWS
         key, get = ("mix room", "single"), operator.getitem

@@ -54,7 +54,6 @@ class Overlay:
         return functools.partial(self.apply, [(podm, before, blocks, ())])
 
     def close(self, podm: int) -> Undo:
-        """Close a podm to all nodes; return the change that undoes it."""
         before = self._block_tables[podm]
         blocks = tuple(range(len(before.uris)))
         amounts = tuple((number, 0.0) for number in range(len(before.stocks)))
@@ -64,7 +63,6 @@ class Overlay:
     def allocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> Undo:
-        """Allocate blocks and amounts of the podm of ``row``; return the change that undoes it."""
         before = self.allocate_each([(row, tuple(blocks), tuple(grants))])
         return functools.partial(self.apply, before)
 
@@ -122,15 +120,12 @@ class Overlay:
         return view
 
     def remember_fixed(self, view: View) -> None:
-        """Copy the memoised values that do not depend on nodes from a View of all rows."""
         for key, value in view._memo.items():
             if key[0] in FIXED:
                 self.view._memo[key] = value
 
 
 class _StockOverlay:
-    """The changing arrays of one resource; ``column`` is the stock column over these arrays."""
-
     def __init__(self, column: StockColumn) -> None:
         table = np.array(column.row_arrays())
         self.free, _, self.largest_grant, self.podm_free, *_ = table

@@ -146,7 +146,6 @@ class View:
     origin: Origin | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Any:
-        """Derive a field of taken rows when it is first read."""
         if name not in DERIVED:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         assert self.origin is not None, "in other Views every field is set"
@@ -159,7 +158,7 @@ class View:
 
     @property
     def all_rows(self) -> Mask:
-        """Return an array that is true for every row; all calls return the same array."""
+        """True for every row; all calls return the same array."""
         return self.memoise(("all rows",), np.ones, len(self), bool)  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
@@ -246,7 +245,6 @@ class View:
         return self.memoise(("number", fact), make)  # type: ignore[no-any-return]
 
     def text(self, fact: str) -> Labels:
-        """Return a fact per row as it was reported; None if it is unknown."""
         return Labels([podm.facts.get(fact) for podm in self.podms], self.podm_of)
 
     def has_fact(self, fact: str) -> bool:
@@ -266,11 +264,7 @@ class View:
     def memoise_selected(
         self, key: tuple[Any, ...], select: Callable[[Any, Any], Any], make: Callable[[], Any]
     ) -> Any:
-        """Return a memoised value that placing nodes does not change.
-
-        A View of taken rows selects the value from the value of its View of origin, by
-        ``select(whole, rows)``. Any other View computes it by ``make``.
-        """
+        """Return a value that no node changes; taken rows select it from their View of origin."""
         known = self.origin.whole._memo.get(key) if self.origin else None
         if known is None or self.origin is None:
             return self.memoise(key, make)
@@ -318,7 +312,7 @@ class View:
         return part
 
     def take_counts(self, rows: Sequence[int] | Ints) -> "View":
-        """Return a copy as ``take`` does; its block tables are copied when they are first read."""
+        """Return a copy; its block tables are copied when they are first read."""
         index = np.asarray(rows, dtype=np.int64)
         podms, podm_of = _renumber(self.podm_of[index])
         view = self._part(Origin(self, index, podms))
@@ -334,7 +328,6 @@ class View:
         return view
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
-        """Return the first row of a podm and the row after its last; KeyError if it is missing."""
         ids = self.memoise("ids", lambda: {podm.id: n for n, podm in enumerate(self.podms)})
         return self.rows(ids[podm_id])
 

@@ -109,7 +109,6 @@ def _new_terms(
 
 
 def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
-    """Return the mean amount of each resource that a node takes, from any kind of device."""
     amounts, weights = defaultdict[Need, float](float), sum(share.weight for share in shares)
     for share in shares:
         for need in share.needs:

@@ -33,7 +33,6 @@ class NearMissSearch:
     _fits: int = 0
 
     def run(self) -> tuple[NearMiss, ...]:
-        """Return near misses: first the misses that one removal resolves, then by shortfall."""
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         # a stable sort keeps the order by nearness
         hardware.sort(key=lambda miss: miss.freeing is None)
@@ -71,7 +70,7 @@ class NearMissSearch:
                 )
 
     def _by_policy(self) -> Iterator[NearMiss]:
-        """Yield the podms that only one filter rejects, if this filter ignores free hardware."""
+        """Yield the podms that only one filter rejects, if it ignores free hardware."""
         evaluation, view = self.decision.batch.evaluation, self.decision.batch.view
         seen_podms, filters = self._chosen_podms(), self.decision.context.bound.filters
         other_reasons = evaluation.availability_readers | evaluation.failed_plugins

@@ -132,7 +132,6 @@ def _health_notes(decision: Decision) -> Iterator[str]:
 
 
 def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
-    """Yield the best row of every other podm that the first node fits, best first."""
     context = decision.context
     seen_podms = set() if chosen is None else {int(context.view.podm_of[chosen])}
     for row in rank_rows(context.view, context.evaluation.cost, context.request, 0):

@@ -292,7 +292,6 @@ class AmountSearch:
     def _smallest_change(
         self, number: int, need: Need, sign: int, most: int
     ) -> Iterator[Sensitivity]:
-        """Yield the change after the fewest steps, at most ``most``, while tries are left."""
         unchanged, step = 0, min(1, most)
         self._undecided = False
         while step and not self._differs(number, need, sign * step):

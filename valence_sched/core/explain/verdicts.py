@@ -35,7 +35,6 @@ class Verdicts:
         yield from sorted(verdicts, key=lambda v: (_RANK[v.outcome], -(v.score or 0.0), v.podm))
 
     def stop_reason(self, podm: int) -> Reason | None:
-        """Return the reason why a podm took no more nodes, None if no more were requested."""
         if self.decision.outcome != "placed_in_part":
             return None
         return next(self._reasons(self.furthest_row(podm), full=True))
@@ -70,7 +69,8 @@ class Verdicts:
         pool_reasons = self.pool_reasons(podm) if few else ()
         reason = next(self._reasons(row, full=few))
         word = "rejected" if undecided is None else "undecided"
-        return self._verdict(podm, row, word, reason, pool_reasons=pool_reasons)
+        found = self._verdict(podm, row, word, reason)
+        return msgspec.structs.replace(found, pool_reasons=pool_reasons)
 
     def furthest_row(self, podm: int) -> int:
         """Return the row of the pool that passed the most filters."""
@@ -106,7 +106,6 @@ class Verdicts:
         return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
-        """Yield the reasons against a row; if ``full``, with the models that the pool does have."""
         rejected = False
         filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
@@ -141,13 +140,7 @@ class Verdicts:
         return self._terms.get(filter_.name, [])
 
     def _verdict(
-        self,
-        podm: int,
-        row: int,
-        outcome: Any,
-        reason: Reason | None,
-        cost: int | None = None,
-        pool_reasons: tuple[PoolReasons, ...] = (),
+        self, podm: int, row: int, outcome: Any, reason: Reason | None, cost: int | None = None
     ) -> PodmVerdict:
         first, last = self._bounds[podm], self._bounds[podm + 1]
         score = None if cost is None else self.decision.score(cost)
@@ -162,7 +155,6 @@ class Verdicts:
             score=score,
             behind=None if score is None or best is None else round(best - score, 6),
             reason=reason,
-            pool_reasons=pool_reasons,
         )
 
 

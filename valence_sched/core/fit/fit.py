@@ -35,6 +35,7 @@ MOST_ANSWERS = 100_000  # cached answers per request
 NOTHING = "nothing"  # cache key if neither the request needs blocks nor the pool has limits
 
 Offer = list[tuple[int, int]]  # (kind of block, number of blocks)
+Search = Callable[[int], SearchOutcome]  # by the number of states
 Limits = tuple[tuple[BlockType, Limit], ...]  # the limits of a pool
 
 
@@ -120,30 +121,20 @@ class Fitter:
         return None if answer.complete else Undecided(self.budget.pool_states)
 
     def _answer(
-        self,
-        key: Hashable,
-        search: Callable[[int], SearchOutcome],
-        spending: Spending | None,
-        free_states: int = FREE_STATES,
+        self, key: Hashable, search: Search, spending: Spending | None, free: int = FREE_STATES
     ) -> SearchOutcome:
-        short = self._search_once(key, search, min(free_states, self.budget.pool_states))
+        short = self._search_once(key, search, min(free, self.budget.pool_states))
         if short.complete or spending is None:
             return short
         return self._spend(key, short, search, spending)
 
     def _spend(
-        self,
-        key: Hashable,
-        short: SearchOutcome,
-        search: Callable[[int], SearchOutcome],
-        spending: Spending,
+        self, key: Hashable, short: SearchOutcome, search: Search, spending: Spending
     ) -> SearchOutcome:
         long = functools.partial(self._search_once, key, search, self.budget.pool_states)
         return spending.answer((self.needs, self.constraints, key), short, long)
 
-    def _search_once(
-        self, key: Hashable, search: Callable[[int], SearchOutcome], states: int
-    ) -> SearchOutcome:
+    def _search_once(self, key: Hashable, search: Search, states: int) -> SearchOutcome:
         answer = self._answers.get((key, states))
         if answer is None:
             if len(self._answers) >= MOST_ANSWERS:
@@ -156,13 +147,11 @@ class Fitter:
         return bool(self.demands) and not self._amounts and self._topology is None
 
     def whole_cover(self, pool: Pool) -> tuple[Offer, list[set_cover.Item], list[int], list[int]]:
-        """Return offer, items, caps and demands of a pool with enough blocks of every kind."""
         every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
         offer = sorted([pair for pair in every if pair[1]], key=self._sort_key)
         return offer, *self._cover_problem(pool, offer)
 
     def pool_cover(self, view: View, row: int, spending: Spending) -> SearchOutcome:
-        """Return the cheapest cover by free blocks of pool ``row``: the number by kind."""
         answer = self._answer(*self._cover_question(view, row), spending)
         if answer.found is None:
             return answer
@@ -187,9 +176,7 @@ class Fitter:
                 return shortfall
         return "combination of free blocks for the whole node", 1, 0
 
-    def _cover_question(
-        self, view: View, row: int
-    ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
+    def _cover_question(self, view: View, row: int) -> tuple[Hashable, Search]:
         """Return a cache key, equal for pools with equal offers, and the search of the pool."""
         limits = tuple(view.pools[row].limits.items())
         if not self.demands and not limits:
@@ -220,7 +207,6 @@ class Fitter:
         return set_cover.problem(self.kinds, pool.limits, offer, self.demands, self.coverage)
 
     def _offer(self, free: Offer, pool: Pool) -> Offer:
-        """Return ``(kind, number)`` of the free blocks, at most as many as a node can use."""
         useful = self._useful_by_kind(tuple(pool.limits.items()))
         offer: Offer = []
         for kind, number in free:

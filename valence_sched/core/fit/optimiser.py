@@ -70,7 +70,6 @@ class ProgrammePart:
     entries: list[tuple[int, int, float]] = field(default_factory=list)
 
     def column(self, upper: float = INFINITY) -> int:
-        """Add a column from 0; return its number."""
         self.upper.append(upper)
         return len(self.upper) - 1
 
@@ -369,7 +368,6 @@ class PropagationSearch:
             self._move(column, least - self._least[column], most - self._most[column])
 
     def _propagate(self) -> bool:
-        """Tighten the bounds of columns by the rows; return whether all rows are consistent."""
         while self._waiting:
             row = self._waiting.pop()
             lower, upper = self._lower[row], self._upper[row]

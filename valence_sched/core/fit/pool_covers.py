@@ -97,7 +97,7 @@ class PoolCovers:
         return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
 
     def of(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the last covers of some rows: entries of ``block_counts``, and block numbers."""
+        """Return the last covers: entries of ``block_counts``, and block numbers."""
         covers = self._covers[rows]
         places = covers.nonzero()
         return self._entries[rows][places], covers[places].astype(np.int64)
@@ -197,10 +197,7 @@ class CoverTree:
         self.root = self._node(tuple(item.available for item in part.items))
 
     def find(self, node: CoverNode, free: Mapping[int, float]) -> CoverNode:
-        """Return the tree node with the cheapest cover by the ``free`` blocks of each kind.
-
-        The search begins at ``node``, which must offer at least as many blocks of each kind.
-        """
+        """Return the cheapest cover by ``free`` blocks; ``node`` must offer at least as many."""
         while node.complete and node.cover is not None:
             for kind, number in node.cover:
                 fewer = free[kind]

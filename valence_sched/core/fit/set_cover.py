@@ -126,9 +126,6 @@ def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
     return _most_covered(search.remaining_coverage[0][0], search.cap_room(tuple(caps)))
 
 
-Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]
-
-
 def connected(members: Iterable[int], links: Iterable[Sequence[int]]) -> list[list[int]]:
     """Return the connected components of a graph; each link connects all members in it."""
     parent = {member: member for member in members}
@@ -190,7 +187,6 @@ class Dive:
             self.remaining_coverage[position], self.least_unit_price[position] = rest, unit
 
     def run(self, demand: tuple[int, ...], caps: tuple[int, ...]) -> None:
-        """Search depth first; ``best`` is the cheapest cover found, None without a cover."""
         numbers: list[int] = []
         stack = [self._steps(0, demand, caps, 0)]
         while stack:
@@ -222,7 +218,7 @@ class Dive:
 
     def _steps(
         self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
-    ) -> Iterator[Branch]:
+    ) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], int]]:
         state = (position, demand, caps)
         if self.seen.get(state, spent + 1) <= spent or not self._can_improve(*state, spent):
             return

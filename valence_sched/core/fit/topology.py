@@ -40,10 +40,14 @@ class BlockGroup(NamedTuple):
     number: int
 
 
+Groups = tuple[BlockGroup, ...]
+Counts = Mapping[int, int]  # of blocks, by kind
+
+
 class BlockOffer(NamedTuple):
     """The groups of a pool in a stable order, and their kinds and domain values."""
 
-    groups: tuple[BlockGroup, ...]
+    groups: Groups
     keys: tuple[KindAndTopology, ...]
 
 
@@ -70,8 +74,7 @@ class TopologyFitter:
         self.needs = tuple(replace(need, amount=amount) for need, amount in amounts.items())
         self.domains = tuple(sorted({constraint.place for constraint in self.constraints}))
 
-    def search(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
-        """Return the number of blocks by group in the cheapest node found within ``states``."""
+    def search(self, groups: Groups, pool: Pool, states: int) -> SearchOutcome:
         outcome = self._search(groups, pool, states)
         if outcome.complete or outcome.found is None:
             return outcome
@@ -82,7 +85,7 @@ class TopologyFitter:
             found = {group: needed.found.get(n, 0) for n, group in enumerate(found)}
         return SearchOutcome(found, False, outcome.states + needed.states)
 
-    def _search(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
+    def _search(self, groups: Groups, pool: Pool, states: int) -> SearchOutcome:
         cover, bound, spent = self._cover(groups, pool)
         if cover is None:
             return SearchOutcome(None, True, spent)
@@ -103,9 +106,7 @@ class TopologyFitter:
         found = None if best is None else programme.blocks_by_group(best)
         return SearchOutcome(found, complete, spent)
 
-    def _cover(
-        self, groups: tuple[BlockGroup, ...], pool: Pool
-    ) -> tuple[Mapping[int, int] | None, int | None, int]:
+    def _cover(self, groups: Groups, pool: Pool) -> tuple[Counts | None, int | None, int]:
         """Return the cheapest blocks by kind without the constraints, their price, the states."""
         numbers: Counter[int] = Counter()
         for group in groups:
@@ -122,9 +123,7 @@ class TopologyFitter:
         chosen = {kind: n for kind, n in zip(numbers, cover.found, strict=True) if n}
         return chosen, price if cover.complete else None, cover.states
 
-    def shortfall(
-        self, groups: tuple[BlockGroup, ...], pool: Pool, states: int
-    ) -> tuple[str, float, float] | None:
+    def shortfall(self, groups: Groups, pool: Pool, states: int) -> tuple[str, float, float] | None:
         """Return the constraint that a pool cannot satisfy: label, needed and possible number."""
         for constraint, need in itertools.product(self.constraints, self.needs):
             applies = constraint.applies_to(need)
@@ -142,7 +141,7 @@ class TopologyFitter:
         return None
 
     def _constraint_shortfall(
-        self, groups: tuple[BlockGroup, ...], constraint: TopologyConstraint, need: Need
+        self, groups: Groups, constraint: TopologyConstraint, need: Need
     ) -> tuple[str, float, float] | None:
         domain = self.domains.index(constraint.place)
         covered_by_value: Counter[int] = Counter()
@@ -216,11 +215,7 @@ class TopologyProgramme:
     """
 
     def __init__(
-        self,
-        fitter: TopologyFitter,
-        groups: tuple[BlockGroup, ...],
-        pool: Pool,
-        preferred: Mapping[int, int],
+        self, fitter: TopologyFitter, groups: Groups, pool: Pool, preferred: Counts
     ) -> None:
         self.part, self.demands, self.prices = ProgrammePart(), list[int](), dict[int, int]()
         self._fitter, self._pool, self._groups = fitter, pool, groups
@@ -239,7 +234,6 @@ class TopologyProgramme:
         self._items.sort(key=lambda one: (one.kind not in preferred, kinds[one.kind].price))
 
     def build(self, most: int) -> int:
-        """Build the programme, up to ``most`` entries; return the number of entries."""
         for item in self._items:
             self._add_blocks(item)
             if len(self.part.entries) > most:
@@ -329,9 +323,7 @@ class TopologyProgramme:
         most = sum(self.part.upper[column] for column, _ in terms)
         most = min(most, math.ceil(need.amount)) if need.measure == "devices" else most
         columns: Terms = [(column, 1) for column, _ in terms]
-        users: list[tuple[Uses, str]] = []
-        if "apart" in relations:
-            users.append((self._apart, name))
+        users = [(self._apart, name)] if "apart" in relations else []
         if "same" in relations and isinstance(value, int):
             users.append((self._together, self._owners[domain, name]))
         for uses, user in users:
@@ -341,10 +333,7 @@ class TopologyProgramme:
             self.part.row([*columns, (uses[key], -most)], upper=0)
 
     def _relate(self) -> None:
-        """Find the relations of each need by domain: ``same``, ``apart``, or ``single``.
-
-        One name represents all names that must have the same value of a domain.
-        """
+        """Find the relations of each need by domain: ``same``, ``apart``, or ``single``."""
         for constraint in self._fitter.constraints:
             relation: str = constraint.relation
             if relation == "apart" and len(set(constraint.of)) == 1:
@@ -376,8 +365,7 @@ class TopologyProgramme:
         together: defaultdict[tuple[int, str], list[Need]] = defaultdict(list)
         for need, relations in self._relations.items():
             for domain in relations:
-                owner = self._owners.get((domain, need.name or need.kind))
-                if owner is not None:
+                if (owner := self._owners.get((domain, need.name or need.kind))) is not None:
                     together[domain, owner].append(need)
         for (domain, owner), needs in together.items():
             uses = {
@@ -466,8 +454,7 @@ def block_offer(
     for domain in range(width):
         blocks: defaultdict[int, set[Hashable]] = defaultdict(set)  # blocks of each value
         for (kind, numbers, number), _ in pairs:
-            value = numbers[domain]
-            if value is not None:
+            if (value := numbers[domain]) is not None:
                 blocks[value].add((kind, numbers[:domain] + numbers[domain + 1 :], number))
         equals: defaultdict[Hashable, list[int]] = defaultdict(list)
         for value in sorted(blocks):
@@ -475,12 +462,11 @@ def block_offer(
         surplus = {value for equal in equals.values() for value in equal[most:]}
         pairs = [pair for pair in pairs if pair[0].values[domain] not in surplus]
 
-    def order(pair: tuple[BlockGroup, KindAndTopology]) -> tuple[bytes, tuple[int, ...]]:
-        group, _ = pair
-        numbers = tuple(-1 if value is None else value for value in group.values)
+    def order(group: BlockGroup) -> tuple[bytes, list[int]]:
+        numbers = [-1 if value is None else value for value in group.values]
         return kinds.kinds[group.kind].sort_key, numbers
 
-    pairs.sort(key=order)
+    pairs.sort(key=lambda pair: order(pair[0]))
     return BlockOffer(tuple(group for group, _ in pairs), tuple(key for _, key in pairs))
 
 
@@ -489,8 +475,7 @@ def _number_values(
 ) -> dict[str | None, int | None]:
     blocks: dict[str, list[tuple[bytes, int]]] = {}
     for (kind, values), number in counts.items():
-        value = values[domain]
-        if value is not None:
+        if (value := values[domain]) is not None:
             blocks.setdefault(value, []).append((kinds.kinds[kind].sort_key, number))
     ordered = sorted(blocks, key=lambda value: (sorted(blocks[value]), value))
     return {None: None, **{value: number for number, value in enumerate(ordered)}}
