@@ -28,7 +28,7 @@ from valence_sched.model.decision import BlockRef, Candidate, GrantRef
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 from valence_sched.view.overlay import Change, Overlay
-from valence_sched.view.view import Floats, Ints, Mask, View, domain_index
+from valence_sched.view.view import Ints, Mask, View, domain_index
 
 #: The number of alternates found beyond the requested number, because some are dropped at the end.
 SPARE_ALTERNATES = 16
@@ -252,14 +252,11 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 
 class _NextNode(Struct, frozen=True, gc=False):
-    """The next node of a podm, taken ahead of its turn; its ``rows`` of the evaluation."""
+    """The next node of a podm, taken ahead of its turn, and the evaluation of the podm."""
 
     fit: Fit
     undo: Change
-    verdicts: Mask
-    scores: Floats
-    cost: Ints
-    rows: slice
+    evaluation: Evaluation
 
 
 class Lookahead:
@@ -273,7 +270,6 @@ class Lookahead:
         self._context = context
         self._overlay = Overlay(context.view)
         self.view, self.evaluation = self._overlay.view, context.evaluation.copy()
-        self._verdicts, self._scores = self.evaluation.verdicts, self.evaluation.scores
         self._request = context.request
         self._new_member_rows: list[int] = []  # rows of nodes that are not counted yet
         self._ahead: dict[int, _NextNode] = {}
@@ -285,11 +281,8 @@ class Lookahead:
         self._own_podm_only = own_only and not self._reads_both
         self._weights = row_weights(context.view, context.bound) if group_readers else None
         self._most_ahead = 1 if context.request.alternates or self._reads_both else most_ahead
-        self._count_ahead = 1
-        self._hits = 0
-        # nodes to take; the last node is chosen but not taken
-        self._left = context.request.count - 1
-        self._last = -1
+        self._count_ahead, self._hits, self._last = 1, 0, -1
+        self._left = context.request.count - 1  # the last node is chosen but not taken
 
     @property
     def request(self) -> Request:
@@ -319,14 +312,10 @@ class Lookahead:
             self._evaluate_ahead([fit, *self._likely_fits(podm)])
         else:
             self._hits += 1
-        self._last = podm
-        self._left -= 1
+        self._last, self._left = podm, self._left - 1
         ahead = self._ahead.pop(podm)
         first, last = self._overlay.rows(podm)
-        rows, source = slice(first, last), ahead.rows
-        self._verdicts[:, rows] = ahead.verdicts[:, source]
-        self._scores[:, rows] = ahead.scores[:, source]
-        self.evaluation.cost[rows] = ahead.cost[source]
+        self.evaluation.write(slice(first, last), ahead.evaluation)
         if self.evaluation.group_state_readers:
             self._new_member_rows.append(fit.row)
             if not self._own_podm_only:
@@ -379,12 +368,10 @@ class Lookahead:
             request = with_members(self._context.view, self.request, [fit.row for fit in fits])
             reevaluate_group_state(view, request, bound, evaluation, strict=strict)
             self._write_costs(evaluation, rows)
-        tables = evaluation.verdicts, evaluation.scores, evaluation.cost
         low = 0
         for fit, change, (first, last) in zip(fits, changes, spans, strict=True):
-            high = low + last - first
-            self._ahead[change[0]] = _NextNode(fit, change, *tables, slice(low, high))
-            low = high
+            part = evaluation.select(slice(low, low := low + last - first))
+            self._ahead[change[0]] = _NextNode(fit, change, part)
 
     def _write_costs(self, evaluation: Evaluation, rows: Ints) -> None:
         weights = self._weights

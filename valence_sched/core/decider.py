@@ -55,8 +55,7 @@ class Decider:
         self._builder = ViewBuilder(view.kinds)
         self._cache = EvaluationCache(self._snapshot)
         self._supplied_mixes: BoundedMemo[tuple[str, str], bool] = BoundedMemo(MOST_MIXES)
-        self.skipped = skipped
-        self.strict = strict
+        self.skipped, self.strict = skipped, strict
         self.other_podms: Sequence[LeanPodm] = ()
 
     def snapshot(self) -> View:

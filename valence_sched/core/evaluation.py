@@ -214,20 +214,28 @@ def evaluate(
     """
     verdicts, scores = list[Mask](), list[Floats]()
     evaluation = Evaluation(verdicts, scores, np.empty(len(view), dtype=np.int64))
-    tracker = _ReadTracker(view, request)
+    related = request.group is not None or request.owner is not None
+    tracked, asked = track_view(view), track_request(request) if related else request
+
+    def note_reads(name: str) -> None:
+        if tracked.was_read:
+            evaluation.availability_readers |= {name}
+            tracked.was_read = False
+        if isinstance(asked, TrackedRequest) and asked.was_read:
+            evaluation.group_state_readers |= {name}
+            vars(asked)["was_read"] = False
+
     passed = every = view.all_rows
     for filter_ in bound.filters:
-        mask = _answer(filter_, tracker.view, tracker.request, evaluation, strict)
+        mask = _answer(filter_, tracked, asked, evaluation, strict)
         if mask is not every:
             passed = passed & mask
         verdicts.append(mask)
-        tracker.note(filter_.name)
+        note_reads(filter_.name)
     for weigher in bound.weighers:
-        score = _answer(weigher, tracker.view, tracker.request, evaluation, strict)
+        score = _answer(weigher, tracked, asked, evaluation, strict)
         scores.append(_clamped_score(score, weigher, evaluation, strict))
-        tracker.note(weigher.name)
-    evaluation.availability_readers = frozenset(tracker.availability_readers)
-    evaluation.group_state_readers = frozenset(tracker.group_state_readers)
+        note_reads(weigher.name)
     write_costs(evaluation, bound, row_weights(view, bound), passed)
     return evaluation
 
@@ -239,24 +247,6 @@ def context_of(
     evaluation, budget = evaluate(view, request, bound, strict=strict), bound.policy.budget
     found = evaluation, Fitter(request.needs, view.kinds, request.topology, budget)
     return EvaluationContext(view, request, bound, *found, strict, spending=Spending(budget))
-
-
-class _ReadTracker:
-    def __init__(self, view: View, request: Request) -> None:
-        self.view = track_view(view)
-        related = request.group is not None or request.owner is not None
-        self._tracked_request = track_request(request) if related else None
-        self.request = self._tracked_request or request
-        self.availability_readers: set[str] = set()
-        self.group_state_readers: set[str] = set()
-
-    def note(self, name: str) -> None:
-        if self.view.was_read:
-            self.availability_readers.add(name)
-            self.view.was_read = False
-        if self._tracked_request is not None and self._tracked_request.was_read:
-            self.group_state_readers.add(name)
-            vars(self._tracked_request)["was_read"] = False
 
 
 def reevaluate(

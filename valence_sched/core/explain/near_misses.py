@@ -82,11 +82,11 @@ class NearMissSearch:
             if self._fits >= MOST_FITS:
                 return
             self._fits += 1
-            if self.decision.row_fits.of(row) != "fits":
-                continue
-            seen_podms.add(podm)
-            name, pool = view.podms[podm].id, view.pools[row].id
-            yield NearMiss(podm=name, pool=pool, kind="word", lacks=self._lacks(row))
+            if self.decision.row_fits.of(row) == "fits":
+                seen_podms.add(podm)
+                pool = view.pool_ref(row)
+                lacks = self._lacks(row)
+                yield NearMiss(podm=pool.podm, pool=pool.pool, kind="word", lacks=lacks)
 
     def _chosen_podms(self) -> set[int]:
         return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())

@@ -219,9 +219,9 @@ def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
     values = np.array(found.col_value)
     objective = -float(info.objective_function_value)
     optimal = status == highs.HighsModelStatus.kOptimal
+    if not whole and not optimal:
+        return Solution(None, -INFINITY, INFINITY, True)
     if not whole:
-        if not optimal:
-            return Solution(None, -INFINITY, INFINITY, True)
         bound = objective + abs(objective) * RELATIVE_ROUNDING
         return Solution(values, objective, bound, True, -np.array(found.row_dual))
     bound = -float(info.mip_dual_bound)
@@ -246,8 +246,7 @@ def optimum(
     solution = programme.solve(effort, whole=True, start=start)
     spent = solution.work // WORK_PER_STATE
     if not solution.feasible:
-        trusted = known is None and largest <= LARGEST_TRUSTED
-        return SearchOutcome(known, trusted, spent)
+        return SearchOutcome(known, known is None and largest <= LARGEST_TRUSTED, spent)
     found = None if solution.values is None else [int(value) for value in solution.values]
     if found is None or not is_solution(part, found):
         return SearchOutcome(known, False, spent)
@@ -279,8 +278,7 @@ class PropagationSearch:
         self.best: list[int] | None = None
         self.price: int | None = None
         self._entries = 0  # entries propagated so far
-        self._prices, self._demands = prices, demands
-        self._price_row = len(part.lower_rows)
+        self._prices, self._demands, self._price_row = prices, demands, len(part.lower_rows)
         self._lower, self._upper = [*part.lower_rows, -INFINITY], [*part.upper_rows, INFINITY]
         self._least, self._most = [0] * len(part.upper), [int(one) for one in part.upper]
         self._rows: list[list[tuple[int, int]]] = [[] for _ in self._lower]
