@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation cache: evaluations by key, and the ledger that takes and releases nodes.
-
-Only changed rows are evaluated again: filters and weighers evaluate each row by itself.
-"""
+"""Evaluation cache: evaluations by key, of which only changed rows are evaluated again; ledger."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping

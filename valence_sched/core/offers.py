@@ -140,10 +140,7 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
 
 
 class CandidateFitter:
-    """Fits the nodes of a request into exactly the blocks and amounts of candidates.
-
-    ``fitters`` has the fitter of each alternative. During a fit only these parts are free.
-    """
+    """Fits nodes into exactly the blocks of candidates; one fitter for each alternative."""
 
     def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:
         self._view, self._fitters = view, fitters

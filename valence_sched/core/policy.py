@@ -51,10 +51,7 @@ REPORTED_FIRST = tuple(_FIRST.split())
 
 
 class RequestReader(Struct, frozen=True, eq=False):
-    """A plug-in, and the fields of a request that make it active, with tests of their values.
-
-    A plug-in with ``optional`` fields is always active.
-    """
+    """A plug-in, active by fields of a request with tests of values; always if one is optional."""
 
     kind: Kind
     name: str

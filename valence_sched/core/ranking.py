@@ -96,10 +96,7 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the fit of the first row that the node fits, or of a random row of ``best_of``.
-
-    Rows without a fit, and undecided rows, are added to the sets; the former are not tried again.
-    """
+    """Return the first fit of the rows, or a random one of ``best_of``; note open and unfit rows."""
     fits: list[Fit] = []
     for row in rows:
         fit = find_fit(row) if row not in rows_without_fit else None

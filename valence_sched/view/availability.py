@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Availability: the rows with enough free capacity for each need, and the share that stays free.
-
-Memoised tables hold the parts of ``free / total - amount / total`` that ignore the amounts.
-"""
+"""Availability: the rows with enough free capacity for each need, and the free share."""
 
 import functools
 from collections import Counter

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Block kinds: the amount of a need that each kind of block supplies, and the kinds of each row.
-
-A site has a million blocks of a few dozen kinds: each question is answered once per kind.
-"""
+"""Block kinds: the amounts that each supplies; a million blocks are of a few dozen kinds."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator

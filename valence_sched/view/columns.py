@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View columns: encode a View as plain arrays in one sequence of bytes, and decode it.
-
-A header names the arrays; texts are MessagePack; block tables are decoded when first read.
-"""
+"""View columns: encode a View as plain arrays in one sequence of bytes, and decode it."""
 
 import itertools
 import zlib

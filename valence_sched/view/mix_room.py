@@ -109,11 +109,7 @@ class MixRoom:
         return RoomBefore(free, read_only(have), read_only(nodes), has_room, BoundedMemo(MOST_LOST))
 
     def lost(self, view: View, needs: tuple[Need, ...], scarcity: Sequence[float]) -> Floats:
-        """Return by row the number of nodes that are lost if it makes a node with ``needs``.
-
-        It is the mean over the shares, by weight and scarcity; infinite if the row cannot make the
-        node.
-        """
+        """Return by row the mean number of lost nodes if it makes a node; infinite if it cannot."""
         before = self.before(view)
         whole = tuple(map(view.kinds.whole_amount, needs))
         lost = before.lost.get((whole, scarcity))  # the same blocks satisfy equal needs

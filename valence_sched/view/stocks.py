@@ -47,10 +47,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return bool(self.min.any() or self.step.any() or np.isfinite(self.max).any())
 
     def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
-        """Return per amount and stock the size of one grant, and the number of such grants.
-
-        The shapes: ``(n, 1)`` to ``(n, stocks)``. The size is infinite if the stock has no grant.
-        """
+        """Return the size of a grant, infinite if none, and the number; shape ``(n, stocks)``."""
         if not self.has_limits():
             number = self._unlimited_counts(amounts)  # usual stocks have no limits
             return np.where(number > 0.0, np.maximum(amounts, EPSILON), np.inf), number

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool covers: the cheapest set cover of a node in each pool, with searches shared by pools.
-
-The components of a cover have no kind of block in common: their cheapest covers are the node's.
-"""
+"""Pool covers: the cheapest set cover of a node in each pool, with searches shared by pools."""
 
 import itertools
 from collections import Counter, defaultdict
