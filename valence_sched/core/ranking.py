@@ -96,7 +96,7 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the first fit of the rows, or a random one of ``best_of``; note open and unfit rows."""
+    """Return the first fit of the rows, or a random one of ``best_of``; note rows without one."""
     fits: list[Fit] = []
     for row in rows:
         fit = find_fit(row) if row not in rows_without_fit else None
