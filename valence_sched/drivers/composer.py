@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urljoin
 
 from valence_sched.drivers.document_shape import check_content
-from valence_sched.drivers.fields import Json
+from valence_sched.drivers.fields import Json, objects
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
 from valence_sched.drivers.links import collection_pages, link_path
 from valence_sched.errors import InputError, PodmError, one_line
@@ -22,6 +22,14 @@ PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
 
 #: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
+MAX_MESSAGES = 5
+#: Message keys that report success; an error body may consist of these alone.
+_SUCCESS_KEYS = ("success", "created", "accepteventnotification")
+_FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
+ACCEPTED = 202
+#: States of an unfinished task.
+RUNNING_TASK_STATES: tuple[str, ...] = ("New", "Starting", "Running", "Pending", "Stopping")
+RUNNING_TASK_STATES += ("Cancelling", "Service", "Suspended")
 
 
 class Reply(NamedTuple):
@@ -116,14 +124,6 @@ def _describe(reply: Reply) -> str:
     return one_line(f"HTTP {reply.status}" + (f": {reply.text}" if reply.text else ""), 200)
 
 
-MAX_MESSAGES = 5
-
-#: Message keys that report success; an error body may consist of these alone.
-_SUCCESS_KEYS = ("success", "created", "accepteventnotification")
-
-_FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
-
-
 def refusal(reply: Reply) -> str | None:
     bodies = (reply.body, *_stanza_responses(reply.body))
     messages = [text for body in bodies for text in _messages(body)]
@@ -138,10 +138,9 @@ def refusal(reply: Reply) -> str | None:
     return None
 
 
-def _stanza_responses(body: Any) -> list[Json]:
-    stanzas = ((body or {}).get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
-    found = [stanza.get("Response") for stanza in stanzas or [] if isinstance(stanza, dict)]
-    return [response for response in found if isinstance(response, dict)]
+def _stanza_responses(body: Any) -> tuple[Json, ...]:
+    stanzas = (body.get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
+    return objects([stanza.get("Response") for stanza in objects(stanzas or [])])
 
 
 def _messages(body: Any) -> list[str]:
@@ -163,12 +162,6 @@ def _message_text(item: Any) -> str:
     if key.casefold() in _SUCCESS_KEYS:
         return ""
     return str(item.get("Message") or item.get("message") or key)
-
-
-ACCEPTED = 202
-#: States of an unfinished task.
-RUNNING_TASK_STATES: tuple[str, ...] = ("New", "Starting", "Running", "Pending", "Stopping")
-RUNNING_TASK_STATES += ("Cancelling", "Service", "Suspended")
 
 
 class SendResult(NamedTuple):
@@ -197,17 +190,21 @@ class SendResult(NamedTuple):
 def write(
     session: Session,
     target: str,
-    send: Callable[[], Reply],
+    body: Json | None,
     patience: Patience,
     watch: Watch,
     is_undone: Callable[[], bool] = lambda: False,
 ) -> SendResult:
-    """Send once to ``target``; if the reply only accepts the write, wait for its task.
+    """POST once to ``target``, or DELETE it without a body; wait for the task of the write.
 
     The write is sent again once if its ETag is refused, once if an ETag is required, and after each
     pause that a busy service requests. Before each retry ``is_undone`` reads again and must find
     that the write had no effect.
     """
+
+    def send() -> Reply:
+        return session.delete(target) if body is None else session.post(target, body)
+
     try:
         reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
         while reply.status in stale or (
@@ -230,10 +227,10 @@ def write(
         return SendResult(reason="the task did not end in time", goes_on=True)
     if why := refusal(last):
         return SendResult(reason=why, lost=last.status in GATEWAY_STATUSES)
-    body = last.body or {}
-    is_system = str(body.get("@odata.type", "")).startswith("#ComputerSystem.")
-    stanzas = [response.get("@odata.id") for response in _stanza_responses(body)]
-    own = body.get("@odata.id") if is_system else None
+    found = last.body or {}
+    is_system = str(found.get("@odata.type", "")).startswith("#ComputerSystem.")
+    stanzas = [response.get("@odata.id") for response in _stanza_responses(found)]
+    own = found.get("@odata.id") if is_system else None
     named = (*stanzas, own, last.headers.get("Location"))
     if link := next((it for it in named if it and isinstance(it, str)), None):
         return SendResult(link_path(urljoin(target, link)))

@@ -39,6 +39,18 @@ TYPES = ("ResourceAdded", "ResourceRemoved", "ResourceUpdated", "StatusChange")
 #: Registries whose messages are about resources.
 REGISTRIES = ("ResourceEvent", "Composition")
 _MOST_TEXT = 120
+#: Bytes of one event; a stream with a larger event is closed.
+MAX_EVENT_BYTES = 1 * MIB
+_END = re.compile(rb"\r\n|\n|\r")
+STREAM_TYPE = "text/event-stream"
+#: Seconds without a byte after which a stream is opened again, since its peer may be lost.
+QUIET_S = 900.0
+#: The most bytes of a stream within a number of seconds; a stream with more is closed.
+MOST_BYTES, MOST_BYTES_S = 16 * MIB, 60.0
+#: Seconds between checks that the subscription still exists, and seconds for its deletion.
+CHECK_S, DELETE_S = 300.0, 3.0
+#: The most subscriptions in which to search for those of an earlier process.
+MOST_SUBSCRIPTIONS = 100
 
 
 def hint_of(data: bytes) -> str | None:
@@ -64,12 +76,6 @@ def hint_of_records(records: Iterable[Any]) -> str | None:
         if not origin and name and (registry in REGISTRIES or kind in TYPES):
             return one_line(name, _MOST_TEXT)
     return None
-
-
-#: Bytes of one event; a stream with a larger event is closed.
-MAX_EVENT_BYTES = 1 * MIB
-
-_END = re.compile(rb"\r\n|\n|\r")
 
 
 class EventParser:
@@ -113,13 +119,6 @@ class EventParser:
         self._size += len(part)
         if self._size > self._most:
             raise PodmError(f"sends an event of more than {self._most} bytes")
-
-
-STREAM_TYPE = "text/event-stream"
-#: Seconds without a byte after which a stream is opened again, since its peer may be lost.
-QUIET_S = 900.0
-#: The most bytes of a stream within a number of seconds; a stream with more is closed.
-MOST_BYTES, MOST_BYTES_S = 16 * MIB, 60.0
 
 
 class NoEvents(PodmError):
@@ -195,12 +194,6 @@ class EventStream:
             raise PodmError("redirects its event stream, and redirects are not followed")
         what = f"HTTP {stream.status}" if stream.status != 200 else (kind or "no content type")
         raise PodmError(f"its event stream: found {what}, expected {STREAM_TYPE}")
-
-
-#: Seconds between checks that the subscription still exists, and seconds for its deletion.
-CHECK_S, DELETE_S = 300.0, 3.0
-#: The most subscriptions in which to search for those of an earlier process.
-MOST_SUBSCRIPTIONS = 100
 
 
 class SubscriptionLeft(PodmError):

@@ -24,6 +24,17 @@ from valence_sched.model.quantity import format_count
 _ROOT = ("redfish", "v1")
 #: The most URIs to try for one link.
 MAX_PLACES = 8
+#: Returns a document, None if there is none; raises InputError if it is unreadable.
+Get = Callable[[str], Json | None]
+R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
+#: Objects that all pod managers of one reading share, by the function that makes each object.
+Shared = dict[Callable[[], Any], Any]
+ROOT = "/redfish/v1"
+MAX_PAGES = 100_000
+#: The most pages of one collection if no other bound applies.
+MAX_PAGES_UNBOUNDED = 1000
+_PORTS = {"https": ":443", "http": ":80"}
 
 
 def places_below(parent: str, link: str) -> list[str]:
@@ -53,20 +64,6 @@ def _segments(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part]
     same = tuple(part.casefold() for part in parts[:2]) == _ROOT
     return parts[2:] if same else parts
-
-
-#: Returns a document, None if there is none; raises InputError if it is unreadable.
-Get = Callable[[str], Json | None]
-R = TypeVar("R", bound=Resource)
-T = TypeVar("T")
-#: Objects that all pod managers of one reading share, by the function that makes each object.
-Shared = dict[Callable[[], Any], Any]
-
-ROOT = "/redfish/v1"
-MAX_PAGES = 100_000
-#: The most pages of one collection if no other bound applies.
-MAX_PAGES_UNBOUNDED = 1000
-_PORTS = {"https": ":443", "http": ":80"}
 
 
 def path_of(uri: str) -> str:

@@ -44,6 +44,10 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z", b"Rar!": "rar"}
 _TAR_AT = 257  # offset of the tar magic
+_CENTRAL = b"PK\x01\x02"  # starts each entry of a zip's directory
+_ENCRYPTED = 0x1
+#: An archive in an archive is read; deeper nesting is an error.
+MAX_NESTING = 1
 
 
 def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zip"], BinaryIO]:
@@ -184,10 +188,6 @@ def _relative_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
-_CENTRAL = b"PK\x01\x02"  # starts each entry of a zip's directory
-_ENCRYPTED = 0x1
-
-
 def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
     """Return the documents of a zip by name; ``stream`` must be able to seek."""
     members = _ArchiveMembers(file, diagnostics)
@@ -313,10 +313,6 @@ class _ForwardStream:
         data = self._stream.read(size)
         self._at += len(data)
         return data
-
-
-#: An archive in an archive is read; deeper nesting is an error.
-MAX_NESTING = 1
 
 
 class Entry(NamedTuple):

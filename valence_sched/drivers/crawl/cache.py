@@ -31,6 +31,13 @@ MAX_AGE_S = 24 * 3600.0
 MAX_CACHE_BYTES = 256 * MIB
 MAX_FILE_BYTES = 64 * MIB
 VERSION = 1
+#: Starts work in another thread if enough requests wait; returns whether it has started.
+Start = Callable[[Callable[[], None], int], bool]
+#: Approximate bytes of a reading memory; a result of 40 blocks takes about 10,000.
+MAX_BYTES = 64 * MIB
+#: Approximate bytes of a remembered request with its digest, but without its URI.
+REQUEST_BYTES = 350
+_decode = msgspec.json.Decoder(FullPodm).decode
 
 
 class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -135,15 +142,6 @@ class DocumentCache:
         if content.version != VERSION or not is_of_place:
             raise ValueError("it belongs to another version or pod manager")
         return content
-
-
-#: Starts work in another thread if enough requests wait; returns whether it has started.
-Start = Callable[[Callable[[], None], int], bool]
-#: Approximate bytes of a reading memory; a result of 40 blocks takes about 10,000.
-MAX_BYTES = 64 * MIB
-#: Approximate bytes of a remembered request with its digest, but without its URI.
-REQUEST_BYTES = 350
-_decode = msgspec.json.Decoder(FullPodm).decode
 
 
 class ReadRequest(NamedTuple):

@@ -20,6 +20,14 @@ from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, path_of
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError
 
+T = TypeVar("T")
+#: Bytes of an answer with many documents; a longer one is requested with fewer levels.
+MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
+#: The share of the remaining time for an expanded answer; the rest is for plain answers.
+TIME_SHARE = 0.5
+#: The most dangling links to try at other places before the first success.
+MAX_TRIALS = 100
+
 
 class FetchTask(NamedTuple):
     """A document to fetch: its URI, its folded URI, its resource class, and levels to expand.
@@ -46,14 +54,6 @@ class FetchTask(NamedTuple):
 
 def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
     return FetchTask(uri, fold_uri(uri), to, levels)
-
-
-T = TypeVar("T")
-
-#: Bytes of an answer with many documents; a longer one is requested with fewer levels.
-MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
-#: The share of the remaining time for an expanded answer; the rest is for plain answers.
-TIME_SHARE = 0.5
 
 
 class ExpandReader:
@@ -157,10 +157,6 @@ def _value_of(read: Callable[[Any], T | None], value: Any) -> T | None:
         return read(value)
     except ValueError:
         return None
-
-
-#: The most dangling links to try at other places before the first success.
-MAX_TRIALS = 100
 
 
 class Crawler:

@@ -31,6 +31,10 @@ from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import AUTO, Registration
 
 MaxBlocks = Mapping[BlockType, int]
+LOG = logging.getLogger(__name__)
+#: The largest number of passes in which the reader may need more documents.
+MAX_PASSES = 20
+_NO_RESOURCE = "found no property of its schema, expected a service, a collection or a member"
 
 
 def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> FullPodm:
@@ -51,12 +55,6 @@ def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> Full
         what = f"found a limit of {limit} in a node, expected {max_blocks[kind]}"
         notes.remark(f"{where}: {what} as registered (the limit of the pod manager applies)")
     return replace(podm, pools=tuple(pools))
-
-
-LOG = logging.getLogger(__name__)
-
-#: The largest number of passes in which the reader may need more documents.
-MAX_PASSES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +234,6 @@ class PodmReader:
     def _cost(self) -> tuple[int, float]:
         count = self._connection.requests if self._connection else 0
         return count, time.monotonic() - self._began
-
-
-_NO_RESOURCE = "found no property of its schema, expected a service, a collection or a member"
 
 
 class ReadPass(NamedTuple):

@@ -39,6 +39,20 @@ LOG = logging.getLogger(__name__)
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 _REGISTER = "set the login in its file, or with `podm set --username --password-prompt`"
+MAX_REDIRECTS = 5
+#: Seconds for the deletion of a session, also after the deadline.
+LOGOUT_S = 3.0
+#: Headers of every request; ``identity`` as in sushy, because of ETags.
+HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "Connection": "keep-alive",
+    "OData-Version": "4.0",
+    "User-Agent": "valence-sched",
+}
+_JSON = {"Content-Type": "application/json"}
+#: Root entries that are needed before the login; other entries may appear after it.
+LOGIN_ENTRIES = frozenset(("SessionService", "Sessions", "Registries", "JsonSchemas"))
 
 
 class LoginRefused(PodmError):
@@ -197,20 +211,6 @@ def proxies_to(url: str) -> dict[str, str]:
 
     proxies: dict[str, str] = get_environ_proxies(url)
     return proxies if select_proxy(url, proxies) else {}
-
-
-MAX_REDIRECTS = 5
-#: Seconds for the deletion of a session, also after the deadline.
-LOGOUT_S = 3.0
-#: Headers of every request; ``identity`` as in sushy, because of ETags.
-HEADERS = {
-    "Accept": "application/json",
-    "Accept-Encoding": "identity",
-    "Connection": "keep-alive",
-    "OData-Version": "4.0",
-    "User-Agent": "valence-sched",
-}
-_JSON = {"Content-Type": "application/json"}
 
 
 class Connection:
@@ -452,10 +452,6 @@ class Connection:
             if self._ended or self.deadline.left_s <= 0:
                 raise self.deadline.error() from None
             raise
-
-
-#: Root entries that are needed before the login; other entries may appear after it.
-LOGIN_ENTRIES = frozenset(("SessionService", "Sessions", "Registries", "JsonSchemas"))
 
 
 def enter_service(connection: Connection) -> Json:

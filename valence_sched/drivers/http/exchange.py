@@ -27,6 +27,23 @@ from valence_sched.model.tls import ClientCertificate, default_authorities, plai
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
 #: Statuses of a document that does not exist.
 GONE = (404, 410)
+#: The attempts of a read, and the seconds before the second one; the pause then doubles.
+READ_ATTEMPTS = 4
+READ_PAUSE_S = 0.1
+#: Pauses of a :class:`Patience`.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+#: The number of searches for a node after a lost reply.
+LATE_READS = 8
+#: Statuses that ask for a retry.
+BUSY_STATUSES = (429, 503)
+#: Statuses of a gateway that gave up; the write may still have an effect.
+GATEWAY_STATUSES = (408, 502, 504)
+CHECK_HINT = "check that it runs and that the URL is right"
+_MALFORMED_HINT = "report it to the vendor of the service or of its proxy"
+#: The first bytes of a TLS record: an alert or a handshake of any version.
+TLS_RECORDS = ("\x15\x03", "\x16\x03")
+#: Seconds for the probe of a port for TLS.
+PROBE_S = 2.0
 
 
 def is_outage(status: int) -> bool:
@@ -116,19 +133,6 @@ class Deadline:
         return Unreachable(f"no complete answer within {self.seconds:g} s {hint}")
 
 
-#: The attempts of a read, and the seconds before the second one; the pause then doubles.
-READ_ATTEMPTS = 4
-READ_PAUSE_S = 0.1
-#: Pauses of a :class:`Patience`.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-#: The number of searches for a node after a lost reply.
-LATE_READS = 8
-#: Statuses that ask for a retry.
-BUSY_STATUSES = (429, 503)
-#: Statuses of a gateway that gave up; the write may still have an effect.
-GATEWAY_STATUSES = (408, 502, 504)
-
-
 def retry_after_s(headers: Mapping[str, str], otherwise: float) -> float:
     """Return the seconds of ``Retry-After``, by the clock of the server, else ``otherwise``."""
     value = headers.get("Retry-After", "").strip()
@@ -170,14 +174,6 @@ class Patience:
         self._sleep(min(left, retry_after_s(headers or {}, self._pause)))
         self._pause = min(self._pause * 1.5, LONGEST_PAUSE_S)
         return True
-
-
-CHECK_HINT = "check that it runs and that the URL is right"
-_MALFORMED_HINT = "report it to the vendor of the service or of its proxy"
-#: The first bytes of a TLS record: an alert or a handshake of any version.
-TLS_RECORDS = ("\x15\x03", "\x16\x03")
-#: Seconds for the probe of a port for TLS.
-PROBE_S = 2.0
 
 
 class TlsContexts:

@@ -28,6 +28,13 @@ MAX_HEADERS, MAX_HEAD_BYTES = 100, 1 << 18
 _START = b"HTTP/"
 #: Statuses without a body, and statuses of interim responses.
 _BODILESS, _INTERIM = (204, 304), range(100, 200)
+LOG = logging.getLogger(__name__)
+#: A path that can be sent as it is.
+_PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
+_PORTS = {"https": 443, "http": 80}
+#: Encodings that are supported although not requested, and the zlib mode to detect them.
+_PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
+BAD_REQUEST = 400
 
 
 class Headers(Mapping[str, str]):
@@ -165,16 +172,6 @@ class Response:
 
     def _malformed(self, text: str) -> HTTPException:
         return exchange.MalformedBody(text) if self._has_head else HTTPException(text)
-
-
-LOG = logging.getLogger(__name__)
-
-#: A path that can be sent as it is.
-_PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
-_PORTS = {"https": 443, "http": 80}
-#: Encodings that are supported although not requested, and the zlib mode to detect them.
-_PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
-BAD_REQUEST = 400
 
 
 class StdlibTransport:

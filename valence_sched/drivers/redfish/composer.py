@@ -5,7 +5,6 @@ After a lost or wrong reply, the node is found by its unique name among all syst
 """
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -118,8 +117,7 @@ class AmountComposer:
 
     def _remove(self, one: Grant, watch: Watch) -> str:
         watch("deleting")
-        delete = functools.partial(self._session.delete, one.uri)
-        sent = composer.write(self._session, one.uri, delete, self._patience(), watch)
+        sent = composer.write(self._session, one.uri, None, self._patience(), watch)
         patience, late = self._patience(), LATE_READS if sent.lost or sent.succeeded else 0
         while True:
             try:
@@ -139,8 +137,7 @@ class AmountComposer:
         watch("creating")
         target, body = source.collection, {"Name": request.name, **source.body(grant)}
         before = set(map(fold_uri, self._members(target)))
-        post = functools.partial(self._session.post, target, body)
-        sent = composer.write(self._session, target, post, self._patience(), watch)
+        sent = composer.write(self._session, target, body, self._patience(), watch)
         if sent.unsent:
             return Creation(problem=sent.reason)
         try:
@@ -318,12 +315,9 @@ class BlockReservations:
         return [block for block in blocks if block and not own_status(block).shareable]
 
     def _set(self, block: ResourceBlock, reserved: bool, *, verify: bool = True) -> bool:
-        """Set or clear the flag; return whether that succeeded.
-
-        Some services replace the whole object, so all of it is sent. A change with a refused ETag
-        is sent again once if the object is unchanged.
-        """
+        """Set or clear the flag, twice if its ETag is refused; return whether that succeeded."""
         uri, status = block.uri, "CompositionStatus"
+        # Some services replace the whole object, so all of it is sent.
         body = {status: dict(block.json[status], Reserved=reserved)}
         try:
             reply = self._session.patch(uri, body)
@@ -372,13 +366,12 @@ class RedfishComposer:
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve by the Compose action if it composes the node, else by the flag on each block."""
-        way = choose_write(self._capabilities(request), request)
-        if isinstance(way, str) or not way.exact:
+        target = self._exact_target(request)
+        if target is None:
             return False
-        if way.target != self._capabilities().compose_target:
+        if target != self._capabilities().compose_target:
             return self._block_reservations.reserve(request)
-        body = methods.manifest_body(request, "PreviewReserve")
-        reply = self._session.post(way.target, body)
+        reply = self._session.post(target, methods.manifest_body(request, "PreviewReserve"))
         if problem := composer.refusal(reply):
             raise PodmError(problem)
         self._reservation = str((reply.body or {}).get("ReservationId") or "") or None
@@ -386,10 +379,12 @@ class RedfishComposer:
 
     def unreserve(self, request: CompositionRequest) -> None:
         """Clear the flags; a reservation by action expires."""
-        way = choose_write(self._capabilities(request), request)
-        exact_at = None if isinstance(way, str) or not way.exact else way.target
-        if exact_at and exact_at != self._capabilities().compose_target:
+        if self._exact_target(request) not in (None, self._capabilities().compose_target):
             self._block_reservations.unreserve(request)
+
+    def _exact_target(self, request: CompositionRequest) -> str | None:
+        way = choose_write(self._capabilities(request), request)
+        return None if isinstance(way, str) or not way.exact else way.target
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         created = self._amounts.create(request, watch)
@@ -452,8 +447,7 @@ class RedfishComposer:
         def is_undone() -> bool:
             return self._reader.read_node(request, uri).node == uri
 
-        delete = functools.partial(self._session.delete, uri)
-        sent = composer.write(self._session, uri, delete, self._patience(), watch, is_undone)
+        sent = composer.write(self._session, uri, None, self._patience(), watch, is_undone)
         outcome = self._wait_until_stable(request, uri, watch, deleted=True)
         if outcome.state == "absent":
             self._block_reservations.clear(marked)
@@ -478,16 +472,14 @@ class RedfishComposer:
         self, request: CompositionRequest, way: ComposeWrite, watch: Watch
     ) -> tuple[CompositionResult, composer.SendResult]:
         watch(f"composing ({way.name})")
-        post = self._session.post
-        target, patience = way.target, self._patience()
         before = self._reader.system_uris()
 
         def is_undone() -> bool:
             found = self._reader.read_node(request, None, same_blocks=True, written=Written(before))
             return found.state == "absent" and not found.reason  # no other node has a block
 
-        send = functools.partial(post, target, way.body)
-        sent = composer.write(self._session, target, send, patience, watch, is_undone)
+        target, patience = way.target, self._patience()
+        sent = composer.write(self._session, target, way.body, patience, watch, is_undone)
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason), sent
         written = Written(before, sent.succeeded)

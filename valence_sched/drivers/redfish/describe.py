@@ -30,6 +30,26 @@ ContentKey = tuple[type[Resource], bytes]
 #: The most remembered contents, and the most bytes of one of them.
 MAX_CONTENTS, MAX_CONTENT_BYTES = 4096, 2048
 _UNKNOWN = object()
+#: The most remembered sets of devices, and the most devices of one set.
+MAX_SETS, MAX_SET_DEVICES = 1024, 100
+_ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
+_PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
+#: Protocols of drives over a network; every other known protocol is local.
+_NETWORK_PROTOCOLS = frozenset(("iscsi", "fc", "fcp", "fcoe", "ficon", "ethernet", "tcp", "udp"))
+_NETWORK_PROTOCOLS |= {"nvmeoverfabrics", "nvmeovertcp", "roce", "rocev2", "iwarp"}
+_NETWORK_PROTOCOLS |= {"nfsv3", "nfsv4", "smb"}
+_PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
+_IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORECASE)
+_SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
+#: Properties with the place or the presence of a device.
+_PLACING = frozenset(("Links", "Status", "Enabled", "EthernetInterfaceType"))
+DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
+_GROUPS = {Processor: "processors", Accelerator: "accelerators", Memory: "memory"}
+_GROUPS |= {Drive: "drives", Nic: "nics"}
+IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
+COMPOSITION_STATES: dict[str, inventory.CompositionState] = {
+    it.casefold(): it for it in get_args(inventory.CompositionState)
+}
 
 
 class ContentMemo(Generic[R, T]):
@@ -71,26 +91,6 @@ class ContentMemo(Generic[R, T]):
                 self._memo.clear()
             self._memo[key] = found
         return found
-
-
-#: The most remembered sets of devices, and the most devices of one set.
-MAX_SETS, MAX_SET_DEVICES = 1024, 100
-
-_ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
-_PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
-#: Protocols of drives over a network; every other known protocol is local.
-_NETWORK_PROTOCOLS = frozenset(("iscsi", "fc", "fcp", "fcoe", "ficon", "ethernet", "tcp", "udp"))
-_NETWORK_PROTOCOLS |= {"nvmeoverfabrics", "nvmeovertcp", "roce", "rocev2", "iwarp"}
-_NETWORK_PROTOCOLS |= {"nfsv3", "nfsv4", "smb"}
-_PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
-
-_IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORECASE)
-_SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
-
-#: Properties with the place or the presence of a device.
-_PLACING = frozenset(("Links", "Status", "Enabled", "EthernetInterfaceType"))
-
-DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 
 
 class Describer:
@@ -247,8 +247,6 @@ _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
     schema.Port: _port,
     schema.NetworkInterface: lambda _: Nic(),
 }
-_GROUPS = {Processor: "processors", Accelerator: "accelerators", Memory: "memory"}
-_GROUPS |= {Drive: "drives", Nic: "nics"}
 
 
 def _devices_of(nouns: Iterable[DeviceNoun | None]) -> inventory.Devices:
@@ -290,12 +288,6 @@ def topology_of(
             values["switch"].add(inside["fabric"] + switch[0])
     found = {name: uris.pop() for name, uris in values.items() if len(uris) == 1}
     return dict(sorted(found.items())) or None
-
-
-IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
-COMPOSITION_STATES: dict[str, inventory.CompositionState] = {
-    it.casefold(): it for it in get_args(inventory.CompositionState)
-}
 
 
 def status_of(block: schema.ResourceBlock, *, with_parts: bool = True) -> inventory.Status:

@@ -40,6 +40,20 @@ KINDS: dict[type[Device], str] = {
     schema.Port: "network interface",
     schema.NetworkInterface: "network interface",
 }
+#: The largest relative difference between a size and the same size rounded.
+_ROUNDING = 0.01
+Comparison = Callable[[Device, Device], bool]
+#: The lists of a block or a system with one link per device, and the class of the device.
+_SINGLE: tuple[tuple[Link, type[Device]], ...] = (
+    (DeviceHolder.processors, schema.ProcessorDevice),
+    (DeviceHolder.memory, schema.MemoryDevice),
+    (DeviceHolder.drives, schema.DriveDevice),
+)
+#: The other lists of a block or a system.
+_STORAGES, _SIMPLE_STORAGES = DeviceHolder.storage.path, DeviceHolder.simple_storage.path
+_NICS = frozenset((DeviceHolder.ethernet.path, DeviceHolder.network.path))
+D = TypeVar("D", bound=schema.Device)
+Devices = dict[str, schema.Device]  # by URI
 
 
 class DeviceList(NamedTuple):
@@ -104,10 +118,6 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     return frozenset(blocks.keys() - copied)
 
 
-#: The largest relative difference between a size and the same size rounded.
-_ROUNDING = 0.01
-
-
 class Likeness(NamedTuple):
     """Properties to compare: entries with an equal ``key`` are one device if ``others`` agree."""
 
@@ -144,9 +154,6 @@ def merge_lists(
                     what = f"found the {name[1]} of {uri}, expected a unique one"
                     notes.remark(f"{device.uri}: {what} (unknown whether one or two devices)")
     return found
-
-
-Comparison = Callable[[Device, Device], bool]
 
 
 class _Merger:
@@ -285,20 +292,6 @@ def _value(device: Device, name: str) -> Any:
         if name == "cores":
             return device.cores if device.cores is not None else device.enabled_cores
     return getattr(device, name)
-
-
-#: The lists of a block or a system with one link per device, and the class of the device.
-_SINGLE: tuple[tuple[Link, type[Device]], ...] = (
-    (DeviceHolder.processors, schema.ProcessorDevice),
-    (DeviceHolder.memory, schema.MemoryDevice),
-    (DeviceHolder.drives, schema.DriveDevice),
-)
-#: The other lists of a block or a system.
-_STORAGES, _SIMPLE_STORAGES = DeviceHolder.storage.path, DeviceHolder.simple_storage.path
-_NICS = frozenset((DeviceHolder.ethernet.path, DeviceHolder.network.path))
-
-D = TypeVar("D", bound=schema.Device)
-Devices = dict[str, schema.Device]  # by URI
 
 
 def devices_of_systems(

@@ -27,6 +27,8 @@ _OPTIONAL = "@Redfish.OptionalOnCreate"
 _COUNT = "@Redfish.RequestedCount"
 
 DeviceTemplate = tuple[int | None, dict[str, Any]]
+SPECIFIC, CONSTRAINED = "ComputerSystemComposition", "ComputerSystemConstrainedComposition"
+_ALLOWED = "@Redfish.AllowableValues"
 
 
 class UseCase(NamedTuple):
@@ -109,10 +111,6 @@ def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[Devi
     is_older = "SimpleStorage" in rules and "Storage" not in rules
     name, inner = ("SimpleStorage", "Devices") if is_older else ("Storage", "Drives")
     yield name, [(1, {inner: drives})] if drives else []
-
-
-SPECIFIC, CONSTRAINED = "ComputerSystemComposition", "ComputerSystemConstrainedComposition"
-_ALLOWED = "@Redfish.AllowableValues"
 
 
 def choose_write(

@@ -15,6 +15,15 @@ from valence_sched.model.quantity import format_count
 #: The largest difference between a summary and the sum of the parts: firmware uses memory.
 TOLERANCE = 0.1
 _ZEROS = (0, "0")
+_CPU, _MODULE = schema.ProcessorDevice, schema.MemoryDevice
+_CPUS, _RAM = schema.ProcessorSummary, schema.MemorySummary
+_CORES, _SIZES = (_CPU.cores, _CPU.enabled_cores), (_MODULE.capacity_mib, _MODULE.volatile_mib)
+_DRIVES, _DISKS = ("Drives", "Storage", "SimpleStorage"), ("drive", "storage", "disk")
+_NICS = ("EthernetInterfaces", "NetworkInterfaces")
+_PORTS = ("ethernet", "networkadapter", "networkinterface")
+_NAMES = {_CPU: "CPU", _CPUS: "CPU", _RAM: "memory", _MODULE: "memory", schema.DriveDevice: "drive"}
+_NAMES |= dict.fromkeys((schema.EthernetInterface, schema.Port, schema.NetworkInterface), "NIC")
+MAX_VENDOR_LEVELS = 4
 
 
 def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) -> dict[str, Device]:
@@ -45,9 +54,6 @@ class _Summarised(NamedTuple):
     noun: str
 
 
-_CPU, _MODULE = schema.ProcessorDevice, schema.MemoryDevice
-_CPUS, _RAM = schema.ProcessorSummary, schema.MemorySummary
-_CORES, _SIZES = (_CPU.cores, _CPU.enabled_cores), (_MODULE.capacity_mib, _MODULE.volatile_mib)
 _SUMMARISED = (
     _Summarised(_CPU, _CORES, _CPUS, _CPUS.cores, "processor"),
     _Summarised(_MODULE, _SIZES, _RAM, _RAM.size_gib, "memory module"),
@@ -116,9 +122,6 @@ class _Kind(NamedTuple):
     words: tuple[str, ...]
 
 
-_DRIVES, _DISKS = ("Drives", "Storage", "SimpleStorage"), ("drive", "storage", "disk")
-_NICS = ("EthernetInterfaces", "NetworkInterfaces")
-_PORTS = ("ethernet", "networkadapter", "networkinterface")
 _KINDS = {
     "CPU": _Kind(_CPU, {"ProcessorType": "CPU"}, ("Processors",), ("processor", "cpu")),
     "GPU": _Kind(_CPU, {"ProcessorType": "GPU"}, ("Processors",), ("gpu", "accelerator", "fpga")),
@@ -126,9 +129,6 @@ _KINDS = {
     "drive": _Kind(schema.DriveDevice, {}, _DRIVES, (*_DISKS, "arraycontroller")),
     "NIC": _Kind(schema.EthernetInterface, {}, _NICS, _PORTS),
 }
-_NAMES = {_CPU: "CPU", _CPUS: "CPU", _RAM: "memory", _MODULE: "memory", schema.DriveDevice: "drive"}
-_NAMES |= dict.fromkeys((schema.EthernetInterface, schema.Port, schema.NetworkInterface), "NIC")
-MAX_VENDOR_LEVELS = 4
 
 
 def unreadable_devices(

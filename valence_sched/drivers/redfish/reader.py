@@ -24,6 +24,12 @@ Limits = dict[BlockType, Limit]
 #: The bounds on the blocks of each type in a node.
 _LEAST = {kind: Field(f"Min{kind}", number, "least", "blocks") for kind in get_args(BlockType)}
 _MOST = {kind: Field(f"Max{kind}", number, "most", "blocks") for kind in get_args(BlockType)}
+_TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
+#: The types of each block by its URI.
+TypesByBlock = Mapping[str, tuple[BlockType, ...]]
+#: The folded types of zones without resource blocks.
+_OTHER_ZONES = ("default", "zoneofendpoints", "zoneofzones")
+_ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 
 
 class LimitsByZone:
@@ -95,14 +101,6 @@ def _stated_limits(
                 part = document.part(Resource, json, "@Redfish.ResourceBlockLimits")
                 every = {it: Limit(_LEAST[it].of(part) or 0, _MOST[it].of(part)) for it in _LEAST}
                 yield capability, {it: limit for it, limit in every.items() if limit != Limit()}
-
-
-_TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
-#: The types of each block by its URI.
-TypesByBlock = Mapping[str, tuple[BlockType, ...]]
-#: The folded types of zones without resource blocks.
-_OTHER_ZONES = ("default", "zoneofendpoints", "zoneofzones")
-_ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 
 
 class RedfishResources(NamedTuple):

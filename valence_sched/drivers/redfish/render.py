@@ -22,6 +22,17 @@ from valence_sched.model.podm_address import UUID_KIND
 
 OEM = "ValenceSched"
 _GOOD = {"State": "Enabled", "Health": "OK"}
+#: The most documents for devices of one kind in one block; an inventory may count more.
+MAX_DEVICES = 4096
+_FABRIC = re.compile(r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)", re.IGNORECASE)
+_SWITCH = re.compile(_FABRIC.pattern + r"/Switches/[^/?#]+", re.IGNORECASE)
+_PARTS_OF_A_CPU = ("cpu", "core", "thread")
+_IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
+_IN_STORAGE = re.compile(
+    r"(?P<holder>/(?:.*/)?(?:Storage|StorageServices)/[^/?#]+)/StoragePools/[^/?#]+", re.I
+)
+SERVICE = f"{ROOT}/CompositionService"
+BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
 
 
 class DocumentWriter:
@@ -79,14 +90,6 @@ def _oem(**facts: object) -> Json | None:
     """Return an ``Oem`` object with the properties that Redfish lacks, None if empty."""
     found: Json = msgspec.json.decode(msgspec.json.encode(_known(facts)))
     return {OEM: {"@odata.type": f"#{OEM}.v1_0_0.{OEM}"} | found} if found else None
-
-
-#: The most documents for devices of one kind in one block; an inventory may count more.
-MAX_DEVICES = 4096
-
-_FABRIC = re.compile(r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)", re.IGNORECASE)
-_SWITCH = re.compile(_FABRIC.pattern + r"/Switches/[^/?#]+", re.IGNORECASE)
-_PARTS_OF_A_CPU = ("cpu", "core", "thread")
 
 
 def _write_block(
@@ -182,12 +185,6 @@ def _drive(drive: inventory.Drive) -> Json:
         "Model": drive.model,
         "Oem": _oem(remote=drive.remote),
     }
-
-
-_IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
-_IN_STORAGE = re.compile(
-    r"(?P<holder>/(?:.*/)?(?:Storage|StorageServices)/[^/?#]+)/StoragePools/[^/?#]+", re.I
-)
 
 
 def _has_documents(stock: inventory.Stock, podm: inventory.FullPodm) -> str | None:
@@ -361,10 +358,6 @@ def _write_fabrics(writer: DocumentWriter, blocks: Iterable[inventory.FullBlock]
             body["Switches"] = _link(place)
         stub(fabric, "Fabric.v1_3_0", body)
     return writer.collection(writer.new_uri(f"{ROOT}/Fabrics"), "Fabric", ends) if ends else None
-
-
-SERVICE = f"{ROOT}/CompositionService"
-BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
 
 
 class _RenderUris:

@@ -18,6 +18,7 @@ GIB = 2**30
 #: Returns the pools of linked zones, None without links.
 ZoneIds = Callable[[tuple[str, ...]], tuple[str, ...] | None]
 PoolsOf = Callable[[schema.MemoryDomain | schema.StoragePool], tuple[str, ...]]
+VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
 
 
 def stocks(
@@ -159,9 +160,6 @@ def holder_uri(pool: str) -> str:
 
 def gib(size_bytes: float | None) -> float | None:
     return None if size_bytes is None else round(size_bytes / GIB, 9)
-
-
-VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
 
 
 def _memory(

@@ -5,7 +5,6 @@ Allocate takes the hardware; there is no reservation and no preview. A failed no
 """
 
 import contextlib
-import functools
 import itertools
 import math
 import re
@@ -97,8 +96,7 @@ class RsdComposer:
         def is_undone() -> bool:
             return self.read_node(request, uri).node == uri
 
-        delete = functools.partial(self._session.delete, uri)
-        sent = composer.write(self._session, uri, delete, self._patience(), watch, is_undone)
+        sent = composer.write(self._session, uri, None, self._patience(), watch, is_undone)
         is_there = self._is_still_there(uri, sent)
         force = None
         with contextlib.suppress(PodmError):  # the error of reading the node back is reported
@@ -128,8 +126,7 @@ class RsdComposer:
     def _post(
         self, target: str, body: Json, watch: Watch, is_undone: Callable[[], bool] = lambda: False
     ) -> SendResult:
-        post, patience = functools.partial(self._session.post, target, body), self._patience()
-        return composer.write(self._session, target, post, patience, watch, is_undone)
+        return composer.write(self._session, target, body, self._patience(), watch, is_undone)
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
         patience, reads = self._patience(), 1 if sent.refused else LATE_READS
@@ -344,8 +341,8 @@ class RsdComposer:
         json = get_document(self._session, uri) or {}
         system = RackSystem(uri, json, NO_NOTES)
         status = RackUsage(self._service(), [], [], [system], set()).system_status(system)
-        device = PooledDevice(uri, json, NO_NOTES)
-        return device.class_name == "ComputerSystem" and status.slots > 0
+        is_system = PooledDevice(uri, json, NO_NOTES).class_name == "ComputerSystem"
+        return is_system and status.slots > 0
 
     def _service(self) -> LinkedDocuments:
         return LinkedDocuments(self._get, NO_NOTES)

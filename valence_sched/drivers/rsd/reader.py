@@ -24,6 +24,14 @@ from valence_sched.model.quantity import format_count
 _GROUPS = ("lvg", "pool")
 #: The URIs of drives by the URI of their stock.
 Drives = dict[str, set[str]]
+NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "rocev2", "infiniband")
+NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
+TRANSIENT_STATES = ("allocating", "assembling")
+R = TypeVar("R", bound=Resource)
+#: The pool of systems without a PCIe fabric, if other systems have one.
+UNSWITCHED = "unswitched"
+#: A node has exactly one system.
+LIMITS: dict[inventory.BlockType, inventory.Limit] = {"ComputerSystem": inventory.Limit(1, 1)}
 
 
 def rack_stocks(
@@ -119,9 +127,6 @@ def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -
     )
 
 
-NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "rocev2", "infiniband")
-
-
 class FabricOffer(NamedTuple):
     """A pooled device, its PCIe fabrics (empty for a network), and its endpoints."""
 
@@ -214,10 +219,6 @@ def _hosts(
     return hosts & {system.uri for system in systems}
 
 
-NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
-TRANSIENT_STATES = ("allocating", "assembling")
-
-
 class RackUsage:
     """The nodes that use each block of a rack, by the URI of the block."""
 
@@ -289,15 +290,6 @@ class RackUsage:
             resource_state=condition.word,
             compositions=len(nodes) or (1 if state == "Composed" else 0),
         )
-
-
-R = TypeVar("R", bound=Resource)
-
-#: The pool of systems without a PCIe fabric, if other systems have one.
-UNSWITCHED = "unswitched"
-
-#: A node has exactly one system.
-LIMITS: dict[inventory.BlockType, inventory.Limit] = {"ComputerSystem": inventory.Limit(1, 1)}
 
 
 class RsdResources(NamedTuple):
