@@ -5,6 +5,7 @@ After a lost or wrong reply, the node is found by its unique name among all syst
 """
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ class Source(NamedTuple):
 
     stock: Stock
     collection: str
-    body: Callable[[Grant], Json]
+    body: Json
 
 
 class Creation(NamedTuple):
@@ -53,20 +54,18 @@ class AmountComposer:
 
     def refusal(self, request: CompositionRequest) -> str | None:
         for grant in request.made_grants:
-            if self._source(grant.uri) is None:
+            if self._source(grant) is None:
                 what = "neither a memory domain nor a storage pool"
                 return f"{grant.uri}: found {what}, expected one to create {grant.amount:g}"
         return None
 
     def conflicts(self, request: CompositionRequest) -> Iterator[str]:
         for grant in request.made_grants:
-            source = self._source(grant.uri)
+            source = self._source(grant)
             if source is None or grant_size(source.stock, grant.amount) != grant.amount:
-                left = "nothing"
-                if source is not None:
-                    stock, left = source.stock, "an unknown free amount"
-                    if stock.total is not None:
-                        left = f"{max(0.0, stock.total - stock.used):g} {stock.unit} free"
+                left = "nothing" if source is None else "an unknown free amount"
+                if source is not None and (total := source.stock.total) is not None:
+                    left = f"{max(0.0, total - source.stock.used):g} {source.stock.unit} free"
                 yield f"{grant.uri}: found {left}, expected {grant.amount:g} or more"
 
     def create(self, request: CompositionRequest, watch: Watch) -> Creation:
@@ -89,12 +88,9 @@ class AmountComposer:
         """
         known = request.amounts or self._made.get(request.name, ())
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
-        for grant in () if known else request.made_grants:
-            source = self._source(grant.uri)
-            for uri in sorted(self._members(source.collection)) if source else ():
-                json = composer.get_document(self._session, uri)
-                if json is not None and request.names(json.get("Name"), uri):
-                    found[fold_uri(uri)] = Grant(uri, size_of(json) or 0.0)
+        for _, uri, json in () if known else self._existing(request):
+            if request.names(json.get("Name"), uri):
+                found[fold_uri(uri)] = Grant(uri, size_of(json) or 0.0)
         wanted = known or request.made_grants
         where = ", ".join(dict.fromkeys(it.uri for it in wanted))
         what = f"{len(found)} of {len(wanted)} memory chunks and volumes of {request.name}"
@@ -103,14 +99,18 @@ class AmountComposer:
 
     def suspects(self, request: CompositionRequest) -> list[str]:
         """Return unnamed chunks and volumes with the size of an amount."""
-        found: dict[str, None] = {}
+        existing = self._existing(request)
+        sized = ((uri, json) for grant, uri, json in existing if size_of(json) == grant.amount)
+        return [*dict.fromkeys(uri for uri, json in sized if not own_name(json.get("Name"), uri))]
+
+    def _existing(self, request: CompositionRequest) -> Iterator[tuple[Grant, str, Json]]:
+        """Yield the chunks and volumes in the collection for each amount."""
         for grant in request.made_grants:
-            source = self._source(grant.uri)
+            source = self._source(grant)
             for uri in sorted(self._members(source.collection)) if source else ():
-                json = composer.get_document(self._session, uri) or {}
-                if size_of(json) == grant.amount and not own_name(json.get("Name"), uri):
-                    found[uri] = None
-        return list(found)
+                json = composer.get_document(self._session, uri)
+                if json is not None:
+                    yield grant, uri, json
 
     def remove(self, made: tuple[Grant, ...], watch: Watch) -> str:
         return "; ".join(filter(None, (self._remove(one, watch) for one in made)))
@@ -131,17 +131,17 @@ class AmountComposer:
                 return f"{one.uri} still exists: {why}"
 
     def _create(self, request: CompositionRequest, grant: Grant, watch: Watch) -> Creation:
-        source = self._source(grant.uri)
+        source = self._source(grant)
         if source is None:
             return Creation(problem=self.refusal(request) or "the amount cannot be created")
         watch("creating")
-        target, body = source.collection, {"Name": request.name, **source.body(grant)}
+        target, body = source.collection, {"Name": request.name, **source.body}
         before = set(map(fold_uri, self._members(target)))
         sent = composer.write(self._session, target, body, self._patience(), watch)
         if sent.unsent:
             return Creation(problem=sent.reason)
         try:
-            return self._created(request, grant, source, sent, before)
+            return self._created(request, grant, target, sent, before)
         except PodmError as error:
             problem = f"{sent.reason or target}: could not be read back: {error}"
             return Creation(problem=problem, unknown=True)
@@ -150,7 +150,7 @@ class AmountComposer:
         self,
         request: CompositionRequest,
         grant: Grant,
-        source: Source,
+        target: str,
         sent: composer.SendResult,
         before: set[str],
     ) -> Creation:
@@ -159,7 +159,7 @@ class AmountComposer:
         new: list[str] = []
         while late > 0 and not new:
             late -= 1
-            members = self._members(source.collection)
+            members = self._members(target)
             if sent.succeeded and sent.node and composer.get_document(self._session, sent.node):
                 members.add(sent.node)
             new = sorted(uri for uri in members if fold_uri(uri) not in before)
@@ -168,13 +168,13 @@ class AmountComposer:
         names = ((uri, composer.get_document(self._session, uri)) for uri in new)
         named = [uri for uri, it in names if it is not None and request.names(it.get("Name"), uri)]
         answered = [uri for uri in new if sent.node and fold_uri(uri) == fold_uri(sent.node)]
-        ours = named or (answered if sent.succeeded else []) or (new if sent.succeeded else [])
+        ours = named or ((answered or new) if sent.succeeded else [])
         if len(ours) != 1 and new and not sent.refused:
             words = f"{', '.join(new)} appeared after the request: the owner is unknown"
             return Creation(problem="; ".join(filter(None, (sent.reason, words))), unknown=True)
         if not ours:
             why = sent.reason or "the service reported success, but created nothing"
-            return Creation(problem=f"{source.collection}: {why}", unknown=sent.goes_on)
+            return Creation(problem=f"{target}: {why}", unknown=sent.goes_on)
         return self._checked(ours[0], grant)
 
     def _checked(self, uri: str, grant: Grant) -> Creation:
@@ -201,47 +201,36 @@ class AmountComposer:
     def _members(self, collection: str) -> set[str]:
         return set(composer.member_uris(self._session, collection))
 
-    def _source(self, uri: str) -> Source | None:
-        json = composer.get_document(self._session, uri)
-        if json is None:
+    def _source(self, grant: Grant) -> Source | None:
+        get = functools.partial(composer.get_document, self._session)
+        service, uri = LinkedDocuments(get, NO_NOTES), grant.uri
+        if (json := get(uri)) is None:
             return None
         if "/memorydomains/" in uri.casefold() or "MemoryChunks" in json:
-            return self._domain(schema.MemoryDomain(uri, json, NO_NOTES))
-        holder = stocks.holder_uri(uri)
-        target = stocks.volume_collection(json, composer.get_document(self._session, holder) or {})
+            return _chunk_source(service, schema.MemoryDomain(uri, json, NO_NOTES), grant)
+        target = stocks.volume_collection(json, get(stocks.holder_uri(uri)) or {})
         if target is None:
             return None
-        stock = stocks.pool_stock(self._service, schema.StoragePool(uri, json, NO_NOTES))
-
-        def body(grant: Grant) -> Json:
-            sources = [{"ProvidingPools": [{"@odata.id": uri}]}]
-            size = {"CapacityBytes": math.ceil(grant.amount * stocks.GIB - 0.5)}
-            # The collection is in the pool, or in its storage system.
-            own = fold_uri(target).startswith(fold_uri(uri) + "/")
-            return size if own else {**size, "CapacitySources": sources}
-
+        stock = stocks.pool_stock(service, schema.StoragePool(uri, json, NO_NOTES))
+        body: Json = {"CapacityBytes": math.ceil(grant.amount * stocks.GIB - 0.5)}
+        if not fold_uri(target).startswith(fold_uri(uri) + "/"):  # the storage system's collection
+            body["CapacitySources"] = [{"ProvidingPools": [{"@odata.id": uri}]}]
         return Source(stock, target, body)
 
-    @property
-    def _service(self) -> LinkedDocuments:
-        return LinkedDocuments(lambda uri: composer.get_document(self._session, uri), NO_NOTES)
 
-    def _domain(self, domain: schema.MemoryDomain) -> Source | None:
-        target = next(filter(None, map(link_path, domain.chunks)), None)
-        if target is None or not domain.leads:
-            return None
-        stock = stocks.domain_stock(self._service, domain)
-        persistent = stock.resource == stocks.PERSISTENT
-        first = next(iter(domain.sets), None)
-        modules = domain.part(schema.MemorySet, first, "").modules if first else ()
-        interleaved = [{"Memory": {"@odata.id": module}} for module in modules]
-
-        def body(grant: Grant) -> Json:
-            chunk: Json = {"MemoryChunkSizeMiB": math.ceil(grant.amount - 1e-6)}
-            chunk["AddressRangeType"] = "PMEM" if persistent else "Volatile"
-            return {**chunk, "InterleaveSets": interleaved} if interleaved else chunk
-
-        return Source(stock, target, body)
+def _chunk_source(
+    service: LinkedDocuments, domain: schema.MemoryDomain, grant: Grant
+) -> Source | None:
+    target = next(filter(None, map(link_path, domain.chunks)), None)
+    if target is None or not domain.leads:
+        return None
+    stock = stocks.domain_stock(service, domain)
+    kind = "PMEM" if stock.resource == stocks.PERSISTENT else "Volatile"
+    body: Json = {"MemoryChunkSizeMiB": math.ceil(grant.amount - 1e-6), "AddressRangeType": kind}
+    first = next(iter(domain.sets), None)
+    if modules := domain.part(schema.MemorySet, first, "").modules if first else ():
+        body["InterleaveSets"] = [{"Memory": {"@odata.id": module}} for module in modules]
+    return Source(stock, target, body)
 
 
 def size_of(json: Json) -> float | None:
@@ -441,8 +430,8 @@ class RedfishComposer:
             return self._without_amounts(before, amounts, watch) if amounts else before
         uri = before.node
         watch("decomposing")
-        last = ((it, self._reader.last_block(it)) for it in before.blocks)
-        marked = [it for it, block in last if block and block.reserved]
+        last = map(self._reader.last_block, before.blocks)
+        marked = [block.uri for block in last if block and block.reserved]
 
         def is_undone() -> bool:
             return self._reader.read_node(request, uri).node == uri
@@ -451,8 +440,8 @@ class RedfishComposer:
         outcome = self._wait_until_stable(request, uri, watch, deleted=True)
         if outcome.state == "absent":
             self._block_reservations.clear(marked)
-            read = ((it, self._reader.last_block(it)) for it in request.blocks)
-            freed = tuple(it for it, block in read if block and own_status(block).slots)
+            read = map(self._reader.last_block, request.blocks)
+            freed = tuple(block.uri for block in read if block and own_status(block).slots)
             return self._without_amounts(replace(outcome, freed=freed), before.amounts, watch)
         if outcome.node and outcome.state != "unknown":
             words = sent.reason or "the service reported its deletion"
@@ -503,26 +492,18 @@ class RedfishComposer:
         *,
         deleted: bool = False,
     ) -> CompositionResult:
-        """Read back until the state is stable.
-
-        A lost write may take effect late, and blocks may link their node late.
-        """
-        patience, late = self._patience(), LATE_READS
-
+        """Read back until the state is stable: writes and links may take effect late."""
+        patience, late, at = self._patience(), LATE_READS, node
         options: Any = {"same_blocks": lost, "confirmed": written is not None, "deleted": deleted}
-
-        def read(node: str | None) -> CompositionResult:
-            return self._reader.read_node(request, node, written=written, **options)
-
-        outcome = read(node)
         while True:
+            outcome = self._reader.read_node(request, at, written=written, **options)
             is_open = outcome.state == "unknown" and bool(outcome.blocks)
             is_open = is_open or (lost and outcome.state == "absent")
             if not (outcome.works or (late > 0 and is_open)) or not patience.pause():
                 return outcome
             late -= 1
+            at = node or outcome.node
             watch("reading back")
-            outcome = read(node or outcome.node)
 
     def _capabilities(self, request: CompositionRequest | None = None) -> ComposeCapabilities:
         if self._known_capabilities is None:
