@@ -16,7 +16,6 @@ MIB = 1 << 20
 
 #: Bytes of one document in a tree (a larger document is left out), and of all documents together.
 MAX_DOCUMENT_BYTES, MAX_TREE_BYTES = 16 * MIB, 512 * MIB
-#: Documents of a tree or an archive.
 MAX_DOCUMENTS = 200_000
 #: Files, folders and links of any kind in a folder or an archive.
 MAX_MEMBERS = 1_000_000
@@ -49,8 +48,7 @@ class BoundedStream(io.RawIOBase):
         self._count += len(data)
         if self._count > self._most:
             hint = "this may be an archive bomb: unpack it and name the part to read"
-            expected = f"at most {self._most} bytes"
-            raise InputError(self._file, "", "a larger stream", expected, hint)
+            raise InputError(self._file, "", "a larger stream", f"at most {self._most} bytes", hint)
         return len(data)
 
 
@@ -59,5 +57,4 @@ def bounded_reader(source: BinaryIO, file: str, most: int, head: bytes = b"") ->
 
 
 def error_text(error: BaseException) -> str:
-    strerror = getattr(error, "strerror", None)
-    return str(strerror or error or type(error).__name__).lower()
+    return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()

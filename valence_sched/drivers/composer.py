@@ -27,7 +27,6 @@ MAX_MESSAGES = 5
 _SUCCESS_KEYS = ("success", "created", "accepteventnotification")
 _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 ACCEPTED = 202
-#: States of an unfinished task.
 RUNNING_TASK_STATES: tuple[str, ...] = ("New", "Starting", "Running", "Pending", "Stopping")
 RUNNING_TASK_STATES += ("Cancelling", "Service", "Suspended")
 
@@ -116,8 +115,7 @@ def member_uris(session: Session, collection: str | None) -> Iterator[str]:
 
 
 def unread_result(error: PodmError, node: str | None = None) -> CompositionResult:
-    reason = f"could not be read back: {error}"
-    return CompositionResult(state="unknown", node=node, reason=reason)
+    return CompositionResult(state="unknown", node=node, reason=f"could not be read back: {error}")
 
 
 def _describe(reply: Reply) -> str:
@@ -167,9 +165,8 @@ def _message_text(item: Any) -> str:
 class SendResult(NamedTuple):
     """The outcome of a write: the node in its answer, and the reason of a refusal or loss.
 
-    A ``lost`` write may still take effect: it has no answer, or a success without a readable node.
-    An ``unsent`` write has no effect. A write that ``goes_on`` was accepted but did not end in
-    time.
+    A ``lost`` write may still take effect, an ``unsent`` write cannot; a write that ``goes_on`` was
+    accepted but did not end in time.
     """
 
     node: str | None = None
@@ -197,9 +194,8 @@ def write(
 ) -> SendResult:
     """POST once to ``target``, or DELETE it without a body; wait for the task of the write.
 
-    The write is sent again once if its ETag is refused, once if an ETag is required, and after each
-    pause that a busy service requests. Before each retry ``is_undone`` reads again and must find
-    that the write had no effect.
+    A write is repeated if its ETag is refused or required, and after each pause that a busy service
+    requests; ``is_undone`` must first find that it had no effect.
     """
 
     def send() -> Reply:

@@ -61,10 +61,7 @@ Dialects = Mapping[str, Callable[[], Dialect]]
 
 
 def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
-    """Return the first dialect, in the order of names, that recognises a root, else DMTF's.
-
-    Raises PluginError if a dialect fails, and UnknownName if DMTF's is not installed.
-    """
+    """Return the first dialect, in the order of names, that recognises a root, else DMTF's."""
     present = current_form(root, root=True) if root else {}
     for name in dialects if present else ():
         try:

@@ -25,7 +25,6 @@ _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
 #: The most remembered names of types and properties, and the longest remembered name.
 MAX_NAMES, MAX_NAME = 10_000, 200
-#: Types of error messages, folded.
 _MESSAGES = ("error", "redfisherror", "message")
 #: Root entries that stay below ``Links`` in the present form.
 _BELOW = ("Sessions", "ManagerProvidingService")

@@ -36,7 +36,6 @@ OTHER_SERVICES = frozenset(
 )
 #: Event types of services without a registry of resource messages.
 TYPES = ("ResourceAdded", "ResourceRemoved", "ResourceUpdated", "StatusChange")
-#: Registries whose messages are about resources.
 REGISTRIES = ("ResourceEvent", "Composition")
 _MOST_TEXT = 120
 #: Bytes of one event; a stream with a larger event is closed.

@@ -68,8 +68,7 @@ class Resource:
         fields = [field for field in found if isinstance(field, Field)]
         cls.link_fields = tuple(field for field in fields if isinstance(field, Link | Parts))
         plain = (field for field in fields if not isinstance(field, Link | Parts | Identity))
-        content = {field.first for field in plain}
-        cls.content_properties = tuple(sorted(content - {"Name", "Links"}))
+        cls.content_properties = tuple(sorted({field.first for field in plain} - {"Name", "Links"}))
         cls.own_fields = tuple(field for field in fields if field.first not in ("Name", "Status"))
         cls.only_links = all(isinstance(field, Link) for field in cls.own_fields)
 

@@ -82,8 +82,7 @@ def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> 
         if isinstance(kind, str) and kind.startswith("#ComputerSystem."):
             hardware.systems.add(uri)
         block, rack_node = ResourceBlock(uri, json, NO_NOTES), RackNode(uri, json, NO_NOTES)
-        is_shared = block.sharing_capable and block.sharing_enabled
-        users = () if is_shared else block.in_systems
+        users = () if block.sharing_capable and block.sharing_enabled else block.in_systems
         linked = filter(None, map(link_path, (*block.systems, *users, *rack_node.system)))
         matches = (_SYSTEM.match(one) for one in (uri, *linked))
         hardware.systems.update(match[0] for match in matches if match)

@@ -39,10 +39,7 @@ def root_identity(root: Json | None) -> str | None:
 
 
 def service_identity(get: Get, service: LinkedDocuments) -> str | None:
-    """Return the identity that a service states in its root or its only manager.
-
-    ``get`` reads a document; ``service`` resolves links and takes notes.
-    """
+    """Return the identity that a service states in its root or its only manager."""
     quiet = LinkedDocuments(get, NO_NOTES)
     root = ServiceIdentity(ROOT, quiet.json(ROOT, ROOT) or {}, service.notes)
     if identity := root.identity:

@@ -20,9 +20,7 @@ from valence_sched.model.diagnostic import Diagnostic, Kind
 from valence_sched.model.inventory import BlockType, Node
 from valence_sched.model.quantity import format_count
 
-#: Segments of the path of the service root.
 _ROOT = ("redfish", "v1")
-#: The most URIs to try for one link.
 MAX_PLACES = 8
 #: Returns a document, None if there is none; raises InputError if it is unreadable.
 Get = Callable[[str], Json | None]
@@ -32,7 +30,6 @@ T = TypeVar("T")
 Shared = dict[Callable[[], Any], Any]
 ROOT = "/redfish/v1"
 MAX_PAGES = 100_000
-#: The most pages of one collection if no other bound applies.
 MAX_PAGES_UNBOUNDED = 1000
 _PORTS = {"https": ":443", "http": ":80"}
 
@@ -62,8 +59,7 @@ def places_below(parent: str, link: str) -> list[str]:
 
 def _segments(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part]
-    same = tuple(part.casefold() for part in parts[:2]) == _ROOT
-    return parts[2:] if same else parts
+    return parts[2:] if tuple(map(str.casefold, parts[:2])) == _ROOT else parts
 
 
 def path_of(uri: str) -> str:

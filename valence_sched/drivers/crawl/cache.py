@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caches of reads: documents that rarely change, and whole readings.
-
-The document cache holds only devices: the use of a block changes often.
-"""
+"""Caches of reads: documents of devices, which rarely change, and whole readings."""
 
 import contextlib
 import hashlib
@@ -26,7 +23,6 @@ from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.quantity import format_count
 
-#: The maximum age of a cached document; an older document is read again.
 MAX_AGE_S = 24 * 3600.0
 MAX_CACHE_BYTES = 256 * MIB
 MAX_FILE_BYTES = 64 * MIB
@@ -138,8 +134,7 @@ class DocumentCache:
             raise ValueError("its content is too large")
         data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CACHE_BYTES)
         content = msgspec.json.decode(data, type=CacheFile)
-        is_of_place = f"{content.url} ".startswith(f"{self._place} ")
-        if content.version != VERSION or not is_of_place:
+        if content.version != VERSION or not f"{content.url} ".startswith(f"{self._place} "):
             raise ValueError("it belongs to another version or pod manager")
         return content
 
@@ -207,11 +202,7 @@ class Answers:
 
 
 class RememberedReading(NamedTuple):
-    """The result of a reading, as a document, with digests of the answers.
-
-    ``basis`` identifies the other inputs, such as the dialect. The cached documents expire at
-    ``until_s``, seconds since 1970.
-    """
+    """The result of a reading, digests of its answers, and other inputs (``basis``)."""
 
     basis: Hashable
     digests: dict[ReadRequest, bytes]

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The crawler: fetches the documents of one pod manager in parallel, ahead of the reader.
-
-It follows the declared links (``fields.Link``) of each document as soon as the document is read.
-"""
+"""The crawler: fetches the documents of one pod manager in parallel, ahead of the reader."""
 
 from __future__ import annotations
 

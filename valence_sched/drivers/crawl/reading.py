@@ -32,7 +32,6 @@ from valence_sched.model.registration import AUTO, Registration
 
 MaxBlocks = Mapping[BlockType, int]
 LOG = logging.getLogger(__name__)
-#: The largest number of passes in which the reader may need more documents.
 MAX_PASSES = 20
 _NO_RESOURCE = "found no property of its schema, expected a service, a collection or a member"
 
@@ -74,11 +73,9 @@ class ReadSettings:
     parallel: int = 4
     #: Whether to ignore cached documents.
     full: bool = False
-    #: The folder of the document cache.
     cache: Path | None = None
     #: Whether readings include their documents, which take much memory.
     raw: bool = True
-    #: The reading memory of a process that polls.
     memory: ReadingMemory | None = None
 
 
@@ -308,10 +305,7 @@ class ListCheck:
         self._crawl, self._service = crawl, service
 
     def check(self, holder: Resource, *, is_near: bool = False) -> None:
-        """Raise Unreachable if a collection below a resource is incomplete.
-
-        A service is checked only if it ``is_near``: linked by the root, or by another near service.
-        """
+        """Raise Unreachable if a collection is incomplete; check services only if ``is_near``."""
         for way in holder.link_fields if holder.leads else ():
             if isinstance(way, Parts) or way.late or way.to.lasting:
                 continue
@@ -321,8 +315,7 @@ class ListCheck:
                 one = way.to(*json, NO_NOTES)
                 is_service = is_near and not way.collection
                 if MEMBERS in one.json:
-                    page = Collection(*json, NO_NOTES)
-                    self._check_list(page, way.to, is_service=is_service)
+                    self._check_list(Collection(*json, NO_NOTES), way.to, is_service=is_service)
                     continue
                 is_named = type_name(one.json).endswith(type(one).__name__.casefold())
                 if one.lacks_fields and not (is_service and is_named):

@@ -27,13 +27,11 @@ TreeReader = Callable[[Mapping[str, bytes | Path], str, str], "Record"]
 
 EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map from URI to document"
 
-#: Suffixes of files that may be inventories.
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
 _GIB_KEY = f'"{GIB}"'.encode()
 
-#: The most blank lines to skip when the format of a file is detected.
 MAX_BLANK_LINES = 1000
 
 
@@ -99,8 +97,7 @@ def text_records(
         if fields and "schema" in fields:
             _header(first, file, f"line {len(blank) + 1}", diagnostics)
             first = b""
-        lines = [*blank, first, *between, second]
-        yield from _lines(stream, lines, file, diagnostics, captured_at)
+        yield from _lines(stream, [*blank, first, *between, second], file, diagnostics, captured_at)
 
 
 def _next_line(stream: BinaryIO) -> tuple[list[bytes], bytes]:
@@ -203,10 +200,7 @@ def _lines(
 
 
 def _in_mib(podm: bytes | Raw) -> bytes | Raw:
-    """Return a pod manager in which memory has ``capacity_mib`` in place of ``capacity_gib``.
-
-    A text without ``capacity_gib`` is returned as it is: programs write MiB, and are read fast.
-    """
+    """Return a pod manager with memory in MiB; a text without GiB, which is usual, as it is."""
     text = bytes(podm)
     if _GIB_KEY not in text:
         return podm

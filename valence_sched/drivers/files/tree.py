@@ -32,7 +32,6 @@ from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
 
 DOCUMENT = "index.json"
-#: The most bytes of one part of a path on common file systems.
 MAX_NAME_BYTES = 255
 
 
@@ -54,8 +53,7 @@ class RecordedTree:
         if data is None:
             return None
         if len(data) > MAX_DOCUMENT_BYTES:
-            expected = f"at most {MAX_DOCUMENT_BYTES}"
-            raise InputError(uri, "", "a larger document", expected)
+            raise InputError(uri, "", "a larger document", f"at most {MAX_DOCUMENT_BYTES}")
         return document_shape.check_content(document_shape.object_of(data, uri), uri)
 
 
@@ -83,8 +81,7 @@ def podm_of(
     root = None
     with contextlib.suppress(InputError):  # the reader of the dialect notes it
         root = tree.get(ROOT)
-    dialect = recognised_dialect(root, dialects)
-    podm = dialect.inventory(service, id_)
+    podm = recognised_dialect(root, dialects).inventory(service, id_)
     if podm.identity is None:
         podm = replace(podm, identity=service_identity(tree.get, service))
     diagnostics.extend(notes.diagnostics(file))
@@ -116,8 +113,7 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str]
             note(one_line(f"{uri[:200]}: {fault}, expected a URI that can be a file (left out)"))
             continue
         try:
-            compact = escape_json(msgspec.json.encode(json))
-            data = msgspec.json.format(compact, indent=2) + b"\n"
+            data = msgspec.json.format(escape_json(msgspec.json.encode(json)), indent=2) + b"\n"
         except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):
             data = b""
         if not 0 < len(data) <= MAX_DOCUMENT_BYTES:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP connection to one pod manager: logged in, bounded, within a deadline.
-
-Reads are retried until the deadline, writes only after a new login.
-"""
+"""One HTTP connection to one pod manager: logged in, bounded, within a deadline."""
 
 from __future__ import annotations
 
@@ -214,11 +211,7 @@ def proxies_to(url: str) -> dict[str, str]:
 
 
 class Connection:
-    """One connection; ``url`` is the base URL of the pod manager, without credentials.
-
-    ``requests`` is the number of sent requests, ``root_uri`` the URI at which the service root
-    answers. Thread-safe.
-    """
+    """One connection, thread-safe; ``url`` is the base URL, without credentials."""
 
     def __init__(
         self,
@@ -292,8 +285,7 @@ class Connection:
             raise self.deadline.error()
         self.requests += 1
         headers = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
-        request = PodmRequest("GET", uri, headers, left_s, 0)
-        stream = self._plain_transport().open_stream(request)
+        stream = self._plain_transport().open_stream(PodmRequest("GET", uri, headers, left_s, 0))
         if self._ended:
             stream.close()
             raise self.deadline.error()
@@ -426,10 +418,7 @@ class Connection:
         *,
         writes: bool = False,
     ) -> Answer:
-        """Send a request once, without following redirects; the first request makes the transport.
-
-        The login and reads use plain sockets; writes, and requests through a proxy, use sushy.
-        """
+        """Send a request once, without following redirects; writes and proxies use sushy."""
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.error()
@@ -455,10 +444,7 @@ class Connection:
 
 
 def enter_service(connection: Connection) -> Json:
-    """Return the service root and log in; some services require the login to show the root.
-
-    Errors as for :meth:`Connection.get`, and an InputError without a service root.
-    """
+    """Return the service root and log in; some services show the root only after the login."""
     root, login_status, problem = _search_root(connection)
     if root is not None:
         connection.login.log_in(current_form(root, root=True))

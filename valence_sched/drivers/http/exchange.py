@@ -25,16 +25,13 @@ from valence_sched.model.tls import ClientCertificate, default_authorities, plai
 
 #: Headers that tell a truncated body from a complete one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
-#: Statuses of a document that does not exist.
 GONE = (404, 410)
 #: The attempts of a read, and the seconds before the second one; the pause then doubles.
 READ_ATTEMPTS = 4
 READ_PAUSE_S = 0.1
-#: Pauses of a :class:`Patience`.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 #: The number of searches for a node after a lost reply.
 LATE_READS = 8
-#: Statuses that ask for a retry.
 BUSY_STATUSES = (429, 503)
 #: Statuses of a gateway that gave up; the write may still have an effect.
 GATEWAY_STATUSES = (408, 502, 504)
@@ -42,7 +39,6 @@ CHECK_HINT = "check that it runs and that the URL is right"
 _MALFORMED_HINT = "report it to the vendor of the service or of its proxy"
 #: The first bytes of a TLS record: an alert or a handshake of any version.
 TLS_RECORDS = ("\x15\x03", "\x16\x03")
-#: Seconds for the probe of a port for TLS.
 PROBE_S = 2.0
 
 
@@ -187,10 +183,7 @@ class TlsContexts:
     def for_verify(
         self, verify: bool | str, certificate: ClientCertificate | None = None
     ) -> ssl.SSLContext:
-        """Return the context for the default authorities, for a file, or without verification.
-
-        Raises Unreachable for an invalid file, OSError for an unreadable file.
-        """
+        """Return the context for default authorities, for a file, or without verification."""
         authorities = verify or ""
         if authorities is True:
             try:
@@ -307,10 +300,7 @@ def unsupported_encoding(encoding: str) -> Unreachable:
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes, the root cause last.
-
-    A ``__context__`` that is a SchedulerError is not a cause: the error arose while handling it.
-    """
+    """Return an error and its causes, the root cause last; a SchedulerError is not a cause."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:

@@ -175,10 +175,7 @@ class Response:
 
 
 class StdlibTransport:
-    """The connections to one host, one per concurrent request; thread-safe.
-
-    Raises Unreachable if the authorities of ``verify`` or the client certificate are unreadable.
-    """
+    """The connections to one host, one per concurrent request; thread-safe."""
 
     def __init__(
         self,

@@ -82,10 +82,7 @@ class AmountComposer:
         return Creation(tuple(made))
 
     def find(self, request: CompositionRequest) -> Creation:
-        """Return the existing amounts of a request, by their URI or by its name.
-
-        An amount at a known URI must have the name of the request or, without a name, the size.
-        """
+        """Return the existing amounts of a request, by their URI or by its name."""
         known = request.amounts or self._made.get(request.name, ())
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
         for _, uri, json in () if known else self._existing(request):
@@ -248,11 +245,7 @@ class BlockReservations:
         self._reserved: list[str] | None = None
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve all unshared blocks; return whether that succeeded, else undo it.
-
-        Raises ClaimLost if another client has reserved a block, and PodmError if the state of a
-        block cannot be read or a reservation cannot be undone.
-        """
+        """Reserve all unshared blocks, or none; ClaimLost if another client has reserved one."""
         self._reserved = []
         for block in self._own(request, self._reader.last_block):
             if block.reserved:

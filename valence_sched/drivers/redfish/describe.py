@@ -27,10 +27,8 @@ T = TypeVar("T")
 
 #: The class of a resource, and its content in bytes.
 ContentKey = tuple[type[Resource], bytes]
-#: The most remembered contents, and the most bytes of one of them.
 MAX_CONTENTS, MAX_CONTENT_BYTES = 4096, 2048
 _UNKNOWN = object()
-#: The most remembered sets of devices, and the most devices of one set.
 MAX_SETS, MAX_SET_DEVICES = 1024, 100
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
@@ -236,7 +234,6 @@ def _port(device: schema.Port) -> Nic:
     return Nic(speed_mbps=None if gbps is None else round(gbps * 1000))
 
 
-#: The functions that make a noun of a present device, by its class.
 _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
     schema.ProcessorDevice: _processor,
     schema.ProcessorSummary: _processors,
@@ -269,10 +266,7 @@ def topology_of(
     devices: Iterable[schema.Device],
     ends: Iterable[str] = (),
 ) -> dict[str, str] | None:
-    """Return the places of devices by the URIs of their links, None if unknown.
-
-    ``ends`` has further links to endpoints and switch ports.
-    """
+    """Return the places of devices by their links; ``ends`` are more endpoints and switch ports."""
     placed = [device for device in devices if not _PLACING.isdisjoint(device.json)]
     if not (placed or chassis or ends):
         return None
@@ -291,8 +285,7 @@ def topology_of(
 
 
 def status_of(block: schema.ResourceBlock, *, with_parts: bool = True) -> inventory.Status:
-    word = block.composition_state or "Unknown"
-    state = COMPOSITION_STATES.get(word.casefold(), "Unknown")
+    state = COMPOSITION_STATES.get((block.composition_state or "Unknown").casefold(), "Unknown")
     shareable = bool(block.sharing_capable and block.sharing_enabled)
     most = block.max_compositions
     condition = schema.condition_of(block, with_parts=with_parts)
@@ -326,8 +319,7 @@ def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) ->
     block in the pool Free. Any other block that a system links is in use.
     """
     in_pool = (block.pool or "").casefold() == "free"
-    is_offered = in_pool and "compute" in map(str.casefold, block.types)
-    return named == 1 and (is_system or is_offered)
+    return named == 1 and (is_system or (in_pool and "compute" in map(str.casefold, block.types)))
 
 
 def processor_json(cpu: Processor) -> Json:

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the devices of each block and assigns each device to one block.
-
-Two blocks may link one device: its owner is chosen over the whole pod manager before the devices
-are described and counted (``describe``).
-"""
+"""Finds the devices of each block; a device that several blocks link gets one of them."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -31,7 +27,6 @@ _NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation"))
     ("MACAddress", "PermanentMACAddress", "Ethernet", "AssociatedNetworkAddresses")
 )
 
-#: The display name of the devices of each class.
 KINDS: dict[type[Device], str] = {
     schema.DriveDevice: "drive",
     schema.ProcessorDevice: "processor",

@@ -2,8 +2,7 @@
 """Compose methods: the ways in which a service composes a node, and their writes.
 
 A specific composition and a manifest name the blocks; a constrained composition names devices, and
-the service chooses the blocks. The dialect of a vendor passes its methods to
-``valence_sched.drivers.redfish.dialect.redfish``.
+the service chooses the blocks.
 """
 
 from __future__ import annotations
@@ -219,10 +218,7 @@ class _Actions(Resource):
 def read_capabilities(
     session: Session, request: CompositionRequest | None = None, own: tuple[ComposeMethod, ...] = ()
 ) -> ComposeCapabilities:
-    """Read the capabilities of a service; for a request, stop at the first suitable use case.
-
-    The methods of a vendor, ``own``, need all capabilities.
-    """
+    """Read the capabilities; without methods of a vendor, up to a use case for the request."""
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     systems = next(filter(None, map(link_path, root.systems)), None)
     cases: list[UseCase] = []

@@ -27,14 +27,10 @@ MAX_VENDOR_LEVELS = 4
 
 
 def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) -> dict[str, Device]:
-    """Return the devices of a block without media of 0 bytes; a disk of 0 bytes is doubtful.
-
-    A drive for removable or virtual media has no medium and no disk protocol.
-    """
+    """Return devices without media of 0 bytes; the size of a disk of 0 bytes is unknown."""
     media: list[str] = []
     for uri, device in devices.items():
-        is_empty = device.json.get("CapacityBytes") in _ZEROS
-        if is_empty and isinstance(device, schema.DriveDevice):
+        if device.json.get("CapacityBytes") in _ZEROS and isinstance(device, schema.DriveDevice):
             device.certain = False
             is_disk = (device.protocol or "").casefold() in ("nvme", "sata", "sas")
             if device.capacity_bytes == 0 and device.media is None and not is_disk:

@@ -21,11 +21,9 @@ from valence_sched.model.quantity import format_count
 
 Limits = dict[BlockType, Limit]
 
-#: The bounds on the blocks of each type in a node.
 _LEAST = {kind: Field(f"Min{kind}", number, "least", "blocks") for kind in get_args(BlockType)}
 _MOST = {kind: Field(f"Max{kind}", number, "most", "blocks") for kind in get_args(BlockType)}
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
-#: The types of each block by its URI.
 TypesByBlock = Mapping[str, tuple[BlockType, ...]]
 #: The folded types of zones without resource blocks.
 _OTHER_ZONES = ("default", "zoneofendpoints", "zoneofzones")
@@ -35,10 +33,9 @@ _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 class LimitsByZone:
     """The limits in the capabilities of a pod manager for each of its zones.
 
-    A composed node boots as one system, so two servers do not add up to one. For blocks that are
-    whole compute units the default maximum is therefore 1. The operator can set another maximum,
-    and a composed system with several such blocks raises it. ``joined`` has the largest number of
-    blocks of each type in a composed system, ``zones`` the URIs of zones.
+    A composed node boots as one system: for blocks that are whole compute units the default maximum
+    is 1. The operator can set another maximum, and a composed system with several such blocks
+    (``joined``) raises it.
     """
 
     def __init__(
@@ -61,10 +58,7 @@ class LimitsByZone:
                 self._stated.append((found, limits))
 
     def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
-        """Return the strictest limits of a zone, or of a pod manager without zones.
-
-        ``blocks`` has the number of its blocks by type.
-        """
+        """Return the strictest limits of a zone with these blocks, or without zones of them all."""
         found: Limits = {}
         stated = [it for zones, it in self._stated if not zones or (zone and zone.uri in zones)]
         if zone:
@@ -283,8 +277,7 @@ def _blocks(
             status = _in_condition(status, [block, *systems], devices)
         if status.state == "Unknown" and stated.casefold() not in describe.COMPOSITION_STATES:
             what = f"found {stated}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
-            field = schema.ResourceBlock.composition_state
-            block.remark(f"{what} (cannot be composed)", field)
+            block.remark(f"{what} (cannot be composed)", schema.ResourceBlock.composition_state)
         if not members[block.uri] and status.slots:
             block.remark("found in no zone, expected in one (cannot be composed)")
         yield inventory.Block(

@@ -27,7 +27,7 @@ def stocks(
     """Return the memory domains of all chassis and systems, and all storage pools, each once.
 
     Redfish has no link from a zone to a stock, so each stock is in all ``pools`` unless it names
-    its own. A stock without a collection for new chunks or volumes is noted and left out.
+    its own.
     """
 
     def pools_of(stock: schema.MemoryDomain | schema.StoragePool) -> tuple[str, ...]:
@@ -181,8 +181,7 @@ def _memory(
         if not domain.chunks:
             domain.remark("found no MemoryChunks, expected a collection for new chunks (left out)")
         elif not domain.leads:
-            condition = schema.condition_of(domain, with_parts=False)
-            schema.note_condition(domain, condition, "left out")
+            schema.note_condition(domain, schema.condition_of(domain, with_parts=False), "left out")
         else:
             stock = domain_stock(service, domain, pools_of(domain))
             modules = _present_modules(service, domain)
@@ -247,8 +246,7 @@ def _size_of_modules(
     domain: schema.MemoryDomain, modules: list[schema.MemoryDevice], is_pmem: bool
 ) -> int | None:
     """Return the sum of the modules; the volatile part of a persistent module is excluded."""
-    plain = [is_pmem or not is_persistent(module) for module in modules]
-    pairs = zip(modules, plain, strict=True)
+    pairs = zip(modules, [is_pmem or not is_persistent(module) for module in modules], strict=True)
     sizes = [_size(module) if whole else module.volatile_mib or 0 for module, whole in pairs]
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else 0

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composes on Intel Rack Scale Design: Allocate, Assemble, wait for the node's state.
-
-Allocate takes the hardware; there is no reservation and no preview. A failed node may recover.
-"""
+"""Composes on Intel Rack Scale Design: Allocate, Assemble, wait for the node's state."""
 
 import contextlib
 import itertools
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -106,8 +104,9 @@ class RsdComposer:
             watch("deleting by force")
             sent = self._post(force, {}, watch)
             is_there = self._is_still_there(uri, sent)
-        absent = CompositionResult(state="absent")
-        outcome = self.read_node(request, uri) if is_there else absent
+        outcome = CompositionResult(state="absent")
+        if is_there:
+            outcome = self.read_node(request, uri)
         if outcome.node is not None and outcome.state != "unknown":
             why = f"{uri} still exists: {sent.reason or 'the service reported its deletion'}"
             return replace(outcome, state="left", works=False, reason=why)
@@ -144,38 +143,31 @@ class RsdComposer:
             self._allocate = next(filter(None, targets), None)
         return self._allocate
 
-    def _lists(self) -> Iterator[str]:
+    def _lists(self) -> list[str]:
         root = schema.RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
-        links = map(link_path, (*root.rack_nodes, *root.nodes))
-        yield from filter(None, dict.fromkeys(links))
+        return [*filter(None, dict.fromkeys(map(link_path, (*root.rack_nodes, *root.nodes))))]
 
     def _body(self, request: CompositionRequest) -> Json:
-        body: Json = {"Name": request.name, "Description": request.name}
+        parts: dict[str, list[Json]] = defaultdict(list)
         for uri in request.blocks:
             part = PooledDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
-            kind = part.class_name
             named = {"Resource": {"@odata.id": uri}}
-            if kind == "ComputerSystem":  # a request for one of its CPUs selects the system
+            if part.class_name == "ComputerSystem":  # a request for one of its CPUs selects it
                 service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
                 links = RackSystem(uri, part.json, NO_NOTES).processors
-                cpus = list(itertools.islice(service.follow(links, ProcessorDevice, uri), 1))
-                wanted = [{"Resource": {"@odata.id": cpu.uri}} for cpu in cpus]
-                body.setdefault("Processors", []).extend(wanted)
-            elif kind == "Processor":
+                cpus = itertools.islice(service.follow(links, ProcessorDevice, uri), 1)
+                parts["Processors"] += [{"Resource": {"@odata.id": cpu.uri}} for cpu in cpus]
+            elif part.class_name == "Processor":
                 card = {**named, "ProcessorType": part.processor_type or "FPGA"}
-                body.setdefault("Processors", []).append(card)
+                parts["Processors"].append(card)
             else:
-                body.setdefault("LocalDrives", []).append(named)
+                parts["LocalDrives"].append(named)
         for grant in request.made_grants:
-            size = math.ceil(grant.amount - 1e-6)
-            body.setdefault("RemoteDrives", []).append({"CapacityGiB": size})
-        return body
+            parts["RemoteDrives"].append({"CapacityGiB": math.ceil(grant.amount - 1e-6)})
+        return {"Name": request.name, "Description": request.name, **parts}
 
     def _volumes(self, node: Node) -> tuple[Grant, ...]:
-        """Return the volumes of a node with their sizes.
-
-        A remote link other than a block is a volume, or the target of an older service.
-        """
+        """Return the volumes of a node: its remote links other than drives, cards and blocks."""
         json = get_document(self._session, node.uri) or {}
         found = RackNode(node.uri, json, NO_NOTES)
         uris = dict.fromkeys(filter(None, map(link_path, (*found.remote, *found.storage))))
@@ -283,11 +275,10 @@ class RsdComposer:
     def _nodes(self, known: Container[str] = ()) -> list[RackNode]:
         self._unread, service = [], self._service()
         found: dict[str, RackNode] = {}
-        for uri in self._lists():
-            for page in service.collections([uri], ROOT):
-                links = [it for it in page.members if fold_uri(link_path(it) or "") not in known]
-                for node in service.follow(links, RackNode, page.uri):
-                    found.setdefault(node.uri, node)
+        for page in service.collections(self._lists(), ROOT):
+            links = [it for it in page.members if fold_uri(link_path(it) or "") not in known]
+            for node in service.follow(links, RackNode, page.uri):
+                found.setdefault(node.uri, node)
         return list(found.values())
 
     def _nouns(self, request: CompositionRequest, nodes: Iterable[RackNode]) -> Iterator[Node]:
@@ -326,8 +317,7 @@ class RsdComposer:
                 continue
             device = PooledDevice(uri, json, NO_NOTES)
             if device.class_name == "ComputerSystem":
-                system = RackSystem(uri, json, NO_NOTES)
-                status = RackUsage(service, nodes, [], [system], set()).system_status(system)
+                status = _system_status(service, uri, json, nodes)
             else:
                 own = _device_status(service, device, nodes)
                 if own is None and whole is None:
@@ -339,10 +329,8 @@ class RsdComposer:
 
     def _is_free_system(self, uri: str) -> bool:
         json = get_document(self._session, uri) or {}
-        system = RackSystem(uri, json, NO_NOTES)
-        status = RackUsage(self._service(), [], [], [system], set()).system_status(system)
         is_system = PooledDevice(uri, json, NO_NOTES).class_name == "ComputerSystem"
-        return is_system and status.slots > 0
+        return is_system and _system_status(self._service(), uri, json, []).slots > 0
 
     def _service(self) -> LinkedDocuments:
         return LinkedDocuments(self._get, NO_NOTES)
@@ -385,6 +373,11 @@ def _doubtful(node: Node) -> CompositionResult:
 
 def _is_made_of(node: Node, request: CompositionRequest) -> bool:
     return bool(request.blocks) and set(node.blocks) == set(request.blocks)
+
+
+def _system_status(service: LinkedDocuments, uri: str, json: Json, nodes: list[RackNode]) -> Status:
+    system = RackSystem(uri, json, NO_NOTES)
+    return RackUsage(service, nodes, [], [system], set()).system_status(system)
 
 
 def _device_status(

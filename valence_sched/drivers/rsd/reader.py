@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory nouns.
 
-A node is one system, with drives and FPGAs of fabrics and volumes of storage services. A device
-without a link from a node or a zone is free unless another property contradicts it.
+A device without a link from a node or a zone is free unless another property contradicts it.
 """
 
 from collections import Counter
@@ -30,7 +29,6 @@ TRANSIENT_STATES = ("allocating", "assembling")
 R = TypeVar("R", bound=Resource)
 #: The pool of systems without a PCIe fabric, if other systems have one.
 UNSWITCHED = "unswitched"
-#: A node has exactly one system.
 LIMITS: dict[inventory.BlockType, inventory.Limit] = {"ComputerSystem": inventory.Limit(1, 1)}
 
 
@@ -82,9 +80,8 @@ def _groups(
     for uri, drive in every.items():
         for of in service.uris(drive.groups, uri):
             cut.setdefault(of, {})[uri] = drive
-        for volume in service.uris(drive.used_by, uri):
-            if volume in every:
-                cut[uri][volume] = every[volume]
+        used_by = service.uris(drive.used_by, uri)
+        cut[uri] |= {volume: every[volume] for volume in used_by if volume in every}
     # The groups of a physical volume.
     plain = [uri for uri in cut if uri in every and not _is_named_group(every[uri])]
     parts = {uri: [it for it in cut[uri] if _is_named_group(cut[uri][it])] for uri in plain}
@@ -202,13 +199,11 @@ def _entities(endpoint: schema.Endpoint) -> Iterator[schema.ConnectedEntity]:
 def _hosts(
     service: LinkedDocuments, fabric: schema.Fabric, systems: list[schema.RackSystem]
 ) -> set[str]:
-    hosts: set[str] = set()
-    ours: set[str] = set()
+    hosts, ours, cables = set[str](), set[str](), set[str]()
     for end in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
         ours.add(end.uri)
         for entity in _entities(end):
             hosts.update(() if entity.leads else service.uris(entity.entity, end.uri))
-    cables: set[str] = set()
     for switch in service.follow(fabric.switches, schema.Switch, fabric.uri):
         ports = service.follow(switch.ports, schema.FabricPort, switch.uri)
         cables.update(cable for port in ports for cable in port.cables)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declared fields of the resources of Intel Rack Scale Design 2.1 to 2.5.
-
-Standard Redfish resources are declared in ``redfish.schema``.
-"""
+"""Declared fields of the resources of Intel Rack Scale Design 2.1 to 2.5."""
 
 from valence_sched.drivers.fields import (
     Field,
