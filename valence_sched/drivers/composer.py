@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from valence_sched.drivers.document_shape import check_content
 from valence_sched.drivers.fields import Json, objects
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
-from valence_sched.drivers.links import collection_pages, link_path
+from valence_sched.drivers.links import collection_pages, link_path, link_paths
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.claim import CompositionRequest, CompositionResult
 
@@ -111,7 +111,7 @@ def get_document(session: Session, uri: str | None) -> Json | None:
 def member_uris(session: Session, collection: str | None) -> Iterator[str]:
     """Yield the URIs of all members of a collection; errors as for :func:`get_document`."""
     for page in collection_pages(functools.partial(get_document, session), collection):
-        yield from filter(None, map(link_path, page.members))
+        yield from link_paths(page.members)
 
 
 def unread_result(error: PodmError, node: str | None = None) -> CompositionResult:

@@ -9,7 +9,7 @@ from typing import Any
 
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, links, text, words
-from valence_sched.drivers.links import Get, collection_pages, fold_uri, link_path
+from valence_sched.drivers.links import Get, collection_pages, fold_uri, link_paths
 from valence_sched.drivers.redfish.schema import EthernetInterface, ListedSystem, ResourceBlock
 from valence_sched.drivers.rsd.schema import RackNode
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
@@ -69,7 +69,7 @@ def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> 
 
     def blocks_of(uri: str) -> set[str]:
         listed = ListedSystem(uri, get(uri) or {}, NO_NOTES).blocks
-        return {fold_uri(block) for block in map(link_path, listed) if block}
+        return set(map(fold_uri, link_paths(listed)))
 
     hardware = ConcernedHardware(blocks_of=blocks_of)
     if node:
@@ -83,7 +83,7 @@ def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> 
             hardware.systems.add(uri)
         block, rack_node = ResourceBlock(uri, json, NO_NOTES), RackNode(uri, json, NO_NOTES)
         users = () if block.sharing_capable and block.sharing_enabled else block.in_systems
-        linked = filter(None, map(link_path, (*block.systems, *users, *rack_node.system)))
+        linked = link_paths((*block.systems, *users, *rack_node.system))
         matches = (_SYSTEM.match(one) for one in (uri, *linked))
         hardware.systems.update(match[0] for match in matches if match)
         hardware.mac_addresses.update(_mac_addresses(get, uri, json))
@@ -93,7 +93,7 @@ def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> 
         if identity := uuid_identity(system.uuid):
             hardware.uuids.add(identity.removeprefix(UUID_KIND))
         hardware.mac_addresses.update(_mac_addresses(get, uri, json))
-        for manager in filter(None, map(link_path, system.managers)):
+        for manager in link_paths(system.managers):
             for one, document in _interfaces(get, manager, get(manager) or {}):
                 bmc = BmcInterface(one, document, NO_NOTES)
                 hardware.bmc_hosts.update(bmc.ipv4, bmc.ipv6, bmc.full_name, bmc.name)
@@ -110,11 +110,12 @@ def _mac_addresses(get: Get, uri: str, json: Json) -> Iterator[str]:
 
 
 def _interfaces(get: Get, uri: str, json: Json) -> Iterator[tuple[str, Json]]:
-    for link in filter(None, map(link_path, IdentifiedSystem(uri, json, NO_NOTES).ethernet)):
+    for link in link_paths(IdentifiedSystem(uri, json, NO_NOTES).ethernet):
         document = get(link) or {}
         if "Members" not in document:
             yield link, document
             continue
-        for page in collection_pages(get, link):
-            for member in filter(None, map(link_path, page.members)):
-                yield member, get(member) or {}
+        for member in (
+            it for page in collection_pages(get, link) for it in link_paths(page.members)
+        ):
+            yield member, get(member) or {}

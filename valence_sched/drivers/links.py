@@ -7,6 +7,7 @@ there is no document at the link itself.
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -328,6 +329,18 @@ def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
         page = Collection(uri, json, NO_NOTES)
         yield page
         uri = link_path(page.next_link)
+
+
+def link_paths(links: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of links to any host, without links that lack a target."""
+    yield from filter(None, map(link_path, links))
+
+
+def short_ids(uris: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each URI, or the whole URI if several URIs have the same."""
+    lasts = {uri: uri.rpartition("/")[2] for uri in uris}
+    counts = Counter(lasts.values())
+    return {uri: last if counts[last] == 1 else uri for uri, last in lasts.items()}
 
 
 class DocumentNotes:

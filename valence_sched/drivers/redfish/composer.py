@@ -16,7 +16,7 @@ from valence_sched.drivers import composer
 from valence_sched.drivers.composer import Watch
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
-from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_path
+from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_paths
 from valence_sched.drivers.redfish import methods, schema, stocks
 from valence_sched.drivers.redfish.describe import own_status
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, ComposeWrite, choose_write
@@ -218,7 +218,7 @@ class AmountComposer:
 def _chunk_source(
     service: LinkedDocuments, domain: schema.MemoryDomain, grant: Grant
 ) -> Source | None:
-    target = next(filter(None, map(link_path, domain.chunks)), None)
+    target = next(link_paths(domain.chunks), None)
     if target is None or not domain.leads:
         return None
     stock = stocks.domain_stock(service, domain)

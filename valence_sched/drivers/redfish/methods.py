@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
-from valence_sched.drivers.links import ROOT, collection_pages, link_path
+from valence_sched.drivers.links import ROOT, collection_pages, link_path, link_paths
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
 from valence_sched.errors import PodmError
@@ -220,7 +220,7 @@ def read_capabilities(
 ) -> ComposeCapabilities:
     """Read the capabilities; without methods of a vendor, up to a use case for the request."""
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
-    systems = next(filter(None, map(link_path, root.systems)), None)
+    systems = next(link_paths(root.systems), None)
     cases: list[UseCase] = []
     for uri in map(link_path, root.systems):
         cases += _use_cases(session, get_document(session, uri) or {}, uri or "")
@@ -261,5 +261,5 @@ def _use_cases(session: Session, json: Json, collection: str) -> Iterator[UseCas
         documents = (_document_or_empty(session, link) for link in capability.object)
         if rules := next(filter(None, documents), None):
             target = link_path(_Actions(ROOT, stated, NO_NOTES).target) or collection
-            zones = tuple(filter(None, map(link_path, capability.zones)))
+            zones = tuple(link_paths(capability.zones))
             yield UseCase(capability.use_case or "", target, zones, rules)

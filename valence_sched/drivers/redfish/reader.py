@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.document_shape import type_name
 from valence_sched.drivers.fields import Field, Json, NamedResource, Resource, number
-from valence_sched.drivers.links import ROOT, LinkedDocuments
+from valence_sched.drivers.links import ROOT, LinkedDocuments, short_ids
 from valence_sched.drivers.redfish import describe, device_owners, schema
 from valence_sched.drivers.redfish.stocks import stocks
 from valence_sched.model import inventory
@@ -115,13 +115,12 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
     kinds = {block.uri: types(block) for block in found.blocks}
     pools, members = _pools(service, found, nodes, kinds)
     everywhere = tuple(pool.id for pool in pools)
-    ids = dict(zip((zone.uri for zone in found.zones), _ids(found.zones), strict=True))
+    ids = short_ids(zone.uri for zone in found.zones)
 
     def zone_ids(links: tuple[str, ...]) -> tuple[str, ...] | None:
         uris = list(service.uris(links, ROOT))
-        for uri in uris:
-            if uri not in ids:
-                service.notes.remark(f"{uri}: found no such zone, but a stock links it")
+        for uri in (uri for uri in uris if uri not in ids):
+            service.notes.remark(f"{uri}: found no such zone, but a stock links it")
         return tuple(ids[uri] for uri in uris if uri in ids) if links else None
 
     amounts = stocks(service, found.root, everywhere, zone_ids)
@@ -183,22 +182,17 @@ def _pools(
         id_ = inventory.WHOLE_POOL
         whole = (Pool(id=id_, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [id_] for block in found.blocks}
-    ids, pools = _ids(found.zones), []
+    ids, pools = short_ids(zones), []
     members: dict[str, list[str]] = {block.uri: [] for block in found.blocks}
-    for zone, id_ in zip(found.zones, ids, strict=True):
-        inside = dict.fromkeys(service.member_uris(zone.blocks, zone.uri, members))
+    for zone in found.zones:
+        inside, id_ = (
+            dict.fromkeys(service.member_uris(zone.blocks, zone.uri, members)),
+            ids[zone.uri],
+        )
         pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone, count(inside))))
-        for uri in inside:
-            if uri in members:
-                members[uri].append(id_)
+        for uri in inside.keys() & members.keys():
+            members[uri].append(id_)
     return tuple(pools), members
-
-
-def _ids(zones: Iterable[schema.Zone]) -> list[str]:
-    """Return the last part of each zone's URI, or the whole URI if zones share that part."""
-    lasts = [zone.uri.rpartition("/")[2] for zone in zones]
-    counts = Counter(lasts)
-    return [it.uri if counts[last] > 1 else last for it, last in zip(zones, lasts, strict=True)]
 
 
 def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:

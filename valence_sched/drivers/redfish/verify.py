@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.links import fold_uri, link_path
+from valence_sched.drivers.links import fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish.describe import IN_USE, is_free_host, own_status
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, composes_exact_blocks
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
@@ -143,7 +143,7 @@ class NodeReader:
     def _other_systems(self, system: ListedSystem, made_of: Blocks) -> set[str]:
         """Return other systems with the blocks; read all, since a free block may lack the link."""
         own = [block for block in made_of.values() if block and not own_status(block).shareable]
-        near = (self._system(link_path(link)) for block in own for link in block.in_systems)
+        near = (self._system(uri) for block in own for uri in link_paths(block.in_systems))
         others = {it.uri for it in near if it is not None and it.is_composed}
         if idle := {fold_uri(block.uri) for block in own if is_free(block)}:
             every = filter(None, map(self._system, self._systems()))
@@ -151,7 +151,7 @@ class NodeReader:
         return {uri for uri in others if fold_uri(uri) != fold_uri(system.uri)}
 
     def _holders(self, block: ResourceBlock) -> Iterator[str]:
-        for system in filter(None, map(self._system, map(link_path, block.in_systems))):
+        for system in filter(None, map(self._system, link_paths(block.in_systems))):
             named, own = _folded(system.blocks), fold_uri(system.uri) in _folded(block.systems)
             is_named = fold_uri(block.uri) in named
             is_host = is_named and not is_free_host(block, len(named), is_system=own)
@@ -170,8 +170,7 @@ class NodeReader:
             if is_named or made in self._made or new_to(named):
                 self._made.add(made)
                 yield named
-        links = (link for block in blocks.values() if block for link in block.in_systems)
-        near = [uri for uri in map(link_path, links) if uri]
+        near = [uri for it in blocks.values() if it for uri in link_paths(it.in_systems)]
         # Systems from before our write are not ours.
         known = set(written.before) - {fold_uri(uri) for uri in near} if written else set()
         for uri in itertools.chain(near, self._systems()):
@@ -262,19 +261,19 @@ def describe_block(block: ResourceBlock | None) -> str:
         return "found no such block"
     status = own_status(block)
     words = [status.state, "reserved" if status.reserved else "", status.health or ""]
-    by = ", ".join(filter(None, (link_path(link) for link in block.in_systems)))
+    by = ", ".join(link_paths(block.in_systems))
     return "found " + ", ".join(filter(None, words)) + (f" by {by}" if by else "")
 
 
 def blocks_of(system: ListedSystem, request: CompositionRequest) -> tuple[str, ...]:
     """Return the blocks that a system links, each as the request spells it."""
     spelled = {fold_uri(uri): uri for uri in request.blocks}
-    uris = filter(None, map(link_path, system.blocks))
+    uris = link_paths(system.blocks)
     return tuple(dict.fromkeys(spelled.get(fold_uri(uri), uri) for uri in uris))
 
 
 def _folded(links: Iterable[str]) -> set[str]:
-    return {fold_uri(uri) for uri in map(link_path, links) if uri}
+    return set(map(fold_uri, link_paths(links)))
 
 
 def _is_made_of(system: ListedSystem, request: CompositionRequest) -> bool:

@@ -14,7 +14,7 @@ from valence_sched.drivers import composer
 from valence_sched.drivers.composer import SendResult, Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
-from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
+from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish.schema import ProcessorDevice, Volume
 from valence_sched.drivers.redfish.stocks import gib
 from valence_sched.drivers.rsd import schema
@@ -145,7 +145,7 @@ class RsdComposer:
 
     def _lists(self) -> list[str]:
         root = schema.RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
-        return [*filter(None, dict.fromkeys(map(link_path, (*root.rack_nodes, *root.nodes))))]
+        return list(dict.fromkeys(link_paths((*root.rack_nodes, *root.nodes))))
 
     def _body(self, request: CompositionRequest) -> Json:
         parts: dict[str, list[Json]] = defaultdict(list)
@@ -170,9 +170,9 @@ class RsdComposer:
         """Return the volumes of a node: its remote links other than drives, cards and blocks."""
         json = get_document(self._session, node.uri) or {}
         found = RackNode(node.uri, json, NO_NOTES)
-        uris = dict.fromkeys(filter(None, map(link_path, (*found.remote, *found.storage))))
+        uris = dict.fromkeys(link_paths((*found.remote, *found.storage)))
         local = set(map(link_path, found.local))  # drives, and devices of its system
-        inside = tuple(f"{system}/" for system in map(link_path, found.system) if system)
+        inside = tuple(f"{system}/" for system in link_paths(found.system))
         outside = (it for it in uris if it not in node.blocks and not it.startswith(inside))
         read = ((it, get_document(self._session, it) or {}) for it in outside if it not in local)
         return tuple(
@@ -287,9 +287,8 @@ class RsdComposer:
         spelled = {fold_uri(uri): uri for uri in (*others, *request.blocks)}
         for node in nodes:
             devices = node.processors + node.local + node.remote + node.storage
-            systems = {uri: fold_uri(uri) for uri in map(link_path, node.system) if uri}
-            pooled = (fold_uri(uri) for uri in map(link_path, devices) if uri)
-            blocks = [spelled.get(folded, uri) for uri, folded in systems.items()]
+            blocks = [spelled.get(fold_uri(uri), uri) for uri in link_paths(node.system)]
+            pooled = map(fold_uri, link_paths(devices))
             blocks += [spelled[folded] for folded in pooled if folded in spelled]
             yield Node(uri=node.uri, name=node.name, blocks=tuple(dict.fromkeys(blocks)))
 

@@ -4,14 +4,13 @@
 A device without a link from a node or a zone is free unless another property contradicts it.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from valence_sched.drivers.fields import NamedResource, Resource
-from valence_sched.drivers.links import ROOT, LinkedDocuments
+from valence_sched.drivers.links import ROOT, LinkedDocuments, short_ids
 from valence_sched.drivers.redfish import device_owners, stocks
 from valence_sched.drivers.redfish import schema as standard
 from valence_sched.drivers.redfish.describe import Describer, topology_of
@@ -343,9 +342,7 @@ def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
     every = [reach.fabrics for reach in found.reach.values()]
     if not any(every):
         return {frozenset(): inventory.WHOLE_POOL} if found.systems else {}
-    lasts = {uri: uri.rpartition("/")[2] for reached in every for uri in reached}
-    counts = Counter(lasts.values())
-    ids = {uri: last if counts[last] == 1 else uri for uri, last in lasts.items()}
+    ids = short_ids(uri for reached in every for uri in reached)
     return {
         reached: "+".join(ids[uri] for uri in sorted(reached)) or UNSWITCHED
         for reached in dict.fromkeys(every)
