@@ -140,7 +140,7 @@ def live_identity(connection: Connection, root: Json) -> str:
         return answer.json(uri) if answer.status == 200 else None
 
     service = LinkedDocuments(get, NO_NOTES, host=connection.host)
-    return service_identity(get, service) or address_identity(connection.url)
+    return service_identity(service) or address_identity(connection.url)
 
 
 def probe_identity(registration: Registration, password: str | None, timeout_s: float) -> str:

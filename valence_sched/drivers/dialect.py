@@ -4,10 +4,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Json, Link, Resource
 from valence_sched.drivers.http.exchange import Patience
+from valence_sched.drivers.identity import service_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import PluginError, UnknownName, describe_error
 from valence_sched.model.inventory import FullPodm
@@ -38,11 +41,12 @@ class Dialect(NamedTuple):
     bare_blocks: tuple[Link, ...] = ()
 
     def inventory(self, service: LinkedDocuments, id_: str) -> FullPodm:
+        """Read a pod manager and its identity; note a root without a composition service."""
         podm = self.read(service, id_, self.name)
         root = service.json(ROOT, "the protocol")
         if root and not self.has_service(self.root(ROOT, root, NO_NOTES)):
             service.notes.remark(f"{ROOT}: found no link to a composition service, expected one")
-        return podm
+        return replace(podm, identity=podm.identity or service_identity(service))
 
     def has_service(self, root: Resource) -> bool:
         services = self.services or [way for way in root.link_fields if isinstance(way, Link)]

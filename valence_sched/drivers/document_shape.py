@@ -28,13 +28,10 @@ MAX_NAMES, MAX_NAME = 10_000, 200
 _MESSAGES = ("error", "redfisherror", "message")
 #: Root entries that stay below ``Links`` in the present form.
 _BELOW = ("Sessions", "ManagerProvidingService")
-_OF_SYSTEMS = ["Processors", "Memory", "Storage", "SimpleStorage", "MemoryDomains"]
-_OF_SYSTEMS += ["EthernetInterfaces", "NetworkInterfaces"]
+_SYSTEMS = ["Processors", "Memory", "Storage", "SimpleStorage", "MemoryDomains"]
+_SYSTEMS += ["EthernetInterfaces", "NetworkInterfaces"]
 #: By type name: entries that older documents have below ``Links``.
-_ENTRIES = {
-    "compositionservice": ["ResourceBlocks", "ResourceZones"],
-    "computersystem": _OF_SYSTEMS,
-}
+_ENTRIES = {"compositionservice": ["ResourceBlocks", "ResourceZones"], "computersystem": _SYSTEMS}
 
 
 def object_of(body: bytes, uri: str) -> Json:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.document_shape import MEMBERS
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Link, Resource, links, text
-from valence_sched.drivers.links import ROOT, Get, LinkedDocuments, collection_pages
+from valence_sched.drivers.links import ROOT, LinkedDocuments, collection_pages
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_address import ADDRESS_KIND, uuid_identity
 
@@ -38,9 +38,9 @@ def root_identity(root: Json | None) -> str | None:
     return ServiceIdentity(ROOT, root, NO_NOTES).identity if root else None
 
 
-def service_identity(get: Get, service: LinkedDocuments) -> str | None:
+def service_identity(service: LinkedDocuments) -> str | None:
     """Return the identity that a service states in its root or its only manager."""
-    quiet = LinkedDocuments(get, NO_NOTES)
+    quiet = LinkedDocuments(service.get, NO_NOTES)
     root = ServiceIdentity(ROOT, quiet.json(ROOT, ROOT) or {}, service.notes)
     if identity := root.identity:
         return identity

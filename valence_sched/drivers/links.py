@@ -94,7 +94,7 @@ class LinkedDocuments:
         shared: Shared | None = None,
         known_nodes: Iterable[Node] = (),
     ) -> None:
-        self._get, self.notes, self._host = get, notes, host
+        self.get, self.notes, self._host = get, notes, host
         self.max_blocks = max_blocks or {}
         self.known_nodes = {node.uri: node for node in known_nodes}
         self._shared: Shared = {} if shared is None else shared
@@ -174,7 +174,7 @@ class LinkedDocuments:
             return self._documents[uri]
         present = None
         try:
-            if found := self._get(uri):
+            if found := self.get(uri):
                 present = self._shapes.current_form(found, root=uri == ROOT)
             else:
                 what = "no such document" if found is None else "an empty document"

@@ -109,7 +109,7 @@ class TestManagers(unittest.TestCase):
     def identity(self, **pages):
         documents = {ROOT: {"Managers": {"@odata.id": MANAGERS}}, ONE: {"UUID": UUID}, TWO: {}}
         documents |= {MANAGERS + name.replace("first", ""): json for name, json in pages.items()}
-        return service_identity(documents.get, LinkedDocuments(documents.get, NO_NOTES))
+        return service_identity(LinkedDocuments(documents.get, NO_NOTES))
 
     def test_the_only_manager_stands_for_the_service(self):
         self.assertIn(UUID, self.identity(first=page(ONE)))

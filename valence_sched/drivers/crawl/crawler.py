@@ -57,9 +57,7 @@ class ExpandReader:
     """Reads documents by the ``get`` of a connection, up to ``levels`` levels in one answer."""
 
     def __init__(self, get: Callable[..., Answer]) -> None:
-        self._get = get
-        self.levels = 0
-        self._counted = False
+        self._get, self.levels, self._counted = get, 0, False
 
     def read_features(self, root: Json) -> None:
         features: Any = root.get("ProtocolFeaturesSupported")
@@ -175,8 +173,7 @@ class Crawler:
         self._queue: deque[FetchTask] = deque()
         self._changed = threading.Condition()
         self._busy = self._threads = 0
-        self._is_short = False
-        self._deep = True
+        self._is_short, self._deep = False, True
         self._error: BaseException | None = None
         self._links = LinkedDocuments(lambda _: None, NO_NOTES, host=host)
         self._shapes = ShapeMemo()

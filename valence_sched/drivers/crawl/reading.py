@@ -20,7 +20,7 @@ from valence_sched.drivers.document_shape import MEMBERS, current_form, type_nam
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Parts, Resource
 from valence_sched.drivers.http.connection import Connection, enter_service
 from valence_sched.drivers.http.exchange import Deadline, TlsContexts, Unreachable
-from valence_sched.drivers.identity import root_identity, service_identity
+from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
@@ -290,8 +290,6 @@ def _run_pass(
 
     service = linked(get, notes, known)
     podm = dialect.inventory(service, name)
-    if podm.identity is None:
-        podm = replace(podm, identity=service_identity(get, service))
     if not missing:
         root = service.json(ROOT, "the protocol") or {}
         ListCheck(crawl, service).check(dialect.root(ROOT, root, NO_NOTES), is_near=True)

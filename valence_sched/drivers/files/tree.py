@@ -15,14 +15,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
-from msgspec.structs import replace
 
 from valence_sched.drivers import document_shape, links
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, TREE_STARTS, error_text
 from valence_sched.drivers.dialect import Dialects, recognised_dialect
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT, current_form
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json
-from valence_sched.drivers.identity import service_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, one_line
@@ -82,8 +80,6 @@ def podm_of(
     with contextlib.suppress(InputError):  # the reader of the dialect notes it
         root = tree.get(ROOT)
     podm = recognised_dialect(root, dialects).inventory(service, id_)
-    if podm.identity is None:
-        podm = replace(podm, identity=service_identity(tree.get, service))
     diagnostics.extend(notes.diagnostics(file))
     return podm
 

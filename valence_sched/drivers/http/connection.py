@@ -67,8 +67,7 @@ class Login:
         self._open: list[str] = []
         self._sessions: str | None = None
         self._renewing = threading.Lock()
-        self.count = 0
-        self.is_renewed = False
+        self.count, self.is_renewed = 0, False
         self._with_basic = False  # the service creates sessions only with basic authentication
         self.remarks: list[str] = []
 
@@ -423,11 +422,9 @@ class Connection:
         if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.error()
         self.requests += 1
-        every = self._headers
-        if data is not None or headers:
-            every = every | (_JSON if data is not None else {}) | dict(headers or {})
+        every = self._headers | (_JSON if data is not None else {}) | dict(headers or {})
+        request = PodmRequest(method, uri, every, left_s * share, most, data)
         try:
-            request = PodmRequest(method, uri, every, left_s * share, most, data)
             through_sushy = writes or self._proxies
             transport = self._sushy_transport() if through_sushy else self._plain_transport()
             answer = transport.ask(request)
@@ -446,12 +443,9 @@ class Connection:
 def enter_service(connection: Connection) -> Json:
     """Return the service root and log in; some services show the root only after the login."""
     root, login_status, problem = _search_root(connection)
-    if root is not None:
-        connection.login.log_in(current_form(root, root=True))
-        if connection.login.count and _linked(root) <= LOGIN_ENTRIES:
-            root, login_status, problem = _search_root(connection)
-    elif login_status:
-        connection.login.log_in(None)
+    if root is not None or login_status:
+        connection.login.log_in(root and current_form(root, root=True))
+    if login_status or (root and connection.login.count and _linked(root) <= LOGIN_ENTRIES):
         root, login_status, problem = _search_root(connection)
     if root is not None:
         return root

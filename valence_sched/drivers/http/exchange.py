@@ -37,8 +37,7 @@ BUSY_STATUSES = (429, 503)
 GATEWAY_STATUSES = (408, 502, 504)
 CHECK_HINT = "check that it runs and that the URL is right"
 _MALFORMED_HINT = "report it to the vendor of the service or of its proxy"
-#: The first bytes of a TLS record: an alert or a handshake of any version.
-TLS_RECORDS = ("\x15\x03", "\x16\x03")
+TLS_RECORDS = ("\x15\x03", "\x16\x03")  # an alert, or a handshake of any version
 PROBE_S = 2.0
 
 
@@ -259,18 +258,6 @@ def late_alert(
     return None
 
 
-def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
-    """Return whether a port answers the start of a TLS handshake, even by an alert."""
-    try:
-        with socket.create_connection(address, min(timeout_s, PROBE_S)) as sock:
-            _verifying_context("").wrap_socket(sock, server_hostname=address[0]).close()
-    except ssl.SSLError as error:
-        return "alert" in plain_text(error)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 def timeout_error(*, connected: bool) -> Slow:
     if connected:
         return Slow("no answer in time (increase --request-timeout)")
@@ -312,14 +299,6 @@ def causes_of(error: BaseException) -> list[BaseException]:
             context = None
         cause = wrapped[-1] if wrapped else cause.__cause__ or context
     return causes
-
-
-def keep_alive(sock: socket.socket) -> None:
-    """Enable keep-alive probes, so that an idle connection to a lost peer ends within minutes."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
 
 
 def shut(sock: Any) -> None:

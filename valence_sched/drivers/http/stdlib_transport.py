@@ -20,7 +20,7 @@ import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from valence_sched.drivers.http import exchange
-from valence_sched.model.tls import ClientCertificate
+from valence_sched.model.tls import ClientCertificate, plain_text
 
 _RECEIVE_BYTES = 1 << 16
 #: The most headers and trailers of a response, and the most consecutive bytes without a body.
@@ -227,7 +227,11 @@ class StdlibTransport:
     def open_stream(self, request: exchange.PodmRequest) -> AnswerStream:
         request.check_headers()
         sock = self._connect(request.timeout_s)
-        exchange.keep_alive(sock)
+        # Probes end an idle connection to a lost peer within minutes.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
         try:
             sock.sendall(self._encode(request))
             response = Response(sock.recv, request.method)
@@ -274,7 +278,18 @@ class StdlibTransport:
         """Return whether the port requires TLS: servers may just close, or answer HTTP 400."""
         if self._context is not None or not self._is_untried:
             return False
-        return exchange.speaks_tls((self._host, self._port), timeout_s)
+        context, timeout_s = (
+            exchange.TlsContexts().for_verify(False),
+            min(timeout_s, exchange.PROBE_S),
+        )
+        try:
+            with socket.create_connection((self._host, self._port), timeout_s) as sock:
+                context.wrap_socket(sock, server_hostname=self._host).close()
+        except ssl.SSLError as error:
+            return "alert" in plain_text(error)
+        except (OSError, ValueError):
+            return False
+        return True
 
     def _take_idle(self, timeout_s: float) -> socket.socket | None:
         while self._idle:

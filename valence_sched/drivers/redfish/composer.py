@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from valence_sched.drivers import composer
-from valence_sched.drivers.composer import Watch
+from valence_sched.drivers.composer import SendResult, Session, Watch
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_paths
@@ -48,7 +48,7 @@ class Creation(NamedTuple):
 class AmountComposer:
     """Memory chunks and volumes of one service."""
 
-    def __init__(self, session: composer.Session, patience: Callable[[], Patience]) -> None:
+    def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
         self._session, self._patience = session, patience
         self._made: dict[str, tuple[Grant, ...]] = {}
 
@@ -148,8 +148,8 @@ class AmountComposer:
         request: CompositionRequest,
         grant: Grant,
         target: str,
-        sent: composer.SendResult,
-        before: set[str],
+        sent: SendResult,
+        old: set[str],
     ) -> Creation:
         """Find the created amount by its name, the URI in the answer, or as the only new amount."""
         patience, late = self._patience(), LATE_READS if sent.lost else 1
@@ -159,7 +159,7 @@ class AmountComposer:
             members = self._members(target)
             if sent.succeeded and sent.node and composer.get_document(self._session, sent.node):
                 members.add(sent.node)
-            new = sorted(uri for uri in members if fold_uri(uri) not in before)
+            new = sorted(uri for uri in members if fold_uri(uri) not in old)
             if not new and not (late and patience.pause()):
                 break
         names = ((uri, composer.get_document(self._session, uri)) for uri in new)
@@ -204,7 +204,7 @@ class AmountComposer:
         if (json := get(uri)) is None:
             return None
         if "/memorydomains/" in uri.casefold() or "MemoryChunks" in json:
-            return _chunk_source(service, schema.MemoryDomain(uri, json, NO_NOTES), grant)
+            return _chunks(service, schema.MemoryDomain(uri, json, NO_NOTES), grant)
         target = stocks.volume_collection(json, get(stocks.holder_uri(uri)) or {})
         if target is None:
             return None
@@ -215,9 +215,7 @@ class AmountComposer:
         return Source(stock, target, body)
 
 
-def _chunk_source(
-    service: LinkedDocuments, domain: schema.MemoryDomain, grant: Grant
-) -> Source | None:
+def _chunks(service: LinkedDocuments, domain: schema.MemoryDomain, grant: Grant) -> Source | None:
     target = next(link_paths(domain.chunks), None)
     if target is None or not domain.leads:
         return None
@@ -240,8 +238,8 @@ def size_of(json: Json) -> float | None:
 class BlockReservations:
     """The ``Reserved`` flags of blocks; a flag is cleared only if this client has set it."""
 
-    def __init__(self, session: composer.Session, back: NodeReader) -> None:
-        self._session, self._reader = session, back
+    def __init__(self, session: Session, reader: NodeReader) -> None:
+        self._session, self._reader = session, reader
         self._reserved: list[str] | None = None
 
     def reserve(self, request: CompositionRequest) -> bool:
@@ -321,7 +319,7 @@ class RedfishComposer:
 
     def __init__(
         self,
-        session: composer.Session,
+        session: Session,
         patience: Callable[[], Patience],
         own: tuple[methods.ComposeMethod, ...] = (),
     ) -> None:
@@ -452,7 +450,7 @@ class RedfishComposer:
 
     def _compose_once(
         self, request: CompositionRequest, way: ComposeWrite, watch: Watch
-    ) -> tuple[CompositionResult, composer.SendResult]:
+    ) -> tuple[CompositionResult, SendResult]:
         watch(f"composing ({way.name})")
         before = self._reader.system_uris()
 

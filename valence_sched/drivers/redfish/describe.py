@@ -45,9 +45,7 @@ DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 _GROUPS = {Processor: "processors", Accelerator: "accelerators", Memory: "memory"}
 _GROUPS |= {Drive: "drives", Nic: "nics"}
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
-COMPOSITION_STATES: dict[str, inventory.CompositionState] = {
-    it.casefold(): it for it in get_args(inventory.CompositionState)
-}
+COMPOSITION_STATES = {it.casefold(): it for it in get_args(inventory.CompositionState)}
 
 
 class ContentMemo(Generic[R, T]):
@@ -103,7 +101,15 @@ class Describer:
         every = (*keys, *[it.certain for it in devices], *[it.inherited for it in devices])
         if (found := self._sets.get(every)) is not None:
             return found
-        found = _devices_of(map(self._noun, keys, devices))
+        counts: dict[DeviceNoun, int] = defaultdict(int)
+        for noun in (it for it in map(self._noun, keys, devices) if it is not None):
+            one = noun if noun.count in (None, 1) else replace(noun, count=1)
+            counts[one] += noun.count or 0
+        groups: dict[str, Any] = defaultdict(tuple)
+        for one, count in counts.items():
+            line = one if count == one.count else replace(one, count=count or None)
+            groups[_GROUPS[type(one)]] += (line,)
+        found = inventory.Devices(**groups)
         is_quiet = all(key in self._memo for key in keys)  # otherwise each device repeats its notes
         if len(keys) <= MAX_SET_DEVICES and is_quiet:
             if len(self._sets) >= MAX_SETS:
@@ -246,19 +252,6 @@ _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
 }
 
 
-def _devices_of(nouns: Iterable[DeviceNoun | None]) -> inventory.Devices:
-    counts: dict[DeviceNoun, int] = {}
-    for noun in nouns:
-        if noun is not None:
-            one = noun if noun.count in (None, 1) else replace(noun, count=1)
-            counts[one] = counts.get(one, 0) + (noun.count or 0)
-    groups: dict[str, Any] = {}
-    for one, count in counts.items():
-        line = one if count == one.count else replace(one, count=count or None)
-        groups.setdefault(_GROUPS[type(one)], []).append(line)
-    return inventory.Devices(**{name: tuple(lines) for name, lines in groups.items()})
-
-
 def topology_of(
     service: LinkedDocuments,
     where: str,
@@ -285,7 +278,8 @@ def topology_of(
 
 
 def status_of(block: schema.ResourceBlock, *, with_parts: bool = True) -> inventory.Status:
-    state = COMPOSITION_STATES.get((block.composition_state or "Unknown").casefold(), "Unknown")
+    state: inventory.CompositionState
+    state = COMPOSITION_STATES.get((block.composition_state or "").casefold(), "Unknown")
     shareable = bool(block.sharing_capable and block.sharing_enabled)
     most = block.max_compositions
     condition = schema.condition_of(block, with_parts=with_parts)

@@ -128,9 +128,7 @@ _LIKENESS = {
 }
 
 
-def merge_lists(
-    where: str, lists: Sequence[DeviceList], trusted: Names, notes: Notes
-) -> dict[str, Device]:
+def merge_lists(where: str, lists: Sequence[DeviceList], trusted: Names, notes: Notes) -> Devices:
     """Return each device of a block once by URI, the most reliable list first."""
     if len(lists) == 1 and not trusted:
         return {device.uri: device for device in lists[0].devices}
@@ -468,9 +466,7 @@ def _simple_drives(
                 yield simple.part(schema.DriveDevice, json, f"Devices/{index}")
 
 
-def _nics(
-    service: LinkedDocuments, holder: DeviceHolder
-) -> Iterator[tuple[str, list[schema.Device]]]:
+def _nics(service: LinkedDocuments, holder: DeviceHolder) -> Iterator[tuple[str, list[Device]]]:
     """Yield lists of network interfaces; a system lists the same interfaces twice."""
     seen = list(service.follow(holder.ethernet, schema.EthernetInterface, holder.uri))
     yield "EthernetInterfaces", [*seen]
@@ -482,5 +478,5 @@ def _nics(
         if not ports:
             for adapter in service.follow(interface.adapter, schema.NetworkAdapter, interface.uri):
                 ports += service.follow(adapter.ports, schema.Port, adapter.uri)
-        left: list[schema.Device] = [port for port in ports if port.uri not in known]
+        left: list[Device] = [port for port in ports if port.uri not in known]
         yield "NetworkInterfaces", left if ports else [interface]

@@ -63,12 +63,13 @@ class ComposeWrite(NamedTuple):
     exact: bool
 
 
+Offer = ComposeWrite | str | None
+
+
 class ComposeMethod(Protocol):
     """One way to compose: a function of the capabilities and the request."""
 
-    def __call__(
-        self, capabilities: ComposeCapabilities, request: CompositionRequest, /
-    ) -> ComposeWrite | str | None:
+    def __call__(self, capabilities: ComposeCapabilities, request: CompositionRequest, /) -> Offer:
         """Return the write, the text of a refusal, or None if the way is not offered."""
 
 
@@ -131,9 +132,7 @@ def composes_exact_blocks(capabilities: ComposeCapabilities, request: Compositio
     return isinstance(found, ComposeWrite) and found.exact
 
 
-def specific(
-    capabilities: ComposeCapabilities, request: CompositionRequest
-) -> ComposeWrite | str | None:
+def specific(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
     """Return a write with the URIs of the blocks.
 
     A use case must offer it, or the service must state neither use cases nor a Compose action.
@@ -152,9 +151,7 @@ def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> 
     return ComposeWrite("manifest", target, body, True) if target else None
 
 
-def constrained(
-    capabilities: ComposeCapabilities, request: CompositionRequest
-) -> ComposeWrite | str | None:
+def constrained(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
     case = _use_case(capabilities, CONSTRAINED, request.pool)
     if case is None:
         return None

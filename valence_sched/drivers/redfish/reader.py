@@ -16,7 +16,7 @@ from valence_sched.drivers.links import ROOT, LinkedDocuments, short_ids
 from valence_sched.drivers.redfish import describe, device_owners, schema
 from valence_sched.drivers.redfish.stocks import stocks
 from valence_sched.model import inventory
-from valence_sched.model.inventory import BlockType, CompositionState, Limit, Node, Pool, Status
+from valence_sched.model.inventory import BlockType, CompositionState, Devices, Limit, Node, Status
 from valence_sched.model.quantity import format_count
 
 Limits = dict[BlockType, Limit]
@@ -163,7 +163,7 @@ def _find(service: LinkedDocuments) -> RedfishResources:
 
 def _pools(
     service: LinkedDocuments, found: RedfishResources, nodes: Iterable[Node], kinds: TypesByBlock
-) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
+) -> tuple[tuple[inventory.Pool, ...], dict[str, list[str]]]:
     def count(uris: Iterable[str]) -> Counter[BlockType]:
         return Counter(kind for uri in uris for kind in kinds.get(uri, ()))
 
@@ -180,16 +180,15 @@ def _pools(
     # If listed zones are unreadable, the pools are unknown.
     if not found.zones and not any(service.json(*it) is None for it in listed):
         id_ = inventory.WHOLE_POOL
-        whole = (Pool(id=id_, limits=limits.of(None, count(kinds))),) if kinds else ()
-        return whole, {block.uri: [id_] for block in found.blocks}
+        whole = inventory.Pool(id=id_, limits=limits.of(None, count(kinds)))
+        return (whole,) if kinds else (), {block.uri: [id_] for block in found.blocks}
     ids, pools = short_ids(zones), []
     members: dict[str, list[str]] = {block.uri: [] for block in found.blocks}
     for zone in found.zones:
-        inside, id_ = (
-            dict.fromkeys(service.member_uris(zone.blocks, zone.uri, members)),
-            ids[zone.uri],
-        )
-        pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone, count(inside))))
+        id_ = ids[zone.uri]
+        inside = dict.fromkeys(service.member_uris(zone.blocks, zone.uri, members))
+        found_limits = limits.of(zone, count(inside))
+        pools.append(inventory.Pool(id=id_, name=zone.name, limits=found_limits))
         for uri in inside.keys() & members.keys():
             members[uri].append(id_)
     return tuple(pools), members
@@ -296,9 +295,7 @@ def _systems_behind(
     return found
 
 
-def _in_condition(
-    status: Status, parts: Sequence[NamedResource], devices: inventory.Devices
-) -> Status:
+def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devices) -> Status:
     """Return the status of a block from its condition and the condition of its systems.
 
     A block or system that is Critical only because of excluded devices counts as Warning.

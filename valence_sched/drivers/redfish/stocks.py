@@ -36,9 +36,7 @@ def stocks(
     return (*_memory(service, root, pools_of), *_storage(service, root, pools_of))
 
 
-def _storage(
-    service: LinkedDocuments, root: schema.ServiceRoot, pools_of: PoolsOf
-) -> Iterable[Stock]:
+def _storage(service: LinkedDocuments, root: schema.ServiceRoot, pools_of: PoolsOf) -> list[Stock]:
     found: dict[str, Stock] = {}
     links = (*root.storage, *root.storage_services)
     for holder in service.follow(links, schema.StorageHolder, root.uri):
@@ -51,7 +49,7 @@ def _storage(
                 pool.remark(f"found no AllocatedVolumes, {expected} (left out)")
                 continue
             found[pool.uri] = _stock(pool, total, used, pools_of(pool))
-    return found.values()
+    return list(found.values())
 
 
 def pool_stock(service: LinkedDocuments, pool: schema.StoragePool) -> Stock:
@@ -162,9 +160,7 @@ def gib(size_bytes: float | None) -> float | None:
     return None if size_bytes is None else round(size_bytes / GIB, 9)
 
 
-def _memory(
-    service: LinkedDocuments, root: schema.ServiceRoot, pools_of: PoolsOf
-) -> Iterable[Stock]:
+def _memory(service: LinkedDocuments, root: schema.ServiceRoot, pools_of: PoolsOf) -> list[Stock]:
     found: dict[str, Stock] = {}
     owners: dict[str, str] = {}  # the domain of each module
     holders: Iterable[schema.Chassis | schema.ListedSystem] = itertools.chain(
@@ -184,7 +180,7 @@ def _memory(
             schema.note_condition(domain, schema.condition_of(domain, with_parts=False), "left out")
         else:
             stock = domain_stock(service, domain, pools_of(domain))
-            modules = _present_modules(service, domain)
+            modules = _modules(service, domain)
             shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
             if shared and not domain.size_mib and stock.total is not None:
                 what = f"found modules of {shared}, expected other modules"
@@ -192,12 +188,10 @@ def _memory(
                 stock = replace(stock, total=None)
             owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
             found[domain.uri] = stock
-    return found.values()
+    return list(found.values())
 
 
-def _present_modules(
-    service: LinkedDocuments, domain: schema.MemoryDomain
-) -> list[schema.MemoryDevice]:
+def _modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> list[schema.MemoryDevice]:
     sets = [domain.part(schema.MemorySet, json, "InterleavableMemorySets") for json in domain.sets]
     links = (link for part in sets for link in part.modules)
     modules = service.follow(links, schema.MemoryDevice, domain.uri)
@@ -207,7 +201,7 @@ def _present_modules(
 def domain_stock(
     service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...] = ()
 ) -> Stock:
-    modules = _present_modules(service, domain)
+    modules = _modules(service, domain)
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
     is_pmem = not kinds.isdisjoint(("pmem", "block"))

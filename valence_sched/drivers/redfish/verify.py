@@ -183,15 +183,13 @@ class NodeReader:
                 self._made.add((request.name, fold_uri(system.uri)))
                 yield system
 
-    def _doubtful(
-        self, request: CompositionRequest, same_blocks: bool, written: Written | None
-    ) -> str:
+    def _doubtful(self, request: CompositionRequest, same: bool, written: Written | None) -> str:
         exact = composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
         for it in (it for it in self._seen if it.is_composed):
             called = f"under the name {it.name!r}: the owner is unknown"
             is_new = written is not None and written.is_new(it)
-            if same_blocks and (_is_made_of(it, request) or (is_new and _is_ours(it, request))):
+            if same and (_is_made_of(it, request) or (is_new and _is_ours(it, request))):
                 return f"{it.uri} has the same blocks, {called}"
             near = is_new and (not exact or wanted & _folded(it.blocks))
             if near and written and written.succeeded:

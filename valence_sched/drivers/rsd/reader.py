@@ -140,17 +140,6 @@ class FabricReach(NamedTuple):
     stated: frozenset[str]
 
 
-def _fabric_offers(service: LinkedDocuments, fabrics: Iterable[schema.Fabric]) -> list[FabricOffer]:
-    found: dict[str, FabricOffer] = {}
-    for offer in (it for fabric in fabrics for it in _offers_of(service, fabric)):
-        old = found.get(offer.device.uri, offer)
-        # Every system reaches a device that a network also offers.
-        reached = offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset()
-        ends, zoned = tuple(dict.fromkeys(old.ends + offer.ends)), old.is_zoned or offer.is_zoned
-        found[offer.device.uri] = old._replace(fabrics=reached, ends=ends, is_zoned=zoned)
-    return list(found.values())
-
-
 def _reachable_fabrics(
     service: LinkedDocuments,
     fabrics: Iterable[schema.Fabric],
@@ -332,7 +321,14 @@ def find_resources(service: LinkedDocuments) -> RsdResources:
 
     nodes = each(schema.RackNode, root.nodes, root.rack_nodes)
     storages = each(StorageService, root.storage, root.services, root.rack_services)
-    offered = _fabric_offers(service, fabrics)
+    offers: dict[str, FabricOffer] = {}
+    for offer in (it for fabric in fabrics for it in _offers_of(service, fabric)):
+        old = offers.get(offer.device.uri, offer)
+        # Every system reaches a device that a network also offers.
+        reached = offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset()
+        ends, zoned = tuple(dict.fromkeys(old.ends + offer.ends)), old.is_zoned or offer.is_zoned
+        offers[offer.device.uri] = old._replace(fabrics=reached, ends=ends, is_zoned=zoned)
+    offered = list(offers.values())
     reach = _reachable_fabrics(service, fabrics, systems, offered)
     return RsdResources(root, systems, nodes, storages, offered, reach)
 
@@ -343,10 +339,7 @@ def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
     if not any(every):
         return {frozenset(): inventory.WHOLE_POOL} if found.systems else {}
     ids = short_ids(uri for reached in every for uri in reached)
-    return {
-        reached: "+".join(ids[uri] for uri in sorted(reached)) or UNSWITCHED
-        for reached in dict.fromkeys(every)
-    }
+    return {of: "+".join(ids[uri] for uri in sorted(of)) or UNSWITCHED for of in every}
 
 
 def _blocks(
