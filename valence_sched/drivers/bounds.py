@@ -11,9 +11,7 @@ TREE_STARTS = ("redfish/v1/", "redfish/", "v1/", "")
 _TREE_PARTS = ("", "CompositionService/", "Systems/", "Chassis/")
 #: A folder with one of these documents is a Redfish tree.
 TREE_MARKERS = [f"{it}{part}index.json" for it in TREE_STARTS for part in _TREE_PARTS]
-
 MIB = 1 << 20
-
 #: Bytes of one document in a tree (a larger document is left out), and of all documents together.
 MAX_DOCUMENT_BYTES, MAX_TREE_BYTES = 16 * MIB, 512 * MIB
 MAX_DOCUMENTS = 200_000
@@ -25,7 +23,6 @@ MAX_JSON_BYTES, MAX_LINE_BYTES = 512 * MIB, 64 * MIB
 MAX_STREAM_BYTES = 8192 * MIB
 #: Faults of one tree that are listed separately; the rest are counted.
 MAX_NOTES = 100
-
 BUFFER_BYTES = 1 * MIB
 
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composer: the protocol of composing, reading back and removing nodes on a pod manager.
-
-Every verb that writes reads back, since an HTTP status does not prove the outcome.
-"""
+"""Composer: the protocol of composing, reading back and removing nodes on a pod manager."""
 
 import contextlib
 import functools
@@ -19,7 +16,6 @@ from valence_sched.model.claim import CompositionRequest, CompositionResult
 
 #: Statuses of a write whose ETag is outdated, and of a write without a required ETag.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
-
 #: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
 MAX_MESSAGES = 5
@@ -70,7 +66,7 @@ class ComposerReads(Protocol):
 
 
 class Composer(ComposerReads, Protocol):
-    """One pod manager, ready to compose."""
+    """One pod manager, ready to compose; each verb that writes reads back what came of it."""
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve the blocks if the service supports it; return whether they are reserved.

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Older and drifted forms of Redfish documents, converted to the present form.
-
-Older services put the members of a collection and the entries of the root below ``Links``. Other
-services spell ``Members`` differently. Readers get the present form, a capture keeps the original.
-"""
+"""Older and drifted forms of Redfish documents, converted to the present form."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of one pod manager: a stream or a subscription that yields hints of changes.
-
-An event is only a hint that a new reading may differ; its content is not used.
-"""
+"""Events of one pod manager: a stream or a subscription that yields hints of changes."""
 
 import contextlib
 import itertools
@@ -80,8 +77,7 @@ def hint_of_records(records: Iterable[Any]) -> str | None:
 class EventParser:
     """Parses a stream in pieces, and yields the data of each event at its end.
 
-    Fields other than ``data`` are ignored. Some services send JSON over several lines without a
-    field name; such lines belong to the data.
+    Some services send JSON over several lines without a field name; such lines belong to the data.
     """
 
     def __init__(self, most: int = MAX_EVENT_BYTES) -> None:
@@ -161,10 +157,7 @@ class EventStream:
         self._connection = Connection(target.registered, target.password, deadline, tls=tls)
 
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
-        """Call ``opened`` once the stream is open, then ``hint`` for each event about a resource.
-
-        Raises NoEvents if the pod manager offers no stream, PodmError or InputError on failure.
-        """
+        """Call ``opened`` once the stream is open, then ``hint`` for each event about a resource."""
         with self._connection, contextlib.closing(self._open()) as stream:
             opened()
             parser, since, received = EventParser(), self._clock(), 0

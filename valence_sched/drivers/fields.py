@@ -17,7 +17,6 @@ from valence_sched.model.diagnostic import Diagnostic
 Json = dict[str, Any]
 T = TypeVar("T")
 R = TypeVar("R", bound="Resource")
-
 MAX_NUMBER = MAX_WHOLE - 1
 #: The longest name, URI or other text, in characters; the inventory has the same bound.
 MAX_TEXT = 1024
@@ -260,8 +259,7 @@ def choice(*options: str) -> Callable[[Any], str | None]:
     spelled = {option.casefold(): option for option in options}
 
     def read(value: Any) -> str | None:
-        found = text(value)
-        if found is None:
+        if (found := text(value)) is None:
             return None
         if found.casefold() not in spelled:
             raise ValueError("one of " + ", ".join(options))

@@ -323,8 +323,7 @@ def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
     seen: set[str] = set()
     while uri and uri not in seen and len(seen) < MAX_PAGES_UNBOUNDED:
         seen.add(uri)
-        json = read(uri)
-        if json is None:
+        if (json := read(uri)) is None:
             return
         page = Collection(uri, json, NO_NOTES)
         yield page

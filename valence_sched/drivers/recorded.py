@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded pod managers: yields one record for each pod manager of a source.
 
-Archives are not trusted: files are not unpacked to disk, links are not followed, a name that leads
-out of the archive is an error, and every bound counts the bytes that arrive.
+Archives are not trusted: files are not unpacked to disk, links are not followed, and every bound
+counts the bytes that arrive.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ MAX_NESTING = 1
 def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zip"], BinaryIO]:
     """Return the form of a source, and its stream decompressed from its beginning."""
     at = source.tell() if source.seekable() else None
-    head = _read_head(source)
-    if not head:
+    if not (head := _read_head(source)):
         hint = "check that the capture finished"
         raise InputError(file, "", "an empty file", "an inventory", hint)
     whole = bounded_reader(source, file, sys.maxsize, head)

@@ -47,8 +47,8 @@ class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
 class DocumentCache:
     """The cached documents of one pod manager, empty without a folder.
 
-    ``identity`` identifies the service: another service at the same URL has other documents.
-    ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be used.
+    Another service (``identity``) at the same URL has other documents. ``now_s`` is seconds since
+    1970.
     """
 
     def __init__(

@@ -27,10 +27,9 @@ MAX_TRIALS = 100
 
 
 class FetchTask(NamedTuple):
-    """A document to fetch: its URI, its folded URI, its resource class, and levels to expand.
+    """A document to fetch, its class, the levels to expand, and the document with the link.
 
-    ``parent`` is the document with the link. ``instead`` has the URIs to try if the document is
-    gone, None until the link itself was tried.
+    ``instead`` has the URIs to try if the document is gone, None until the link itself was tried.
     """
 
     uri: str

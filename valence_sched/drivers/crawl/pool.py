@@ -19,7 +19,6 @@ from valence_sched.drivers.links import Shared
 from valence_sched.model.diagnostic import MAX_AWAITED, NoProgress, Progress
 
 __all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
-
 #: Pod managers that are read in parallel, and extra threads for their parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
 #: Pod managers to read in parallel at first: more would wait for the same processor. If no result
@@ -30,7 +29,6 @@ FIRST_PODMS, STALL_S = 64, 0.25
 BUSY_PODMS, MIN_WAITING_REQUESTS = 8, 4
 #: Seconds after its deadline in which the reader of a pod manager must end.
 GRACE_S = 0.5
-
 Clock = Callable[[], datetime]
 Targets = Sequence[ReadTarget]
 

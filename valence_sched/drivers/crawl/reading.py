@@ -250,17 +250,16 @@ def read_in_passes(
     If answers are expanded, a pass runs before the crawl: the documents that the root links may be
     enough.
     """
-    run_pass = functools.partial(_run_pass, crawl, dialect, name, linked)
     crawl.add(ROOT, root)
     whole = fetch_task(ROOT, dialect.root)
     if crawl.expands:
         crawl.fetch(crawl.below(whole), deep=False)
-        found = run_pass()
+        found = _run_pass(crawl, dialect, name, linked)
         if not found.missing:
             return found
     crawl.fetch([whole])
     for _ in range(MAX_PASSES):
-        found = run_pass()
+        found = _run_pass(crawl, dialect, name, linked)
         if not found.missing:
             return found
         for uri in (*found.read, *found.missing):
@@ -355,8 +354,7 @@ class ListCheck:
 
     def _document(self, link: str, where: str) -> tuple[str, Json] | None:
         """Return a document with its URI, None if the reader does not need it."""
-        uri = self._service.uri(link, where)
-        if uri is None:
+        if (uri := self._service.uri(link, where)) is None:
             what = f"found a link to {link[:MAX_TEXT]}, expected a link to this host"
             hint = "if that is the same service, register that address"
             raise Unreachable(f"{where}: {what} ({hint})")

@@ -24,22 +24,19 @@ if TYPE_CHECKING:
 Fields = Mapping[str, Raw]
 #: Makes a record from documents by URI or file name, an id, and the name of the file.
 TreeReader = Callable[[Mapping[str, bytes | Path], str, str], "Record"]
-
 EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map from URI to document"
-
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
 _GIB_KEY = f'"{GIB}"'.encode()
-
 MAX_BLANK_LINES = 1000
 
 
 class Record(NamedTuple):
     """One unvalidated pod manager: its file and place, tree, and capture time.
 
-    ``content`` is its JSON, or the pod manager that a driver read from its documents. ``stated``
-    has the capabilities of its zones; its own capabilities override them.
+    ``content`` is its JSON, or the pod manager that a driver read; ``stated`` has the capabilities
+    of its zones.
     """
 
     content: inventory.FullPodm | bytes | Raw

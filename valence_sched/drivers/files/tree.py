@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorded tree of Redfish documents, and the pod manager that its dialect reads from it.
-
-The path of a document in the tree is its URI, not its ``@odata.id``. A document is decoded and
-checked when a link leads to it.
-"""
+"""A recorded tree of Redfish documents, and the pod manager that its dialect reads from it."""
 
 import contextlib
 import os
@@ -34,7 +30,7 @@ MAX_NAME_BYTES = 255
 
 
 class RecordedTree:
-    """Documents by URI, each as bytes or as a file."""
+    """Documents by URI, each as bytes or as a file; the URI is the path in the tree."""
 
     def __init__(self, documents: Mapping[str, bytes | Path]) -> None:
         self.documents = documents

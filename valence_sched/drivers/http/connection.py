@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from valence_sched.drivers.http.sushy_transport import SushyTransport
 
 LOG = logging.getLogger(__name__)
-
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 _REGISTER = "set the login in its file, or with `podm set --username --password-prompt`"
 MAX_REDIRECTS = 5
@@ -165,10 +164,7 @@ class Login:
         return self._connection.send("POST", uri, data=account)
 
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
-        """Return the answer to a POST with basic authentication, which some services require.
-
-        Without a WWW-Authenticate header a read tests the password first.
-        """
+        """Return the answer with basic authentication; without a challenge a read tests the login."""
         challenge = refused.headers.get("WWW-Authenticate", "")
         if challenge and "basic" not in challenge.casefold():
             return refused

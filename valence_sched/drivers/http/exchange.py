@@ -246,8 +246,7 @@ def late_alert(
 ) -> ssl.SSLError | None:
     """Return the alert that a server sends after a handshake, None without an alert.
 
-    With TLS 1.3 a server checks the client certificate after the handshake, and a request that is
-    sent meanwhile can hide the alert. So another connection waits for the alert without a request.
+    With TLS 1.3 a request that is sent meanwhile can hide it, so this connection only waits for it.
     """
     with contextlib.suppress(ValueError, OSError):
         try:

@@ -60,9 +60,9 @@ class Headers(Mapping[str, str]):
 class Response:
     """The response to one request: its constructor reads the head, ``read`` the body.
 
-    ``receive`` returns the next bytes, empty at the end of the connection. After an ``is_reusable``
-    response the connection can serve another request. The parser calls the methods ``on_…``. Folded
-    headers, lines without a carriage return and padded chunk sizes of old servers are accepted.
+    ``receive`` returns the next bytes, empty at the end of the connection. The parser calls the
+    methods ``on_…``. Folded headers, lines without a carriage return and padded chunk sizes are
+    accepted.
     """
 
     def __init__(self, receive: Callable[[int], bytes], method: str) -> None:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composes on a DMTF Redfish CompositionService: specific, manifest or constrained.
-
-After a lost or wrong reply, the node is found by its unique name among all systems.
-"""
+"""Composes on a DMTF Redfish CompositionService: specific, manifest or constrained."""
 
 import contextlib
 import functools
@@ -105,8 +102,7 @@ class AmountComposer:
         for grant in request.made_grants:
             source = self._source(grant)
             for uri in sorted(self._members(source.collection)) if source else ():
-                json = composer.get_document(self._session, uri)
-                if json is not None:
+                if (json := composer.get_document(self._session, uri)) is not None:
                     yield grant, uri, json
 
     def remove(self, made: tuple[Grant, ...], watch: Watch) -> str:
@@ -128,8 +124,7 @@ class AmountComposer:
                 return f"{one.uri} still exists: {why}"
 
     def _create(self, request: CompositionRequest, grant: Grant, watch: Watch) -> Creation:
-        source = self._source(grant)
-        if source is None:
+        if (source := self._source(grant)) is None:
             return Creation(problem=self.refusal(request) or "the amount cannot be created")
         watch("creating")
         target, body = source.collection, {"Name": request.name, **source.body}
@@ -205,8 +200,7 @@ class AmountComposer:
             return None
         if "/memorydomains/" in uri.casefold() or "MemoryChunks" in json:
             return _chunks(service, schema.MemoryDomain(uri, json, NO_NOTES), grant)
-        target = stocks.volume_collection(json, get(stocks.holder_uri(uri)) or {})
-        if target is None:
+        if (target := stocks.volume_collection(json, get(stocks.holder_uri(uri)) or {})) is None:
             return None
         stock = stocks.pool_stock(service, schema.StoragePool(uri, json, NO_NOTES))
         body: Json = {"CapacityBytes": math.ceil(grant.amount * stocks.GIB - 0.5)}
@@ -338,16 +332,14 @@ class RedfishComposer:
         return [*self._reader.conflicts(request), *self._amounts.conflicts(request)]
 
     def preview(self, request: CompositionRequest) -> str | None:
-        target = methods.read_capabilities(self._session).compose_target
-        if target is None:
+        if (target := methods.read_capabilities(self._session).compose_target) is None:
             raise PodmError("the service has no Compose action for a preview")
         body = methods.manifest_body(request, "Preview")
         return composer.refusal(self._session.post(target, body))
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve by the Compose action if it composes the node, else by the flag on each block."""
-        target = self._exact_target(request)
-        if target is None:
+        if (target := self._exact_target(request)) is None:
             return False
         if target != self._capabilities().compose_target:
             return self._block_reservations.reserve(request)
@@ -442,8 +434,7 @@ class RedfishComposer:
     def _without_amounts(
         self, outcome: CompositionResult, made: tuple[Grant, ...], watch: Watch
     ) -> CompositionResult:
-        stays = self._amounts.remove(made, watch)
-        if stays:
+        if stays := self._amounts.remove(made, watch):
             reason = "; ".join(filter(None, (outcome.reason, stays)))
             return replace(outcome, state="left", amounts=made, reason=reason)
         return replace(outcome, state="absent", amounts=())

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Describes Redfish devices, and the status and places of a block, as inventory nouns.
 
-``chassis`` is the chassis of the block, else of its devices; ``fabric`` and ``switch`` come from
-the URIs of endpoints and switch ports that devices link. A place with several values is unknown.
-Redfish has no PCIe root, so no driver sets ``pcie_root``.
+A place with several values is unknown. Redfish has no PCIe root, so no driver sets ``pcie_root``.
 """
 
 import re
@@ -24,7 +22,6 @@ from valence_sched.model.inventory import Accelerator, Drive, Memory, Nic, Proce
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
-
 #: The class of a resource, and its content in bytes.
 ContentKey = tuple[type[Resource], bytes]
 MAX_CONTENTS, MAX_CONTENT_BYTES = 4096, 2048
@@ -49,10 +46,9 @@ COMPOSITION_STATES = {it.casefold(): it for it in get_args(inventory.Composition
 
 
 class ContentMemo(Generic[R, T]):
-    """Describes resources by their content (``Resource.content_properties``), each content once.
+    """Describes resources by their content, each content once; thread-safe.
 
-    The describing function gets neither names nor links. Its notes are repeated with the URI of
-    each resource. Thread-safe.
+    The describing function gets neither names nor links. Its notes are repeated for each resource.
     """
 
     def __init__(self, understand: Callable[[R], T]) -> None:

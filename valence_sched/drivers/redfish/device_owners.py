@@ -26,7 +26,6 @@ NO_NAMES: Names = frozenset()
 _NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation")).union(
     ("MACAddress", "PermanentMACAddress", "Ethernet", "AssociatedNetworkAddresses")
 )
-
 KINDS: dict[type[Device], str] = {
     schema.DriveDevice: "drive",
     schema.ProcessorDevice: "processor",
@@ -133,9 +132,9 @@ def merge_lists(where: str, lists: Sequence[DeviceList], trusted: Names, notes: 
     if len(lists) == 1 and not trusted:
         return {device.uri: device for device in lists[0].devices}
     found: dict[str, Device] = {}
-    mergers: dict[str, _Merger] = {}
+    mergers: dict[str, _Merger] = defaultdict(lambda: _Merger(where, trusted, notes))
     for one in (it for it in lists if it.devices):
-        mergers.setdefault(one.kind, _Merger(where, trusted, notes)).add(one)
+        mergers[one.kind].add(one)
     for merger in mergers.values():
         found |= merger.devices
         first: dict[tuple[str, str, str], str] = {}
@@ -309,16 +308,17 @@ def devices_by_block(
     lists: dict[str, list[DeviceList]] = {}
     systems_of: dict[str, dict[System, list[DeviceList]]] = {}
     for block in blocks:
-        lists[block.uri] = own = [*_lists(service, block)]
+        own, systems = [*_lists(service, block)], systems_of.setdefault(block.uri, {})
+        lists[block.uri] = own
         for system in service.follow(block.systems, System, block.uri):
             of_system = [*_lists(service, system, " of ComputerSystems")]
-            systems_of.setdefault(block.uri, {})[system] = own + of_system
+            systems[system] = own + of_system
             lists[block.uri] = lists[block.uri] + of_system
     trusted = trusted_names(lists, service.notes)
     reached: dict[str, Devices] = {}
     for block in blocks:
         merged = merge_lists(block.uri, lists[block.uri], trusted, service.notes)
-        systems = systems_of.get(block.uri, {})
+        systems = systems_of[block.uri]
         reached[block.uri] = _completed(service, merged, [block, *systems], systems)
     return assign_devices(reached, statuses, trusted, service.notes)
 
@@ -331,8 +331,8 @@ def _completed(
 ) -> Devices:
     """Return devices without empty media, but with devices from summaries and unreadable lists.
 
-    If a block has several systems, the owners of their parts are unknown: a summary then only
-    replaces unlisted parts.
+    The owners of the parts of several systems are unknown: a summary then only replaces unlisted
+    parts.
     """
     devices = plausibility.without_empty_media(holders[0].uri, devices, service.notes)
     if len(systems) == 1:
@@ -413,10 +413,8 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
             yield DeviceList(field.path + of, found)
     if drives:
         yield DeviceList(_STORAGES + of, drives)
-    if _SIMPLE_STORAGES in json:
-        simple = list(_simple_drives(service, holder, storages, bool(drives)))
-        if simple:
-            yield DeviceList(_SIMPLE_STORAGES + of, simple)
+    if simple := list(_simple_drives(service, holder, storages, bool(drives))):
+        yield DeviceList(_SIMPLE_STORAGES + of, simple)
     yield from (DeviceList(way + of, devices) for way, devices in nics if devices)
 
 
@@ -474,8 +472,7 @@ def _nics(service: LinkedDocuments, holder: DeviceHolder) -> Iterator[tuple[str,
         return
     known = {service.uri(link, nic.uri) for nic in seen for link in nic.ports}
     for interface in service.follow(holder.network, schema.NetworkInterface, holder.uri):
-        ports = list(service.follow(interface.ports, schema.Port, interface.uri))
-        if not ports:
+        if not (ports := list(service.follow(interface.ports, schema.Port, interface.uri))):
             for adapter in service.follow(interface.adapter, schema.NetworkAdapter, interface.uri):
                 ports += service.follow(adapter.ports, schema.Port, adapter.uri)
         left: list[Device] = [port for port in ports if port.uri not in known]

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compose methods: the ways in which a service composes a node, and their writes.
-
-A specific composition and a manifest name the blocks; a constrained composition names devices, and
-the service chooses the blocks.
-"""
+"""Compose methods: the ways in which a service composes a node, and their writes."""
 
 from __future__ import annotations
 
@@ -24,7 +20,6 @@ from valence_sched.model.inventory import Devices
 _REQUIRED = "@Redfish.RequiredOnCreate"
 _OPTIONAL = "@Redfish.OptionalOnCreate"
 _COUNT = "@Redfish.RequestedCount"
-
 DeviceTemplate = tuple[int | None, dict[str, Any]]
 SPECIFIC, CONSTRAINED = "ComputerSystemComposition", "ComputerSystemConstrainedComposition"
 _ALLOWED = "@Redfish.AllowableValues"
@@ -152,8 +147,7 @@ def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> 
 
 
 def constrained(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
-    case = _use_case(capabilities, CONSTRAINED, request.pool)
-    if case is None:
+    if (case := _use_case(capabilities, CONSTRAINED, request.pool)) is None:
         return None
     templates = device_templates(request.devices, case.rules)
     if isinstance(templates, str):

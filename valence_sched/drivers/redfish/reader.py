@@ -20,7 +20,6 @@ from valence_sched.model.inventory import BlockType, CompositionState, Devices, 
 from valence_sched.model.quantity import format_count
 
 Limits = dict[BlockType, Limit]
-
 _LEAST = {kind: Field(f"Min{kind}", number, "least", "blocks") for kind in get_args(BlockType)}
 _MOST = {kind: Field(f"Max{kind}", number, "most", "blocks") for kind in get_args(BlockType)}
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders a pod manager of an inventory as Redfish documents for the ``redfish`` driver.
 
-``Oem/ValenceSched`` of a document has the properties that Redfish lacks. The driver reads only the
-zones and the largest grant of a stock from there. A pool without a maximum of Compute or
-ComputerSystem blocks gets a maximum that is never reached: a driver would assume 1.
+``Oem/ValenceSched`` of a document has the properties that Redfish lacks; the driver reads only the
+zones and the largest grant of a stock from there.
 """
 
 import itertools
@@ -209,6 +208,25 @@ def _domain_chassis(uri: str) -> str | None:
     return found["chassis"] if found else None
 
 
+class _RenderUris:
+    def __init__(self, writer: DocumentWriter, podm: inventory.FullPodm) -> None:
+        def placed(kind: str) -> list[tuple[str, inventory.Stock]]:
+            stocks = (stock for stock in podm.stocks if _has_documents(stock, podm) == kind)
+            return [(writer.inventory_uri(stock.uri), stock) for stock in stocks]
+
+        writer.inventory_uri(ROOT)
+        self.blocks = {block.uri: writer.inventory_uri(block.uri) for block in podm.blocks}
+        self.nodes = [writer.inventory_uri(node.uri) for node in podm.nodes]
+        self.domains, self.storage = placed("memory"), placed("storage")
+        codes = str.maketrans({"/": "%2F", "?": "%3F", "#": "%23"})  # they end a part of a URI
+        ids = [pool.id for pool in podm.pools]
+        self.zones = [writer.inventory_uri(f"{ZONES}/{id_.translate(codes)}") for id_ in ids]
+        self.zone_uris = dict(zip(ids, self.zones, strict=True))
+        holders = [_domain_chassis(uri) for uri, _ in self.domains]
+        holders += [_chassis_of(block) for block in podm.blocks]
+        self.chassis = {uri: writer.inventory_uri(uri) for uri in dict.fromkeys(holders) if uri}
+
+
 def _write_domain(
     writer: DocumentWriter, uri: str, stock: inventory.Stock, zones: Mapping[str, str]
 ) -> str:
@@ -241,14 +259,12 @@ def _write_domain(
     return writer.put(uri, "MemoryDomain.v1_4_0", stock.name, body)
 
 
-def _write_storage(
-    writer: DocumentWriter, stocks: Sequence[tuple[str, inventory.Stock]], zones: Mapping[str, str]
-) -> str | None:
-    if not stocks:
+def _write_storage(writer: DocumentWriter, places: _RenderUris) -> str | None:
+    if not places.storage:
         return None
     collection = writer.new_uri(f"{ROOT}/Storage")
     holders: dict[str, list[str]] = {}
-    for uri, stock in stocks:
+    for uri, stock in places.storage:
         found = _IN_STORAGE.fullmatch(uri)
         holders.setdefault(found["holder"] if found else f"{collection}/Pools", []).append(uri)
         sizes = (stock.total, stock.used, stock.min or None, stock.max, stock.step or None)
@@ -256,7 +272,7 @@ def _write_storage(
         volumes = writer.collection(writer.new_uri(f"{uri}/AllocatedVolumes"), "Volume", ())
         size = _known({"AllocatedBytes": total, "ConsumedBytes": used})
         bounds = {"MinVolumeSizeBytes": least, "MaxVolumeSizeBytes": most}
-        own = _own_part(stock, zones, **bounds, VolumeIncrementBytes=step)
+        own = _own_part(stock, places.zone_uris, **bounds, VolumeIncrementBytes=step)
         body: Json = {"Status": _GOOD, "Capacity": {"Data": size}}
         body |= {"AllocatedVolumes": _link(volumes), "Oem": own}
         writer.put(uri, "StoragePool.v1_9_0", stock.name, body)
@@ -288,8 +304,8 @@ def _write_capabilities(
         }
         uri = writer.new_uri(f"{systems}/Capabilities")
         place = writer.put(uri, "ComputerSystem.v1_19_0", "Capabilities", body)
-        related = {"RelatedItem": _links(limited)} if limited else {}
-        ways = {"TargetCollection": _link(systems), **related}
+        ways: Json = {"TargetCollection": _link(systems)}
+        ways |= {"RelatedItem": _links(limited)} if limited else {}
         member = {"CapabilitiesObject": _link(place), "UseCase": "ComputerSystemComposition"}
         members.append({**member, "Links": ways})
     type_ = "#CollectionCapabilities.v1_4_0.CollectionCapabilities"
@@ -310,21 +326,16 @@ def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) 
     return _known(dict(itertools.chain.from_iterable(bounds)))
 
 
-def _write_chassis(
-    writer: DocumentWriter,
-    chassis_uris: Mapping[str, str],
-    domains: Sequence[tuple[str, inventory.Stock]],
-    zones: Mapping[str, str],
-) -> str | None:
-    if not chassis_uris and not domains:
+def _write_chassis(writer: DocumentWriter, places: _RenderUris) -> str | None:
+    if not places.chassis and not places.domains:
         return None
     uri = writer.new_uri(f"{ROOT}/Chassis")
-    below: dict[str, list[str]] = {place: [] for place in chassis_uris.values()}
-    for place, stock in domains:
-        holder = chassis_uris.get(_domain_chassis(place) or "", f"{uri}/Memory")
-        below.setdefault(holder, []).append(_write_domain(writer, place, stock, zones))
-    members = []
-    known = set(chassis_uris.values())
+    known, members = set(places.chassis.values()), []
+    below: dict[str, list[str]] = {place: [] for place in places.chassis.values()}
+    for place, stock in places.domains:
+        holder = places.chassis.get(_domain_chassis(place) or "", f"{uri}/Memory")
+        domain = _write_domain(writer, place, stock, places.zone_uris)
+        below.setdefault(holder, []).append(domain)
     for holder, memory in below.items():
         place = holder if holder in known else writer.new_uri(holder)
         body: Json = {"ChassisType": "Other", "Status": _GOOD}
@@ -360,28 +371,6 @@ def _write_fabrics(writer: DocumentWriter, blocks: Iterable[inventory.FullBlock]
     return writer.collection(writer.new_uri(f"{ROOT}/Fabrics"), "Fabric", ends) if ends else None
 
 
-class _RenderUris:
-    def __init__(self, writer: DocumentWriter, podm: inventory.FullPodm) -> None:
-        def placed(kind: str) -> list[tuple[str, inventory.Stock]]:
-            stocks = (stock for stock in podm.stocks if _has_documents(stock, podm) == kind)
-            return [(writer.inventory_uri(stock.uri), stock) for stock in stocks]
-
-        writer.inventory_uri(ROOT)
-        self.blocks = {block.uri: writer.inventory_uri(block.uri) for block in podm.blocks}
-        self.nodes = [writer.inventory_uri(node.uri) for node in podm.nodes]
-        self.domains, self.storage = placed("memory"), placed("storage")
-        codes = {"/": "%2F", "?": "%3F", "#": "%23"}  # characters that end a part of a URI
-        ids = [pool.id for pool in podm.pools]
-        parts = ("".join(codes.get(letter, letter) for letter in id_) for id_ in ids)
-        self.zones = [writer.inventory_uri(f"{ZONES}/{part}") for part in parts]
-        self.zone_uris = dict(zip(ids, self.zones, strict=True))
-        self.chassis: dict[str, str] = {}
-        holders = [_chassis_of(block) for block in podm.blocks]
-        for uri in [*(_domain_chassis(uri) for uri, _ in self.domains), *holders]:
-            if uri and uri not in self.chassis:
-                self.chassis[uri] = writer.inventory_uri(uri)
-
-
 def documents_of(podm: inventory.FullPodm) -> dict[str, Json]:
     """Return the documents of a pod manager by URI, the service root first."""
     sheet = DocumentWriter()
@@ -390,8 +379,8 @@ def documents_of(podm: inventory.FullPodm) -> dict[str, Json]:
     roots = {
         "CompositionService": _write_service(sheet, podm, places),
         "Systems": _write_systems(sheet, podm, places),
-        "Chassis": _write_chassis(sheet, places.chassis, places.domains, places.zone_uris),
-        "Storage": _write_storage(sheet, places.storage, places.zone_uris),
+        "Chassis": _write_chassis(sheet, places),
+        "Storage": _write_storage(sheet, places),
         "Fabrics": _write_fabrics(sheet, podm.blocks),
     }
     body: Json = {name: _link(uri) for name, uri in roots.items() if uri}

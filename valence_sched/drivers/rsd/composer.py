@@ -58,8 +58,7 @@ class RsdComposer:
         """Do nothing, since there is no reservation."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
-        target = self._target()
-        if target is None:
+        if (target := self._target()) is None:
             return CompositionResult(state="absent", reason=self.refusal(request) or "")
         body = self._body(request)
         watch("allocating")
@@ -186,8 +185,7 @@ class RsdComposer:
     ) -> CompositionResult:
         """Read the allocated node from the answer; after a lost reply search for some time.
 
-        A new node in the answer is ours, even under another name. Without the answer, a node with
-        the blocks may belong to another client.
+        Without the answer, a node with the blocks may belong to another client.
         """
         if sent.succeeded and sent.node and fold_uri(sent.node) not in before:
             self._made.add((request.name, fold_uri(sent.node)))
@@ -310,8 +308,7 @@ class RsdComposer:
         for uri in request.blocks:  # nodes may spell it differently
             service.uri(uri, ROOT)
         for uri in request.blocks:
-            json = get_document(self._session, uri)
-            if json is None:
+            if (json := get_document(self._session, uri)) is None:
                 yield f"{uri}: found no such block"
                 continue
             device = PooledDevice(uri, json, NO_NOTES)
