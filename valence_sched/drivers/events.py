@@ -157,7 +157,7 @@ class EventStream:
         self._connection = Connection(target.registered, target.password, deadline, tls=tls)
 
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
-        """Call ``opened`` once the stream is open, then ``hint`` for each event about a resource."""
+        """Call ``opened`` once the stream is open, then ``hint`` for each event of a resource."""
         with self._connection, contextlib.closing(self._open()) as stream:
             opened()
             parser, since, received = EventParser(), self._clock(), 0

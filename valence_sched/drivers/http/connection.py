@@ -164,7 +164,7 @@ class Login:
         return self._connection.send("POST", uri, data=account)
 
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
-        """Return the answer with basic authentication; without a challenge a read tests the login."""
+        """Return the answer with basic authentication; without a challenge a read tests it."""
         challenge = refused.headers.get("WWW-Authenticate", "")
         if challenge and "basic" not in challenge.casefold():
             return refused
