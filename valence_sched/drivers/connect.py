@@ -2,7 +2,7 @@
 """Connects to a pod manager and yields the composer of its dialect."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,26 +50,23 @@ class HttpSession:
         return reply._replace(body=reply.body and current_form(reply.body, root=uri == ROOT))
 
     def post(self, uri: str, body: Json) -> Reply:
-        return self._write(uri, lambda headers: self.connection.post(uri, body, headers), None)
+        return self._write("POST", uri, body, None)
 
     def patch(self, uri: str, body: Json) -> Reply:
-        etag = self._etags.get(uri)
-        return self._write(uri, lambda headers: self.connection.patch(uri, body, headers), etag)
+        return self._write("PATCH", uri, body, self._etags.get(uri))
 
     def delete(self, uri: str) -> Reply:
-        etag = self._etags.get(uri)
-        return self._write(uri, lambda headers: self.connection.delete(uri, headers), etag)
+        return self._write("DELETE", uri, None, self._etags.get(uri))
 
-    def _write(
-        self, uri: str, send: Callable[[Mapping[str, str]], Answer], etag: str | None
-    ) -> Reply:
+    def _write(self, method: str, uri: str, body: Json | None, etag: str | None) -> Reply:
         """Send a write; some services refuse their own ETags, others require one but send none."""
         known = self._etags.get(uri)
         required = "*" if known is None or (uri, known) in self._refused else known
         wanted = required if uri in self._required else None
         if etag is not None and (uri, etag) not in self._refused:
             wanted = etag
-        reply = self._exchange(uri, lambda: send({"If-Match": wanted} if wanted else {}))
+        headers = {"If-Match": wanted} if wanted else {}
+        reply = self._exchange(uri, lambda: self.connection.write(method, uri, body, headers))
         if reply.status < 300:
             self._etags.pop(uri, None)
         if reply.status == composer.PRECONDITION_FAILED and wanted:

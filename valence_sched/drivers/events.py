@@ -84,8 +84,7 @@ class EventParser:
         self._most = most
         self._line: list[bytes] = []  # pieces of an unfinished line
         self._data: list[bytes] = []
-        self._size = 0
-        self._after_return = False
+        self._size, self._after_return = 0, False
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Yield the events that a piece completes; PodmError if an event is too large."""
@@ -270,11 +269,11 @@ class EventSubscription:
         for uri in (connection.local_path(link) for link in some if link):
             found = _destination(connection, uri)
             if found is not None and self._address.owns(found.destination or ""):
-                connection.delete(uri)
+                connection.write("DELETE", uri)
 
     def _create(self, connection: Connection, collection: str, filters: Json) -> str:
         body = {"Destination": self._destination, "Protocol": "Redfish", "Context": self._context}
-        answer = connection.post(collection, body | filters)
+        answer = connection.write("POST", collection, body | filters)
         json = None
         with contextlib.suppress(InputError):  # only the status of the answer matters
             json = answer.json(collection) if answer.body else None
@@ -302,7 +301,7 @@ class EventSubscription:
                 found = _destination(connection, uri)
                 if found is None or not self._owns(found):
                     return
-                connection.delete(uri)
+                connection.write("DELETE", uri)
                 if _destination(connection, uri) is not None:
                     raise PodmError("it still exists")
         except SchedulerError as error:

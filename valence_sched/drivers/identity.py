@@ -99,5 +99,5 @@ def addresses(url: str) -> frozenset[str]:
             address = address.ipv4_mapped or address
         if address == ipaddress.IPv6Address("::1"):
             address = ipaddress.IPv4Address("127.0.0.1")
-        plain.add(str(address) if address.version == 4 else f"[{address}]")
-    return frozenset(f"{address}:{port}" for address in plain)
+        plain.add(f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}")
+    return frozenset(plain)

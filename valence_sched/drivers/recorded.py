@@ -121,14 +121,13 @@ def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
 def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Path]:
     """Return every ``index.json`` below the resolved path ``root`` by its relative path."""
     found: dict[str, Path] = {}
-    seen = size = 0
+    size = 0
 
     def check(count: int, most: int, what: str) -> None:
         if count > most:
             raise InputError(file, "", f"more {what}", f"at most {most}")
 
-    for path in _walk(root, file, diagnostics):
-        seen += 1
+    for seen, path in enumerate(_walk(root, file, diagnostics), 1):
         check(seen, bounds.MAX_MEMBERS, "files and folders")
         if path.name != "index.json" or path.is_dir():
             continue
@@ -380,10 +379,8 @@ class RecordReader:
         if documents := self._documents_below(path, file):
             yield self._tree_record(documents, stem(path), file)
             return
-        entries = (
-            Entry(it.name, partial(self._documents_below, it), it)
-            for it in children(path, file, self._diagnostics)
-        )
+        below, places = self._documents_below, children(path, file, self._diagnostics)
+        entries = (Entry(it.name, partial(below, it), it) for it in places)
         yield from self._read_entries(entries, file, 0)
 
     def _archive(
@@ -401,10 +398,8 @@ class RecordReader:
             if "" not in below:  # a single packed folder: read its content
                 yield from self._archive(below, f"{file}/{top}", top, nesting)
                 return
-        entries = (
-            Entry(top, partial(_if_tree, below), below.get("", b""))
-            for top, below in groups.items()
-        )
+        named = groups.items()
+        entries = (Entry(top, partial(_if_tree, it), it.get("", b"")) for top, it in named)
         yield from self._read_entries(entries, file, nesting)
 
     def _read_entries(self, entries: Iterable[Entry], file: str, nesting: int) -> Iterator[Record]:

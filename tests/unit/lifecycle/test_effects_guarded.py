@@ -9,10 +9,11 @@ from tests.unit.structure import Module, every_import, every_module
 from valence_sched.drivers.composer import Composer, ComposerReads
 from valence_sched.lifecycle.guard import GuardedComposer
 
-WRITES = {"post", "patch", "put", "delete"}
+WRITES = {"post", "patch", "put", "delete", "write"}
 #: Code that sends anything but reads to a pod manager, through drivers/http. A new entry is a part
 #: of a composer, or states here why it changes no hardware.
 WRITERS = {
+    "drivers/composer": "sends each write of a composer",
     "drivers/connect": "the session that composers write with",
     "drivers/events": "asks for events",
     "drivers/redfish/composer": "a composer",
@@ -108,7 +109,7 @@ def _writes(node: ast.AST) -> bool:
     match node:
         case ast.Attribute(value=receiver, attr=verb):
             of = ast.unparse(receiver).rpartition(".")[2].lstrip("_")
-            return verb in WRITES and of in ("session", "connection", "transport")
+            return verb in WRITES and of in ("session", "connection", "transport", "composer")
         case ast.Constant(value=str(word)):
             return word.lower() in WRITES and word.isupper()
     return False

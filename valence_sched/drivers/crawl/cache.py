@@ -8,7 +8,7 @@ import queue
 import stat
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MIB
 from valence_sched.drivers.fields import Json, Link
 from valence_sched.drivers.http.exchange import Answer
 from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import FullPodm, to_json
+from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
 
 MAX_AGE_S = 24 * 3600.0
@@ -237,17 +237,7 @@ class ReadingMemory:
             self._found.move_to_end(key)
             return found
 
-    def put(
-        self,
-        key: tuple[str, str],
-        basis: Hashable,
-        answers: Answers,
-        podm: FullPodm,
-        diagnostics: Sequence[Diagnostic],
-        until_s: float,
-    ) -> None:
-        document, digests = to_json(podm), dict(answers.digests)
-        reading = RememberedReading(basis, digests, document, tuple(diagnostics), until_s)
+    def put(self, key: tuple[str, str], reading: RememberedReading) -> None:
         with self._lock:
             if (before := self._found.pop(key, None)) is not None:
                 self._bytes -= before.size

@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.crawl.cache import Answers, DocumentCache, ReadingMemory, Start
+from valence_sched.drivers.crawl.cache import (
+    Answers,
+    DocumentCache,
+    ReadingMemory,
+    RememberedReading,
+    Start,
+)
 from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader, fetch_task
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import MEMBERS, current_form, type_name
@@ -181,8 +187,8 @@ class PodmReader:
             # After the first save of the cache the next reading requests fewer documents:
             # this result must not be remembered.
             if basis[-1] is not None or stamp is None:
-                basis = *basis[:-1], stamp
-                memory.put(key, basis, answers, podm, diagnostics, cache.until_s)
+                state = (*basis[:-1], stamp), answers.digests, to_json(podm), diagnostics
+                memory.put(key, RememberedReading(*state, cache.until_s))
         return self._reading(podm, diagnostics, read)
 
     def _check_service(self, dialect: Dialect, root: Json) -> None:

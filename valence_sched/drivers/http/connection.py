@@ -289,16 +289,6 @@ class Connection:
             raise self.login.refusal()
         return stream
 
-    def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
-        """Write, once; an Unreachable with ``sent`` means that the write may have had an effect."""
-        return self._write("POST", uri, data, headers)
-
-    def patch(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
-        return self._write("PATCH", uri, data, headers)
-
-    def delete(self, uri: str, headers: Mapping[str, str] | None = None) -> Answer:
-        return self._write("DELETE", uri, None, headers)
-
     def renew_deadline(self, seconds: float) -> None:
         self.deadline, self.login.is_renewed = Deadline(seconds), False
 
@@ -338,9 +328,10 @@ class Connection:
                 if transport is not None:
                     transport.close()
 
-    def _write(
-        self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
+    def write(
+        self, method: str, uri: str, data: Json | None = None, headers: dict[str, str] | None = None
     ) -> Answer:
+        """Write, once; an Unreachable with ``sent`` means that the write may have had an effect."""
         logins = self.login.count
         answer = self.send(method, uri, data=data, headers=headers, writes=True)
         if answer.status == 401:

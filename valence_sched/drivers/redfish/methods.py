@@ -94,9 +94,9 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
 
 def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[DeviceTemplate]]]:
     cpus = [(cpu.count, processor_json(cpu)) for cpu in devices.processors]
-    cards = devices.accelerators
-    cards_json = [(it.count, {"ProcessorType": it.kind, "Model": it.model}) for it in cards]
-    yield "Processors", [*cpus, *cards_json]
+    every = devices.accelerators
+    cards = [(it.count, {"ProcessorType": it.kind, "Model": it.model}) for it in every]
+    yield "Processors", [*cpus, *cards]
     yield "Memory", [(module.count, memory_json(module)) for module in devices.memory]
     yield "EthernetInterfaces", [(nic.count, nic_json(nic)) for nic in devices.nics]
     drives = []

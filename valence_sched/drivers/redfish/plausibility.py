@@ -50,10 +50,8 @@ class _Summarised(NamedTuple):
     noun: str
 
 
-_SUMMARISED = (
-    _Summarised(_CPU, _CORES, _CPUS, _CPUS.cores, "processor"),
-    _Summarised(_MODULE, _SIZES, _RAM, _RAM.size_gib, "memory module"),
-)
+_SUMMARISED_CPUS = _Summarised(_CPU, _CORES, _CPUS, _CPUS.cores, "processor")
+_SUMMARISED_MEMORY = _Summarised(_MODULE, _SIZES, _RAM, _RAM.size_gib, "memory module")
 
 
 def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Device]:
@@ -64,9 +62,9 @@ def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Devic
     """
     found: dict[str, Device] = {}
     listed = list(devices)
-    for kind in _SUMMARISED:
+    for kind, summaries in ((_SUMMARISED_CPUS, system.cpus), (_SUMMARISED_MEMORY, system.ram)):
         parts = [it for it in listed if isinstance(it, kind.part) and not _is_card(it)]
-        for json in system.cpus if kind.part is _CPU else system.ram:
+        for json in summaries:
             summary = system.part(kind.summary, json, kind.summary.__name__)
             added = _reconciled(kind, summary, parts) if parts else [summary]
             found |= {it.uri: it for it in added}
@@ -172,15 +170,12 @@ def reports_all(json: Json) -> bool:
     links = json.get("Links")
     if "Oem" in json or (isinstance(links, dict) and "Oem" in links):
         return False
-    for name in _LISTS:
-        value = json.get(name)
+    for value in map(json.get, _LISTS):
         for link in value if isinstance(value, list) else [value] if value else ():
             target = link.get("@odata.id") if type(link) is dict else None
             if type(target) is not str or not target or "#" in target or _is_vendors(target):
                 return False
-        if value == [] and _is_cut(json, name):
-            return False
-    return True
+    return not any(_is_cut(json, name) for name in _LISTS)
 
 
 def _is_cut(json: Json, name: str) -> bool:

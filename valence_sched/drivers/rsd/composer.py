@@ -128,12 +128,11 @@ class RsdComposer:
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
         patience, reads = self._patience(), 1 if sent.refused else LATE_READS
-        for _ in range(reads):
-            if self._state(node) is None:
-                return False
-            if reads > 1 and not patience.pause():
-                break
-        return True
+        while self._state(node) is not None:
+            reads -= 1
+            if reads <= 0 or not patience.pause():
+                return True
+        return False
 
     def _target(self) -> str | None:
         if self._allocate is None:

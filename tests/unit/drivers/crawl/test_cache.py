@@ -22,6 +22,7 @@ from valence_sched.drivers.crawl.cache import (
     DocumentCache,
     ReadingMemory,
     ReadRequest,
+    RememberedReading,
 )
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.fields import MAX_TEXT, Link, Resource
@@ -175,14 +176,14 @@ class ReadingMemoryTest(LiveTest):
         self.assertTrue(found.documents)
 
     def test_the_least_recently_used_is_forgotten_beyond_the_bytes(self):
-        podm, answers = FullPodm(id="p" * 1000), Answers(lambda *_: Answer(200, {}, b""))
-        memory = ReadingMemory(3 * len(to_json(podm)))
+        past = RememberedReading("basis", {}, to_json(FullPodm(id="p" * 1000)), (), 9.0)
+        memory = ReadingMemory(3 * len(past.document))
         for name in "abc":
-            memory.put(("url", name), "basis", answers, podm, (), 9.0)
+            memory.put(("url", name), past)
         memory.get(("url", "a"), "basis", 1.0)
-        memory.put(("url", "c"), "basis", answers, podm, (), 9.0)  # in place of its own
+        memory.put(("url", "c"), past)  # in place of its own
         self.assertEqual(3, len(memory))
-        memory.put(("url", "d"), "basis", answers, podm, (), 9.0)
+        memory.put(("url", "d"), past)
         there = {name for name in "abcd" if memory.get(("url", name), "basis", 1.0)}
         self.assertEqual({"a", "c", "d"}, there)
         self.assertIsNone(memory.get(("url", "a"), "other", 1.0))

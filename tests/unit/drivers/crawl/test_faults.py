@@ -220,7 +220,7 @@ class LoginTest(FaultsTest):
                 with Connection(known, password, Deadline(5)) as connection:
                     connection.login.log_in(None)
                     connection.get("/redfish/v1")
-                    connection.post("/redfish/v1/Systems", {})
+                    connection.write("POST", "/redfish/v1/Systems", {})
                 self.assertEqual([word] * 2, [found["Authorization"] for found in server.headers])
 
     def test_an_expired_session_is_made_anew_once(self):

@@ -60,9 +60,8 @@ class ConnectionTest(unittest.TestCase):
             for method in ("POST", "PATCH", "DELETE"):
                 with self.subTest(method):
                     connection = self.connect(on("Systems", reply, method))
-                    write = getattr(connection, method.lower())
-                    more = () if method == "DELETE" else ({"Name": "n"},)
-                    found = write(SYSTEMS, *more, {"If-Match": 'W/"1"'})
+                    body = None if method == "DELETE" else {"Name": "n"}
+                    found = connection.write(method, SYSTEMS, body, {"If-Match": 'W/"1"'})
                     self.assertGreaterEqual(found.status, 300)
                     self.assertEqual(1, self.sent(method))
 
@@ -74,7 +73,7 @@ class ConnectionTest(unittest.TestCase):
         for act in (hang, cut):
             connection = self.connect(on("Systems", act, "POST"), timeout_s=0.8)
             with self.assertRaises(Unreachable) as caught:
-                connection.post(SYSTEMS, {})
+                connection.write("POST", SYSTEMS, {})
             self.assertTrue(caught.exception.sent)
             self.assertEqual(1, self.sent("POST"))
 
@@ -83,12 +82,12 @@ class ConnectionTest(unittest.TestCase):
         self.server.close()
         connection._sushy_transport().close()
         with self.assertRaises(Unreachable) as caught:
-            connection.post(SYSTEMS, {})
+            connection.write("POST", SYSTEMS, {})
         self.assertFalse(caught.exception.sent)
 
     def test_an_answer_has_status_headers_and_body(self):
         connection = self.connect(on("Systems", status(201, b'{"a": 1}', Location="/x"), "POST"))
-        answer = connection.post(SYSTEMS, {"Name": "n"}, {"If-Match": "*"})
+        answer = connection.write("POST", SYSTEMS, {"Name": "n"}, {"If-Match": "*"})
         self.assertEqual((201, "/x"), (answer.status, answer.headers["location"]))
         self.assertEqual({"a": 1}, answer.json(SYSTEMS))
         self.assertEqual("*", self.server.headers[-1]["If-Match"])
@@ -147,7 +146,7 @@ class TestTransports(unittest.TestCase):
                 Registration(name="p", url="http://127.0.0.1:9"), None, Deadline(1)
             )
         made = []
-        for send in (connection.get, lambda uri: connection.post(uri, {})):
+        for send in (connection.get, lambda uri: connection.write("POST", uri, {})):
             with self.assertRaises(Unreachable):
                 send("/redfish/v1")
             made.append((connection._sockets is not None, connection._sushy is not None))
