@@ -424,7 +424,7 @@ COMPOSING = (
 class TestEachFault(unittest.TestCase):
     """One node, and pod managers that all have the same fault."""
 
-    cases = COMPOSING[::3]  # all of them in the proofs
+    cases = COMPOSING[::8]  # more in the proofs
 
     def test_nothing_leaks_nothing_is_sold_twice_and_a_line_says_why(self):
         """A failure during the composition leaves no part attached."""
@@ -544,7 +544,7 @@ REMOVING = {
 class TestRemoving(unittest.TestCase):
     """A node that is not removed correctly."""
 
-    step = 3  # 1 in the proofs
+    step = 8  # fewer are skipped in the proofs
 
     def test_what_stays_is_said_and_stays_in_the_list(self):
         for rule, line in [*REMOVING.items()][:: self.step]:

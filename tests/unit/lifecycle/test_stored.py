@@ -229,7 +229,7 @@ class StoredCase(unittest.TestCase):
 class TestDamage(StoredCase):
     """A damaged row of a pod manager affects only this pod manager."""
 
-    step = 5  # 1 in the proofs
+    step = 11  # fewer are skipped in the proofs
 
     def test_any_column_leaves_the_others_and_a_reading_mends_it(self):
         names = sorted({column.name for column in tables.podms.c} - {"podm_key", "name"})

@@ -111,7 +111,7 @@ class DamageCase:
 class TestReading(DamageCase):
     """A damaged row of one tenant does not affect others, for any cause of the damage."""
 
-    step = 5  # 1 in the proofs
+    step = 11  # fewer are skipped in the proofs
 
     def test_a_row_is_left_out_named_once_and_everything_else_is_there(self):
         before = self.seen(self.one)
