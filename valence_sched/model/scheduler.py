@@ -46,13 +46,21 @@ class DecidingVerbs(Verbs, Protocol):
     """The part of a scheduler that decides on the places of nodes."""
 
     def compile_request(self, spec: RequestSpec) -> Request:
-        """Compile a spec; UnknownName for a flavor or resource, InputError or RequestError."""
+        """Return a request compiled with its flavor and the places of its external resources.
+
+        UnknownName for an unknown flavor or resource; InputError or RequestError if the spec is
+        invalid.
+        """
         return self._call(DecidingVerbs.compile_request, spec)
 
     def select_destinations(
         self, request: Request, *, detail: decisions.Detail = "placements"
     ) -> decisions.DecisionResult:
-        """Choose pool and blocks for every node; RequestError if invalid, else UnknownName."""
+        """Choose pool and blocks for every node; the result has the reasons if nothing fits.
+
+        RequestError if the request is invalid, or its policy ignores a requirement; UnknownName for
+        an unknown policy, pod manager or amount.
+        """
         return self._call(DecidingVerbs.select_destinations, request, detail=detail)
 
     def select_all(
@@ -72,7 +80,10 @@ class DecidingVerbs(Verbs, Protocol):
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        """Count with exhausted resources and bounds; SchedulerError without an installed solver."""
+        """Count as ``count_fits`` does; ``explain`` adds exhausted resources and bounds by sums.
+
+        ``proven`` adds a proven bound; SchedulerError if the solver is not installed.
+        """
         return self._call(DecidingVerbs.capacity, request, most, explain=explain, proven=proven)
 
     def mix_capacity(
@@ -165,7 +176,10 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.quota, owner)
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        """Replace the limits of an owner (None: the defaults); InputError if a limit is invalid."""
+        """Replace the limits of an owner (None: the default limits); return the effective quota.
+
+        Usage beyond a limit stays. InputError for an invalid resource or limit.
+        """
         return self._call(ClaimingVerbs.set_quota, owner, limits)
 
     def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
@@ -226,7 +240,10 @@ class ComposingVerbs(Verbs, Protocol):
         return self._call(ComposingVerbs.reconcile, dry_run=dry_run, keep_s=keep_s)
 
     def preview(self, report: decisions.Report) -> Iterator[lifecycle.Preview]:
-        """Ask whether pod managers would compose the nodes; StaleOffer if blocks do not match."""
+        """Ask the chosen pod managers whether they would compose the nodes of a decision.
+
+        StaleOffer if the blocks are in use, do not match the request, or the policy rejects them.
+        """
         return self._call(ComposingVerbs.preview, report)
 
 
@@ -270,7 +287,11 @@ class InventoryVerbs(Verbs, Protocol):
         return self._call(InventoryVerbs.documents)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store reported statistics; return the generation. InputError stores nothing."""
+        """Store the statistics that a pod manager reports; return its generation.
+
+        ``podm`` is its id, or host and node. Unknown fields become facts. InputError for an invalid
+        value; nothing is stored.
+        """
         return self._call(InventoryVerbs.update_resource_stats, podm, stats)
 
     def reported_stats(self, podm: str) -> hardware.StatsReport:
@@ -299,8 +320,12 @@ class RegistryVerbs(Verbs, Protocol):
     ) -> RegisteredPodm:
         """Register a pod manager; with ``check`` it is first read once, within ``timeout_s``.
 
-        NameTaken or IdentityConflict for its name or service; InputError if it is invalid;
-        PodmError or CredentialError if it cannot be read. A local scheduler stores ``password``.
+        A scheduler in this process stores the ``password`` beside the state.
+
+        Raises:
+            NameTaken, IdentityConflict: its name is taken, or its service has another name.
+            InputError: its URL, driver or name is invalid.
+            PodmError, CredentialError: it cannot be read, or its password is missing.
         """
         verb = RegistryVerbs.register
         return self._call(verb, registration, password=password, check=check, timeout_s=timeout_s)
@@ -348,7 +373,11 @@ class ZoneVerbs(Verbs, Protocol):
         return self._call(ZoneVerbs.zone, name)
 
     def add_zone(self, registration: zone_registry.ZoneRegistration) -> zone_registry.ZoneOverview:
-        """Register a zone directly below; AccessDenied if disabled, InputError or NameTaken."""
+        """Register a zone directly below, without a connection to it.
+
+        AccessDenied if zones below this one are disabled; InputError or NameTaken if the
+        registration is invalid or its name is taken.
+        """
         return self._call(ZoneVerbs.add_zone, registration)
 
     def change_zone(
