@@ -468,6 +468,7 @@ class Engine(scheduler.OwnScheduler):
         return self._view
 
     def decider(self) -> Decider:
+        """Return the decider on that snapshot."""
         if self.follows:
             return self._followed().decider()
         if self._decider is None:
