@@ -5,8 +5,6 @@ An incomplete answer is an error: without some nodes or ``driver_info``, hardwar
 free.
 """
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -72,7 +70,6 @@ class Ironic:
         return LATEST_HEADER in self._send("/v1", {}, None).headers
 
     def nodes(self) -> list[BaremetalNode]:
-        """Return all nodes; the service lists them in pages."""
         self._check_sees_all()
         query: dict[str, Any] = {"fields": _LISTED, "limit": PAGE_NODES}
         if self._minor >= CHILDREN_MINOR:
@@ -91,14 +88,12 @@ class Ironic:
         raise self._error(f"more than {MOST_NODES:,} nodes")
 
     def node(self, uuid: str) -> BaremetalNode | None:
-        """Return the present node, None if it is gone."""
         status, content = self._ask(f"/v1/nodes/{uuid}", {"fields": _SHOWN}, self._minor)
         if status == 404:
             return None
         return self._checked(self._decode(status, content, BaremetalNode))
 
     def owners(self, mac_addresses: Iterable[str]) -> set[str]:
-        """Return the UUIDs of the nodes that have ports with these addresses."""
         found: set[str] = set()
         for address in sorted(mac_addresses):
             query = {"address": address, "fields": "uuid,node_uuid"}
@@ -107,7 +102,6 @@ class Ironic:
 
     @property
     def _minor(self) -> int:
-        """Return the newest minor version that both sides support."""
         if self._known_minor is None:
             text = self._decode(*self._ask("/v1", {}, None), _VersionAnswer).version.version
             match = re.fullmatch(r"1\.([0-9]{1,4})", text)
@@ -117,10 +111,7 @@ class Ironic:
         return self._known_minor
 
     def _check_sees_all(self) -> None:
-        """Raise if the user sees only the nodes of one project; the list itself does not show this.
-
-        Ironic refuses to list the nodes of another project to such a user.
-        """
+        """Raise if the user sees only the nodes of one project, which the list does not show."""
         name = "project" if self._minor >= PROJECT_MINOR else "owner"
         query = {name: uuid.uuid4().hex, "limit": 1, "fields": "uuid"}
         status, content = self._ask("/v1/nodes", query, self._minor)
@@ -156,12 +147,9 @@ class Ironic:
             raise self._error(f"no answer ({type(error).__name__})") from None
 
     def _decode(self, status: int, content: bytes, kind: type[T]) -> T:
-        if status == 401:
-            raise self._error("HTTP 401: the login is rejected")
-        if status == 403:
-            raise self._error("HTTP 403: the user may not list nodes")
         if status != 200:
-            raise self._error(f"HTTP {status}")
+            why = {401: ": the login is rejected", 403: ": the user may not list nodes"}
+            raise self._error(f"HTTP {status}{why.get(status, '')}")
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

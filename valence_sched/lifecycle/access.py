@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PodmAccess: a store and the live pod managers on which its claims are composed."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,16 +21,7 @@ from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.guard import ConcernedParts, GuardedComposer, HardwareGuard
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.claim import (
-    Claim,
-    ComposedNode,
-    CompositionRequest,
-    node_allocations,
-    node_name,
-    own_name,
-    request_from_node,
-    sum_devices,
-)
+from valence_sched.model import claim as nouns
 from valence_sched.model.decision import Placement
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.effect import EffectLog
@@ -113,7 +102,6 @@ class PodmAccess:
         return None if isinstance(found, str) else found
 
     def reading(self, name: str) -> FullPodm | str:
-        """Read a pod manager; return the text of the failure if it cannot be read."""
         try:
             target = self._target(name)
         except SchedulerError as error:
@@ -171,8 +159,7 @@ class PodmAccess:
         is_there = status.state in ("COMPOSED", "FOREIGN")
         return replace(record, **self._hardware(status.node)) if is_there else record
 
-    def _hardware(self, node: ComposedNode) -> dict[str, tuple[str, ...]]:
-        """Return the systems of a node, their UUIDs and MAC addresses; empty if unreadable."""
+    def _hardware(self, node: nouns.ComposedNode) -> dict[str, tuple[str, ...]]:
         try:
             target = self._target(node.podm)
             with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
@@ -231,7 +218,7 @@ class PodmAccess:
         """Ask the chosen pod manager whether it would compose a node."""
         chosen = placement.chosen
         name, blocks = f"preview-{placement.node}", tuple(block.uri for block in chosen.blocks)
-        wanted = CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)
+        wanted = nouns.CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)
         asking = f"node {placement.node} on {chosen.podm}", "asking for a preview"
         preview = Preview(node=placement.node, podm=chosen.podm)
         try:
@@ -240,7 +227,7 @@ class PodmAccess:
         except SchedulerError as error:
             return replace(preview, problem=str(error))
 
-    def _live_nodes(self, name: str, ours: list[ComposedNode]) -> Iterator[NodeStatus]:
+    def _live_nodes(self, name: str, ours: list[nouns.ComposedNode]) -> Iterator[NodeStatus]:
         podm = self.reading(name)
         if isinstance(podm, str):
             yield from (NodeStatus(node=node, state="UNKNOWN", reason=podm) for node in ours)
@@ -263,9 +250,8 @@ class PodmAccess:
                 reason = f"claim {claim.id}, which is still being composed, may have made this node"
                 yield NodeStatus(node=replace(node, claim=claim.id), state="UNKNOWN", reason=reason)
 
-    def _unlisted_state(self, node: ComposedNode) -> tuple[str, str | None]:
-        """Return the state of a node that a reading lacks, and the reason if it is unknown."""
-        subject, wanted = f"node {node.id} on {node.podm}", request_from_node(node)
+    def _unlisted_state(self, node: nouns.ComposedNode) -> tuple[str, str | None]:
+        subject, wanted = f"node {node.id} on {node.podm}", nouns.request_from_node(node)
         try:
             with awaiting(self.progress, subject, "reading"), self.connect(node.podm) as composer:
                 result = composer.read_node(wanted, node.uri)
@@ -274,10 +260,8 @@ class PodmAccess:
         if result.node is not None:
             return "COMPOSED", None
         if result.state == "unknown":
-            return (
-                "UNKNOWN",
-                "the pod manager does not list the node, but does not confirm its absence",
-            )
+            found = "the pod manager does not list the node, but does not confirm its absence"
+            return "UNKNOWN", found
         return "GONE", None
 
     def _target(self, name: str) -> ReadTarget:
@@ -286,18 +270,18 @@ class PodmAccess:
         return ReadTarget(self.members[name], self.password(self.members[name]))
 
 
-def _unmanaged_node(podm: str, node: Node) -> ComposedNode:
-    made = ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri, claim="-")
+def _unmanaged_node(podm: str, node: Node) -> nouns.ComposedNode:
+    made = nouns.ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri, claim="-")
     return replace(made, name=node.name, owner=node.owner, blocks=node.blocks)
 
 
-def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None:
+def _claim_of(podm: str, node: Node, composing: Sequence[nouns.Claim]) -> nouns.Claim | None:
     """Return the claim that may have made a node, by its name or its blocks."""
-    name = own_name(node.name, node.uri)
+    name = nouns.own_name(node.name, node.uri)
     for claim in composing:
-        for part, allocation in node_allocations(claim):
+        for part, allocation in nouns.node_allocations(claim):
             shared = part.podm == podm and not set(allocation.blocks).isdisjoint(node.blocks)
-            if shared or name == node_name(claim, allocation):
+            if shared or name == nouns.node_name(claim, allocation):
                 return claim
     return None
 
@@ -305,5 +289,5 @@ def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None
 def _with_devices(status: NodeStatus, podm: FullPodm | None) -> NodeStatus:
     known = {block.uri: block.devices for block in podm.blocks} if podm else {}
     devices = [known.get(uri) for uri in status.node.blocks]
-    total = sum_devices(one for one in devices if one)
+    total = nouns.sum_devices(one for one in devices if one)
     return replace(status, devices=total, unknown_blocks=devices.count(None))

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claimer: decides on the state of a store, claims the choice, retries after a conflict."""
 
-from __future__ import annotations
-
-import functools
 import hashlib
 import random
 import re
@@ -100,9 +97,8 @@ class Claimer:
         policies, statuses = list(policies), statuses or {}
 
         def prepare(podm: LeanPodm) -> LeanPodm:
-            status = statuses.get(podm.id, podm.status)
-            same = status == podm.status
-            podm = podm if same else replace(podm, status=status)
+            if (status := statuses.get(podm.id, podm.status)) != podm.status:
+                podm = replace(podm, status=status)
             return cast(LeanPodm, with_declared(podm, declared))
 
         def make(view: View) -> Decider:
@@ -121,10 +117,7 @@ class Claimer:
         return self.decider().select_destinations(request)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store the report of a pod manager for later decisions, and return its generation.
-
-        Errors as for :meth:`Store.update_stats`.
-        """
+        """Store the report of a pod manager for later decisions, and return its generation."""
         name = podm_id(podm)
         generation = self._store.update_stats(name, dict(stats))
         self._members.add(name)
@@ -180,7 +173,9 @@ class Claimer:
                 return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
                 lost = error
-                self._shuffle_blocks(error.podm)
+                if error.podm and error.podm not in self._contended:
+                    self._contended.add(error.podm)
+                    self._follower.sort_blocks(error.podm, self._salted)
                 if error.group:
                     longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
                     self._pause(longest_s * random.random())  # noqa: S311 - lets others claim first
@@ -253,6 +248,9 @@ class Claimer:
                 hint = "choose another key, or run podm node list"
                 raise ClaimState(f"{text}, which is {state_text(one.state)}: {hint}")
 
+    def _salted(self, uri: str) -> bytes:
+        return hashlib.blake2b(uri.encode(), key=self._salt, digest_size=8).digest()
+
     def _parts(
         self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], *, charged: bool
     ) -> list[ClaimPart]:
@@ -271,15 +269,7 @@ class Claimer:
     def _group_generation(self, request: Request) -> int | None:
         """Return the group generation for hard rules; it must be read before the members."""
         group = request.group
-        if group is None or not group.hard:
-            return None
-        return self._store.claims.group_generation(group.name)
-
-    def _shuffle_blocks(self, podm: str) -> None:
-        if podm and podm not in self._contended:
-            self._contended.add(podm)
-            digest = functools.partial(hashlib.blake2b, key=self._salt, digest_size=8)
-            self._follower.sort_blocks(podm, lambda uri: digest(uri.encode()).digest())
+        return self._store.claims.group_generation(group.name) if group and group.hard else None
 
 
 def _group_name(request: Request) -> str | None:
@@ -289,7 +279,6 @@ def _group_name(request: Request) -> str | None:
 def _allocation(
     view: View, fit: Fit, request: Request, node: int, score: float, *, charged: bool
 ) -> NodeAllocation:
-    """Return the allocation of a node, with its charges against a quota if it is ``charged``."""
     table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
     granted = [(table.stocks[number], amount) for number, amount in fit.grants]
     charges = Counter[str]()

@@ -11,8 +11,6 @@
 If a process dies, the claim stays COMPOSING. A reconciler then looks for the node by its name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable
@@ -23,16 +21,7 @@ from msgspec.structs import replace
 from valence_sched import errors
 from valence_sched.drivers.composer import Composer
 from valence_sched.lifecycle.guard import GuardedComposer
-from valence_sched.model.claim import (
-    Claim,
-    ComposedNode,
-    CompositionRequest,
-    CompositionResult,
-    composed_node,
-    composition_request,
-    node_allocations,
-    request_from_node,
-)
+from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
@@ -60,7 +49,7 @@ class NodeComposer:
     progress: Progress = field(default_factory=NoProgress)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
-    def compose(self, claim: Claim) -> ComposedNode:
+    def compose(self, claim: nouns.Claim) -> nouns.ComposedNode:
         """Compose the node of a held claim.
 
         Raises:
@@ -72,18 +61,17 @@ class NodeComposer:
             StillComposing: the pod manager is still composing after all waits. Unverified: the node
             could not be read back, removed, or stored.
         """
-        part, allocation = next(node_allocations(claim))
+        part, allocation = next(nouns.node_allocations(claim))
         known = self.store.load_podms([part.podm]).get(part.podm)
-        wanted = composition_request(claim, allocation, known)
+        wanted = nouns.composition_request(claim, allocation, known)
         self.checkpoint("held")
         self.store.claims.start_composing(claim.id, self.ttl_s)
         state = f"is COMPOSING as {wanted.name} on {part.podm}: {RECONCILE_HINT}"
         self.store.effects.note("claim", claim.id, state)
         self.checkpoint("intent")
+        subject = _subject(wanted.name, part.podm)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(
-                awaiting(self.progress, _subject(wanted.name, part.podm), "checking")
-            )
+            stack.enter_context(awaiting(self.progress, subject, "checking"))
             composer = self._connect_and_check(stack, claim, part.podm, wanted)
             try:
                 changes = composer.may_change(wanted)
@@ -96,11 +84,11 @@ class NodeComposer:
             result = self._reserve_and_compose(changes, claim, part.podm, wanted)
             if result.state != "composed":
                 raise self._abandon(composer, claim, part.podm, wanted, result)
-            node = composed_node(claim, part, allocation, result)
+            node = nouns.composed_node(claim, part, allocation, result)
             try:
                 self.store.claims.finish_composing(claim.id, [node])
             except (errors.ClaimLost, errors.ClaimState) as error:
-                left = CompositionResult(state="left", node=node.uri, reason=str(error))
+                left = nouns.CompositionResult(state="left", node=node.uri, reason=str(error))
                 raise self._abandon(composer, claim, part.podm, wanted, left) from None
             except errors.SchedulerError as error:
                 text = f"{part.podm}: {node.uri} is composed, but the result could not be stored"
@@ -109,7 +97,7 @@ class NodeComposer:
         self.checkpoint("confirmed")
         return node
 
-    def remove(self, node: ComposedNode) -> None:
+    def remove(self, node: nouns.ComposedNode) -> None:
         """Decompose a node and end its claim.
 
         Raises:
@@ -124,8 +112,8 @@ class NodeComposer:
         with contextlib.suppress(errors.SchedulerError):  # otherwise the next reading shows it
             self.store.note_removal(node.podm, node.uri, freed)
 
-    def _remove(self, node: ComposedNode) -> tuple[str, ...]:
-        wanted = request_from_node(node)
+    def _remove(self, node: nouns.ComposedNode) -> tuple[str, ...]:
+        wanted = nouns.request_from_node(node)
         self.checkpoint("removing")
         subject = _subject(node.id, node.podm)
         with contextlib.ExitStack() as stack:
@@ -141,9 +129,8 @@ class NodeComposer:
             result = _result_or_unknown(lambda: changes.remove(wanted, node.uri, watch))
         self.checkpoint("removed")
         if result.state != "absent":
-            raise errors.Unverified(
-                f"{node.podm}: {result.reason}: check the pod manager, then try again"
-            )
+            hint = "check the pod manager, then try again"
+            raise errors.Unverified(f"{node.podm}: {result.reason}: {hint}")
         try:
             self.store.nodes.forget(node.id)
         except errors.SchedulerError as error:
@@ -153,7 +140,11 @@ class NodeComposer:
         return result.freed
 
     def _connect_and_check(
-        self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: CompositionRequest
+        self,
+        stack: contextlib.ExitStack,
+        claim: nouns.Claim,
+        podm: str,
+        wanted: nouns.CompositionRequest,
     ) -> GuardedComposer:
         """Return the composer of a pod manager; end the claim unless every block is free."""
         try:
@@ -173,8 +164,8 @@ class NodeComposer:
         return composer
 
     def _reserve_and_compose(
-        self, composer: Composer, claim: Claim, podm: str, wanted: CompositionRequest
-    ) -> CompositionResult:
+        self, composer: Composer, claim: nouns.Claim, podm: str, wanted: nouns.CompositionRequest
+    ) -> nouns.CompositionResult:
         """Reserve and compose; after an error, read the pod manager back."""
         subject = _subject(wanted.name, podm)
 
@@ -200,10 +191,10 @@ class NodeComposer:
     def _abandon(
         self,
         composer: GuardedComposer,
-        claim: Claim,
+        claim: nouns.Claim,
         podm: str,
-        wanted: CompositionRequest,
-        result: CompositionResult,
+        wanted: nouns.CompositionRequest,
+        result: nouns.CompositionResult,
     ) -> errors.SchedulerError:
         first = result.reason
         stays = f"{podm}: claim {claim.id} stays COMPOSING"
@@ -229,11 +220,8 @@ class NodeComposer:
         self._fail(claim, podm, why, refused=True)
         return errors.ComposeFailed(f"{podm}: {why}", podm)
 
-    def _fail(self, claim: Claim, podm: str, why: str, *, refused: bool = False) -> None:
-        """End a claim without a node; count a refusal of the pod manager.
-
-        Unverified if the end of the claim could not be stored.
-        """
+    def _fail(self, claim: nouns.Claim, podm: str, why: str, *, refused: bool = False) -> None:
+        """End a claim without a node; Unverified if its end could not be stored."""
         try:
             self.store.claims.fail(claim.id, errors.one_line(why, 200), podm if refused else None)
         except errors.ClaimState:
@@ -248,15 +236,14 @@ def _subject(node: str, podm: str) -> str:
     return f"node {node} on {podm}"
 
 
-def _result_or_unknown(read: Callable[[], CompositionResult]) -> CompositionResult:
-    """Return a result, ``unknown`` after an error."""
+def _result_or_unknown(read: Callable[[], nouns.CompositionResult]) -> nouns.CompositionResult:
     try:
         return read()
     except Exception as error:
         reason = _error_text(error)
         if not isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
             reason = f"could not be read back: {reason}"
-        return CompositionResult(state="unknown", reason=reason)
+        return nouns.CompositionResult(state="unknown", reason=reason)
 
 
 def _error_text(error: Exception) -> str:

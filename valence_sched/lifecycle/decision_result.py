@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decision results: the report and the details of a decision at the requested level."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +28,11 @@ if TYPE_CHECKING:
 
 
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
-    """Return a decision with its details and the report at the level ``detail``."""
     report = decision_report(decision) if detail == "report" else _short_report(decision, detail)
     return DecisionResult(report=report, details=_details(decision))
 
 
-def decision_results(decisions: Decisions, detail: Detail = "placements") -> DecisionResults:
-    """Return several decisions with their report and details."""
+def decision_results(decisions: "Decisions", detail: Detail = "placements") -> DecisionResults:
     report = decisions.report() if detail == "report" else _short_reports(decisions, detail)
     return DecisionResults(report=report, details=tuple(map(_details, decisions.decisions)))
 
@@ -78,7 +74,7 @@ def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
     return map(verdicts.podm_verdict, decision.chosen_podms()[:MAX_LISTED_PODMS])
 
 
-def _short_reports(decisions: Decisions, detail: Detail) -> Reports:
+def _short_reports(decisions: "Decisions", detail: Detail) -> Reports:
     reports = [_short_report(decision, detail) for decision in decisions.decisions]
     if decisions.failure:
         nothing: dict[str, Any] = {"outcome": "nothing_fits", "placed": 0}

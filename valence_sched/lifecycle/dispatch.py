@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dispatch: sends a decision to a system that composes, once or until it is accepted."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +113,7 @@ class DispatchSender:
 
     def __init__(
         self,
-        dispatches: Dispatches,
+        dispatches: "Dispatches",
         post: Callable[[Dispatch], Sequence[Receipt]],
         settings: DispatchSettings,
         log: Callable[[str], object],
@@ -145,9 +143,8 @@ class DispatchSender:
             problem = ""
             self._dispatches.finish(one, receipts)
         if problem != self._problem:
-            self._log(
-                f"decisions are waiting: {problem}" if problem else "decisions are posted again"
-            )
+            waiting = f"decisions are waiting: {problem}"
+            self._log(waiting if problem else "decisions are posted again")
         self._problem = problem
         return not problem
 

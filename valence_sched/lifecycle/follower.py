@@ -4,8 +4,6 @@
 Before each decision it reads only the changes in the change log of the store.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -121,10 +119,7 @@ class Follower:
         return decider
 
     def decider_without(self, ids: Collection[str]) -> Decider:
-        """Return a decider without the pod managers ``ids``; it does not follow changes.
-
-        The nodes of these pod managers still count for groups.
-        """
+        """Return a decider without the pod managers ``ids``, whose nodes still count for groups."""
         builder = ViewBuilder()
         for podm_id in self._viewed:
             if podm_id not in ids:
@@ -154,16 +149,13 @@ class Follower:
         return self._followed[podm_id].podm.generation
 
     def refresh(self, podm_id: str) -> None:
-        """Prepare a pod manager again before the next decision."""
         self._due.add(podm_id)
 
     def sort_blocks(self, podm_id: str, key: Callable[[str], bytes]) -> None:
-        """Let the next decisions try the blocks of a pod manager in the order of their keys."""
         self._orders[podm_id] = key
         self._due.add(podm_id)
 
     def restore_blocks(self) -> None:
-        """Let the next decisions try all blocks in their usual order."""
         self._due |= self._orders.keys()
         self._orders.clear()
 
@@ -187,9 +179,8 @@ class Follower:
                 podm = known.podm
                 if podm.read_at != change.read_at and isinstance(change.read_at, str | None):
                     podm = replace(podm, read_at=change.read_at)
-            self._followed[change.id] = FollowedPodm(
-                podm, change.usage, change.failure, change.report
-            )
+            rest = change.usage, change.failure, change.report
+            self._followed[change.id] = FollowedPodm(podm, *rest)
         return False
 
     def _make(self, podm_id: str) -> None:
@@ -204,11 +195,7 @@ class Follower:
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
     def _updated_decider(self, changed: set[str], *, is_ordered: bool) -> Decider:
-        """Return the decider after an update by the changes, or a new decider if that costs less.
-
-        Unless ``is_ordered``, the order of pod managers may have changed, for example by a new
-        registration.
-        """
+        """Return the updated decider, or a new decider if that costs less."""
         viewed = self._viewed
         # also if it was invalid and is not in the view: it may be valid now
         left = any((one in viewed) != (one in self._remainders) for one in changed)

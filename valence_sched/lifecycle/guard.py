@@ -5,15 +5,13 @@ Every effect on a node passes :meth:`GuardedComposer.may_change`, the only sourc
 changes a pod manager. Hardware is not changed while Ironic has an instance on it or works on it.
 """
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from valence_sched.drivers.composer import Composer
@@ -72,7 +70,6 @@ class GuardedComposer:
         return self._composer
 
     def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:
-        """Return the parts of a node: its present URI and its blocks."""
         if node is None:
             return ConcernedParts(None, request.blocks)
         found = self.read_node(request, node or None)
@@ -125,12 +122,11 @@ class HardwareGuard:
 
 
 def _refusal(podm: str, node: BaremetalNode, *, sure: bool) -> HardwareInUse | BaremetalUnavailable:
-    state = "; ".join((*node.uses, *(("in maintenance",) if node.maintenance else ())))
+    what = f"in use in Ironic as {node.text}: {'; '.join(node.uses)}"
+    what += "; in maintenance" if node.maintenance else ""
     if sure:
-        text = f"{podm}: in use in Ironic as {node.text}: {state}: {node.remedy}"
-        return HardwareInUse(text)
-    text = f"{podm}: may be in use in Ironic as {node.text}: {state}: the host of its BMC has no "
-    return BaremetalUnavailable(f"{text}address here")
+        return HardwareInUse(f"{podm}: {what}: {node.remedy}")
+    return BaremetalUnavailable(f"{podm}: may be {what}: the host of its BMC has no address here")
 
 
 class BmcAddress(NamedTuple):
@@ -140,8 +136,7 @@ class BmcAddress(NamedTuple):
     port: int | None = None
 
     @classmethod
-    def of(cls, text: object) -> BmcAddress | None:
-        """Return the endpoint of a URL or a bare host, None for other text."""
+    def of(cls, text: object) -> Self | None:
         bare = text.strip() if isinstance(text, str) else ""
         if _address(bare) is not None:
             return cls(bare)
@@ -214,7 +209,6 @@ class HardwareMatch:
 
 
 def host_names(host: str) -> frozenset[str]:
-    """Return the name of a host and its known addresses, in canonical spelling."""
     if (address := _address(host)) is not None:
         return frozenset({address})
     name = host.casefold().rstrip(".")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intake: reads the pod managers of a selection, and stores them or builds deciders."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,7 +61,6 @@ class Intake:
         return (self.selection.zones or self.config.zones()).capability_map
 
     def declared_resources(self) -> DeclaredResources | None:
-        """Return the declared resources, if any."""
         resources = self.config.resources(self.selection.resource_files)
         return DeclaredResources(resources) if resources else None
 
@@ -78,7 +75,7 @@ class Intake:
             view, policies, mix=self._mix, skipped=skipped, strict=strict, stated=self.stated
         )
 
-    def claimer(self, store: Store) -> Claimer:
+    def claimer(self, store: "Store") -> "Claimer":
         """Store the readings, and return a claimer on them; errors as for :meth:`view`."""
         from valence_sched.lifecycle.claim import Claimer  # imports SQL: only for claims
 
@@ -99,12 +96,11 @@ class Intake:
         )
 
     def make_decider(self) -> Callable[[View], Decider]:
-        """Return a factory of deciders under the present policies and flavors."""
         policies, mix, strict = self.policies(), self._mix, self.selection.strict
         return lambda view: Decider(view, policies, mix=mix, strict=strict, stated=self.stated)
 
     def store_podms(
-        self, store: Store, selection: Selection, only: Collection[str] | None = None
+        self, store: "Store", selection: Selection, only: Collection[str] | None = None
     ) -> StoredPodms:
         """Read pod managers and store them, many in one transaction.
 
@@ -148,13 +144,10 @@ class Intake:
         lines = [line for line in unread if line.startswith(starts)]
         if len(lines) == 1:
             raise InventoryIncomplete(f"no pod manager could be read: {lines[0]}")
-        raise InventoryIncomplete(
-            f"0 of {len(known):,} pod managers could be read: check that they run and that "
-            "their URLs are right (podm check)"
-        )
+        hint = "check that they run and that their URLs are right (podm check)"
+        raise InventoryIncomplete(f"0 of {len(known):,} pod managers could be read: {hint}")
 
     def _begin_reading(self) -> None:
-        """Forget the diagnostics of an earlier reading."""
         if self._has_read:
             self.sources.diagnostics.clear()
         self._has_read = True

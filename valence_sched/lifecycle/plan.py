@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planner: makes plans of decisions, compares them with the present, and claims their blocks."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -53,7 +51,6 @@ class PlanClaimer:
         return self.store.claims.find_by_key(owner, key, content)
 
     def content(self, request: Request) -> str:
-        """Return the content of an idempotency key: the plan."""
         return self.plan.digest
 
     def claim(
@@ -101,22 +98,17 @@ class PlanClaimer:
 
     def _current_podms(self) -> dict[str, FullPodm]:
         stored = self.store.load_podms([basis.podm.id for basis in self.plan.podms])
-        known = {name: self.statuses.get(name, podm.status) for name, podm in stored.items()}
-        return {name: replace(podm, status=known[name]) for name, podm in stored.items()}
+        return _with_statuses(stored.values(), self.statuses)
 
     def _usage_conflicts(self, owner: str | None) -> Iterator[str]:
-        """Yield a line about each pod manager with planned blocks in use by claims.
-
-        Claims of other owners are anonymous.
-        """
+        """Yield a line about each claim of planned blocks; claims of other owners are anonymous."""
         self.store.claims.expire()
         for basis in self.plan.podms:
             podm = basis.podm.id
             chosen = (one.chosen for one in self.plan.decision.placements)
             planned = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
-            for block in basis.podm.blocks:
-                if (block.status or FREE_STATUS).shareable:
-                    planned.discard(block.uri)
+            blocks = basis.podm.blocks
+            planned -= {one.uri for one in blocks if (one.status or FREE_STATUS).shareable}
             nodes = {node.claim: node.id for node in self.store.nodes.list(podm)}
             for claim in self.store.claims.list(podm=podm):
                 parts = [part for part in claim.parts if part.podm == podm]
@@ -135,7 +127,6 @@ class PlanClaimer:
 
 
 def describe_differences(differences: list[Difference], most: int = MOST_NAMED) -> str:
-    """Return changes in one line, at most ``most`` of them by name."""
     named = "; ".join(_describe_difference(one) for one in differences[:most])
     more = f"; and {len(differences) - most} more" if len(differences) > most else ""
     return f"{named}{more}"
@@ -162,6 +153,12 @@ def _short(value: object) -> str:
         return "not set"
     text = msgspec.json.encode(value).decode() if not isinstance(value, str) else value
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _with_statuses(
+    podms: Iterable[FullPodm], statuses: Mapping[str, PodmStatus]
+) -> dict[str, FullPodm]:
+    return {one.id: replace(one, status=statuses.get(one.id, one.status)) for one in podms}
 
 
 def _seen_by(owner: str | None) -> Callable[[FullPodm], FullPodm]:
@@ -229,11 +226,10 @@ class Planner:
     def _podms_as_read(
         self, texts: Mapping[str, bytes], names: Collection[str]
     ) -> dict[str, FullPodm]:
-        """Return read pod managers by name, with their status by liveness."""
         known = [name for name in names if name in texts]
         podms = [decode(texts[name], FullPodm, f"pod manager {name}") for name in known]
         statuses = self._loader.statuses([(podm.id, podm.read_at) for podm in podms], self._live)
-        return {podm.id: replace(podm, status=statuses.get(podm.id, podm.status)) for podm in podms}
+        return _with_statuses(podms, statuses)
 
     def _options_for(self, names: Sequence[str]) -> ReadOptions:
         """Return options that read only these live pod managers; ClaimLost if one is missing."""

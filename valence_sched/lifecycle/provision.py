@@ -5,10 +5,9 @@ If a pod manager refuses a node, the next best pod manager is tried. If fewer no
 are composed, they are decomposed again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -146,9 +145,8 @@ class Provisioner:
         if claim.state != "HELD":
             nodes = ", ".join(node.id for node in self.store.nodes.list(claim=claim_id))
             reason = f"it is node {nodes}" if nodes else claim.note
-            why = f" ({reason})" if reason else ""
-            state = state_text(claim.state)
-            text = f"claim {claim_id} is {state}{why}: only a held claim can be composed"
+            state = state_text(claim.state) + (f" ({reason})" if reason else "")
+            text = f"claim {claim_id} is {state}: only a held claim can be composed"
             raise errors.ClaimState(text)
         self.prepare()
         progress = _Progress()
@@ -158,11 +156,7 @@ class Provisioner:
     def _compose_all(
         self, progress: _Progress, claim: Claim, required: int, find_another: _FindAnother
     ) -> None:
-        """Compose the nodes of a claim in parallel, and decompose them if there are too few.
-
-        ``find_another`` claims a replacement for a failed node, given the pod managers to avoid and
-        a key.
-        """
+        """Compose the nodes of a claim in parallel, and decompose them if there are too few."""
         if disabled := sorted(set(claim.podms).intersection(self.disabled())):
             raise disabled_error(claim.id, disabled[0])
         self.composer.checkpoint("taken")
@@ -201,7 +195,7 @@ class Provisioner:
             progress.use_unknown |= isinstance(node, errors.BaremetalUnavailable)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
-        """Return the composed nodes of a key; compose claims that are only held."""
+        """Return the composed nodes of a key; ClaimState if others are being composed."""
         if key is None:
             return []
         keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
@@ -226,17 +220,15 @@ class Provisioner:
         for attempt in range(1, MOST_ATTEMPTS + 1):
             (part,) = claim.parts
             try:
-                with self._podm_semaphores.setdefault(
-                    part.podm, threading.Semaphore(self.parallel(part.podm))
-                ):
+                limit = threading.Semaphore(self.parallel(part.podm))
+                with self._podm_semaphores.setdefault(part.podm, limit):
                     return self.composer.compose(claim), notes
             except (errors.ComposeFailed, errors.HardwareInUse) as error:
                 avoid, problem = (*avoid, part.podm), error
             except errors.ClaimLost as error:
                 problem = error
-                with contextlib.suppress(
-                    errors.SchedulerError
-                ):  # after a failed reading the refusal remains the reason
+                # after a failed reading the refusal remains the reason
+                with contextlib.suppress(errors.SchedulerError):
                     if (reading := self.read(part.podm)) is not None:
                         self.store.remember(reading)
             except errors.SchedulerError as error:  # unverified or not started
@@ -253,7 +245,6 @@ class Provisioner:
         self, source: ClaimSource, request: Request, content: str, ttl_s: float,
         avoid: tuple[str, ...], key: str | None,
     ) -> Claim | None:  # fmt: skip
-        """Claim one node on another pod manager under the key of the failed node."""
         podms = tuple(name for name in request.podms if name not in avoid)
         if request.podms and not podms:
             return None
@@ -282,16 +273,14 @@ class Provisioner:
 
 
 def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:
-    """Start calls in parallel on daemon threads."""
     futures: list[Future[_NodeResult]] = [Future() for _ in calls]
-    queue = iter(list(zip(futures, calls, strict=True)))
-    lock = threading.Lock()
+    waiting = deque(zip(futures, calls, strict=True))
 
     def work() -> None:
         while True:
-            with lock:
-                future, call = next(queue, (None, None))
-            if future is None or call is None:
+            try:
+                future, call = waiting.popleft()  # atomic
+            except IndexError:
                 return
             if not future.set_running_or_notify_cancel():
                 continue
@@ -308,10 +297,5 @@ def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResul
 def _unverified_node(error: errors.Unverified) -> UnverifiedNode:
     if not isinstance(error, errors.StillComposing):
         return UnverifiedNode(message=str(error))
-    return UnverifiedNode(
-        message=str(error),
-        still_composing=True,
-        node=error.node,
-        podm=error.podm,
-        claim=error.claim,
-    )
+    where = {"node": error.node, "podm": error.podm, "claim": error.claim}
+    return UnverifiedNode(message=str(error), still_composing=True, **where)

@@ -5,8 +5,6 @@ If a process died while it composed a claim, the pod manager may have the node, 
 to remove. Unreadable claims and nodes stay unchanged.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,22 +12,7 @@ from dataclasses import dataclass, field
 from valence_sched import errors
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
-from valence_sched.model.claim import (
-    ACTIVE_STATES,
-    FINAL_STATES,
-    Claim,
-    ClaimPart,
-    ComposedNode,
-    CompositionRequest,
-    CompositionResult,
-    NodeAllocation,
-    composed_node,
-    composition_request,
-    node_allocations,
-    node_name,
-    own_name,
-    request_from_node,
-)
+from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
@@ -63,31 +46,27 @@ class Reconciler:
 
     @contextlib.contextmanager
     def _composer(self, podm: str, subject: str) -> Iterator[GuardedComposer]:
-        with (
-            awaiting(self.progress, f"{subject} on {podm}", "reconciling"),
-            self.connect(podm) as composer,
-        ):
+        waiting = awaiting(self.progress, f"{subject} on {podm}", "reconciling")
+        with waiting, self.connect(podm) as composer:
             yield composer
 
-    def _decide(self, claim: Claim) -> Done:
-        nodes: list[ComposedNode] = []
+    def _decide(self, claim: nouns.Claim) -> Done:
+        nodes: list[nouns.ComposedNode] = []
         remains: list[str] = []
-        for part, allocation in node_allocations(claim):
+        for part, allocation in nouns.node_allocations(claim):
             try:
                 with self._composer(part.podm, f"claim {claim.id}") as composer:
                     result = self._find_result(composer, claim, part, allocation)
             except errors.SchedulerError as error:
                 return _left(part.podm, error)
             if result.works:
-                return errors.one_line(
-                    f"unchanged: {part.podm} is still composing: {result.reason}", 200
-                ), 0
+                return _done(f"unchanged: {part.podm} is still composing: {result.reason}")
             if result.state == "composed":
-                nodes.append(composed_node(claim, part, allocation, result))
+                nodes.append(nouns.composed_node(claim, part, allocation, result))
             elif result.state == "left" and result.node is None and not result.amounts:
                 remains.append(result.reason)  # the status of its blocks includes it
             elif result.state != "absent":
-                return errors.one_line(f"unchanged: {result.reason}", 200), 0
+                return _done(f"unchanged: {result.reason}")
         if nodes:
             try:
                 if not self.dry_run:
@@ -101,35 +80,43 @@ class Reconciler:
             self.store.claims.fail(claim.id, note)
         return f"freed its holds: {note}", 0
 
-    def _undo(self, claim: Claim, nodes: list[ComposedNode], lost: errors.ClaimLost) -> Done:
+    def _undo(
+        self, claim: nouns.Claim, nodes: list[nouns.ComposedNode], lost: errors.ClaimLost
+    ) -> Done:
         for node in nodes:
             try:
-                result = self._remove(node.podm, request_from_node(node), node.uri)
+                result = self._remove(node.podm, nouns.request_from_node(node), node.uri)
             except errors.SchedulerError as error:
                 return _left(node.podm, error)
             if result.state != "absent":
-                return errors.one_line(f"unchanged: {lost}; {result.reason}", 200), 0
+                return _done(f"unchanged: {lost}; {result.reason}")
         self.store.claims.fail(claim.id, errors.one_line(str(lost), 200))
-        return errors.one_line(f"decomposed, and freed its holds: {lost}", 200), 0
+        return _done(f"decomposed, and freed its holds: {lost}")
 
-    def _remove(self, podm: str, wanted: CompositionRequest, uri: str) -> CompositionResult:
+    def _remove(
+        self, podm: str, wanted: nouns.CompositionRequest, uri: str
+    ) -> nouns.CompositionResult:
         with self._composer(podm, f"node {wanted.name}") as composer:
             return self._decompose(composer, wanted, uri)
 
     def _decompose(
-        self, composer: GuardedComposer, wanted: CompositionRequest, uri: str
-    ) -> CompositionResult:
+        self, composer: GuardedComposer, wanted: nouns.CompositionRequest, uri: str
+    ) -> nouns.CompositionResult:
         changes = composer.may_change(wanted, uri)
         if self.dry_run:
-            return CompositionResult(state="absent")
+            return nouns.CompositionResult(state="absent")
         return changes.remove(wanted, uri, lambda _state: None)
 
     def _find_result(
-        self, composer: GuardedComposer, claim: Claim, part: ClaimPart, allocation: NodeAllocation
-    ) -> CompositionResult:
+        self,
+        composer: GuardedComposer,
+        claim: nouns.Claim,
+        part: nouns.ClaimPart,
+        allocation: nouns.NodeAllocation,
+    ) -> nouns.CompositionResult:
         """Return the state of a node on its pod manager, after removing a partial node."""
         known = self.store.load_podms([part.podm]).get(part.podm)
-        wanted = composition_request(claim, allocation, known)
+        wanted = nouns.composition_request(claim, allocation, known)
         result = composer.read_node(wanted)
         if result.works:
             return result
@@ -146,13 +133,13 @@ class Reconciler:
 
     def _reconcile_nodes(self) -> Iterator[Action]:
         """Yield the actions on gone nodes, and on nodes of ours that the store lacks."""
-        known: dict[str, list[ComposedNode]] = {}
+        known: dict[str, list[nouns.ComposedNode]] = {}
         for node in self.store.nodes.list():
             known.setdefault(node.podm, []).append(node)
         names = {
-            node_name(claim, allocation): claim
-            for claim in self.store.claims.list((*ACTIVE_STATES, *FINAL_STATES))
-            for _, allocation in node_allocations(claim)
+            nouns.node_name(claim, allocation): claim
+            for claim in self.store.claims.list((*nouns.ACTIVE_STATES, *nouns.FINAL_STATES))
+            for _, allocation in nouns.node_allocations(claim)
         }
         for id_ in sorted(known.keys() | self.store.load_podms()):
             podm = self.read(id_)
@@ -165,17 +152,17 @@ class Reconciler:
             actions += [
                 self._remove_orphan(id_, node, names)
                 for uri, node in listed.items()
-                if uri not in ours and own_name(node.name, node.uri)
+                if uri not in ours and nouns.own_name(node.name, node.uri)
             ]
             if not self.dry_run:
                 self.store.remember((self.read(id_) if actions else None) or podm)
             yield from filter(None, actions)
 
-    def _forget_missing(self, node: ComposedNode) -> Action:
+    def _forget_missing(self, node: nouns.ComposedNode) -> Action:
         """Delete the record of a node after its pod manager confirms that the node is gone."""
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
-                wanted = request_from_node(node)
+                wanted = nouns.request_from_node(node)
                 result = composer.read_node(wanted, node.uri)
                 if result.node is None and result.amounts:
                     result = self._decompose(composer, wanted, node.uri)
@@ -187,42 +174,52 @@ class Reconciler:
             done = "record deleted, and its claim released: the node no longer exists"
             if not self.dry_run:
                 self.store.nodes.forget(node.id)
-        return _node_action(node.id, node.podm, (errors.one_line(done, 200), 0))
+        return _node_action(node.id, node.podm, _done(done))
 
-    def _remove_orphan(self, podm: str, node: Node, names: Mapping[str, Claim]) -> Action | None:
+    def _remove_orphan(
+        self, podm: str, node: Node, names: Mapping[str, nouns.Claim]
+    ) -> Action | None:
         """Decompose a node that was composed after its claim had failed.
 
         A node without a known claim belongs to another system that uses the same names.
         """
-        name = own_name(node.name, node.uri)
+        name = nouns.own_name(node.name, node.uri)
         claim = names.get(name)
         if claim is None:
             done = "unchanged: it belongs to no known claim (podm node list --live)"
             return _node_action(node.uri, podm, (done, 0))
-        if claim.state not in FINAL_STATES:
+        if claim.state not in nouns.FINAL_STATES:
             return None
-        grants = [it.grants for _, it in node_allocations(claim) if node_name(claim, it) == name]
-        wanted = CompositionRequest(name=name, blocks=node.blocks, grants=grants[0])
+        grants = [
+            it.grants
+            for _, it in nouns.node_allocations(claim)
+            if nouns.node_name(claim, it) == name
+        ]
+        wanted = nouns.CompositionRequest(name=name, blocks=node.blocks, grants=grants[0])
         try:
             result = self._remove(podm, wanted, node.uri)
         except errors.SchedulerError as error:
             return _node_action(node.uri, podm, _left(podm, error))
         done = f"decomposed: its claim {claim.id} is {claim.state}"
         if result.state != "absent":
-            done = errors.one_line(f"unchanged: {result.reason}", 200)
-        return _node_action(node.uri, podm, (done, 0))
+            done = f"unchanged: {result.reason}"
+        return _node_action(node.uri, podm, _done(done))
+
+
+def _done(text: str) -> Done:
+    return errors.one_line(text, 200), 0
 
 
 def _left(podm: str, error: errors.SchedulerError) -> Done:
     if isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
         return errors.one_line(f"unchanged: {error}", 400), error.exit_code
-    return errors.one_line(f"unchanged: {podm}: {error}", 200), 0
+    return _done(f"unchanged: {podm}: {error}")
 
 
 def _node_action(id_: str, podm: str, done: Done) -> Action:
     return Action(kind="node", id=id_, podm=podm, done=done[0], exit_code=done[1])
 
 
-def _claim_action(claim: Claim, done: Done) -> Action:
+def _claim_action(claim: nouns.Claim, done: Done) -> Action:
     podms = ", ".join(claim.podms)
     return Action(kind="claim", id=claim.id, podm=podms, done=done[0], exit_code=done[1])

@@ -51,7 +51,6 @@ class StateVerbs:
 
     @functools.cached_property
     def registry(self) -> Registry:
-        """Return the registered pod managers with access to the store."""
         return self._sources.registry(self._live.state)
 
     def _read(self, read: Callable[[Store], T], without: T) -> T:
@@ -124,10 +123,8 @@ class StateVerbs:
 
     @contextlib.contextmanager
     def _registering(self, name: str, done: str) -> Iterator[None]:
-        with (
-            self.change("pod manager", name, done),
-            awaiting(self._sources.progress, name, "identifying"),
-        ):
+        identifying = awaiting(self._sources.progress, name, "identifying")
+        with self.change("pod manager", name, done), identifying:
             yield
         self._forget_snapshot()
 
@@ -142,7 +139,6 @@ class StateVerbs:
         return StatsReport(stats=reports[podm], age_s=ages_s.get(podm), at=times.get(podm))
 
     def reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
-        """Return the reports of pod managers about themselves, their ages and their times."""
         if self.registry.empty:
             return {}, {}, {}
         with self.registry.store() as store:
@@ -182,10 +178,8 @@ class StateVerbs:
         with self._changing_store() as store:
 
             def release(id_: str) -> None:
-                with (
-                    self.change("claim", id_, "released"),
-                    awaiting(self._sources.progress, f"claim {id_}", "releasing"),
-                ):
+                releasing = awaiting(self._sources.progress, f"claim {id_}", "releasing")
+                with self.change("claim", id_, "released"), releasing:
                     store.claims.release(id_)
 
             yield from each_error(release, claim_ids)

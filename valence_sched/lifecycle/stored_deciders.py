@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stored deciders: decide and claim on the state of a store, one decision after another."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
+import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
@@ -67,14 +66,12 @@ class StoredInventory:
 
     @property
     def skipped(self) -> Sequence[str]:
-        """Return a line for each pod manager that is not read or is invalid."""
         return [*self._in_order(self._unread), *self._invalid.values()]
 
     def unread_ids(self) -> Collection[str]:
         return self._unread.keys()
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        """Process changes of content, failures, registrations, reports, ages and liveness."""
         again = set(changed)
         now = self._sources.now()
         reported = {one for one in changed if one in followed and followed[one].report is not None}
@@ -82,20 +79,17 @@ class StoredInventory:
         self._reported = (self._reported - changed) | reported
         if members_changed:
             again |= self._read_members()
-        for podm_id in changed:
-            read_at = followed[podm_id].podm.read_at if podm_id in followed else None
-            for ages in (self._max_ages, self._warn_ages):
-                if podm_id in followed:
-                    ages.note(podm_id, read_at, now)
-                else:
-                    ages.forget(podm_id)
+        for podm_id, ages in itertools.product(changed, (self._max_ages, self._warn_ages)):
+            if podm_id in followed:
+                ages.note(podm_id, followed[podm_id].podm.read_at, now)
+            else:
+                ages.forget(podm_id)
         for podm_id in again:
             self._invalid.pop(podm_id, None)
         again |= self._update_ages(followed)
         return again | self._update_statuses(followed)
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
-        """Return a pod manager for decisions if it is in the selection."""
         self._unread.pop(podm_id, None)
         self._refused.discard(podm_id)
         if podm_id not in self._ranks:
@@ -144,12 +138,9 @@ class StoredInventory:
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
         """Return overviews with the times of the last readings, including unchanged readings."""
-        every = list(overviews)
-        names = (one.podm.id for one in every if one.podm.id not in self._refused)
-        times = self._store.read_times(names)
-        return [
-            replace(one, podm=replace(one.podm, read_at=times.get(one.podm.id))) for one in every
-        ]
+        podms = [(one, one.podm) for one in overviews]
+        times = self._store.read_times(podm.id for _, podm in podms if podm.id not in self._refused)
+        return [replace(one, podm=replace(podm, read_at=times.get(podm.id))) for one, podm in podms]
 
     def _read_members(self) -> set[str]:
         before, ranks_before = self._registered, self._ranks.keys()
@@ -231,14 +222,12 @@ class StoredDeciders:
 
     @functools.cached_property
     def _inventory(self) -> StoredInventory:
-        intake = self._intake
-        return StoredInventory(
-            self.store, intake.sources, intake.loader, intake.selection, intake.declared_resources()
-        )
+        intake, declared = self._intake, self._intake.declared_resources()
+        read = intake.sources, intake.loader, intake.selection
+        return StoredInventory(self.store, *read, declared)
 
     @functools.cached_property
     def _follower(self) -> Follower:
-        """Return the follower, which is made at the first decision: changes do not need it."""
         return Follower(self.store, self._intake.make_decider(), self._inventory)
 
     def decider(self) -> Decider:
@@ -261,9 +250,7 @@ class StoredDeciders:
 
     @property
     def changes(self) -> int:
-        """Return the number of processed changes of the change log."""
         return 0 if self._is_new else self._follower.position.changes
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
-        """Return overviews with the times of the last readings of the pod managers."""
         return self._inventory.with_read_times(overviews)

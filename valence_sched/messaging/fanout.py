@@ -6,8 +6,6 @@ Sending never waits for the broker, and an unreachable broker causes no failure.
 managers are sent the same way to the processes that store them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -72,7 +70,6 @@ class HintFanout:
         self.listening = threading.Event()
 
     def start(self) -> None:
-        """Start listening and sending."""
         for thread in self._threads:
             thread.start()
 
@@ -170,7 +167,6 @@ class _Endpoint:
 
 
 def _transport(url: str, settings: MessagingSettings) -> Any:
-    """Return the transport to the broker, configured only by ``settings``."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
         if parts.scheme == "rabbit" and parts.hostname:

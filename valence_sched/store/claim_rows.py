@@ -8,8 +8,6 @@ nothing or fails if the check fails, or if amounts, shared blocks or limits of t
 counted. Then the statements of :mod:`valence_sched.store.claims` find the reason or hold the claim.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,12 +42,10 @@ _INSERT = sa.insert(_table)
 
 
 def select_claims(table: sa.Table) -> sa.Select[Any]:
-    """Select claims, or zone claims, with the columns that :func:`claim_of` reads."""
     return sa.select(*(table.c[name] for name in _FIELDS.values()), table.c.document)
 
 
 def claim_of(kind: type[C], decode: Callable[[bytes], Any], *values: Any) -> C:
-    """Return the claim of a row; ``decode`` decodes its parts."""
     *scalars, document = values
     fields = dict(zip(_FIELDS, scalars, strict=True))
     return msgspec.convert({**fields, "parts": decode(document)}, kind)
@@ -69,7 +65,6 @@ def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
 
 
 def consumer_key(owner: str | None, key: str | None) -> str | None:
-    """Return the unique key of an owner's idempotency key, None without an idempotency key."""
     return None if key is None else key_of(owner or "", key)
 
 
@@ -80,7 +75,6 @@ def insert(connection: sa.Connection, claim: Claim) -> None:
 
 
 def columns(claim: Claim | ZoneClaim) -> dict[str, Any]:
-    """Return the columns of a new claim without its times."""
     row = {name: getattr(claim, name) for name in ("id", "state", "owner", "content")}
     row |= {"group_name": claim.group, "idempotency_key": claim.key}
     row["consumer_key"] = consumer_key(claim.owner, claim.key)
@@ -88,12 +82,10 @@ def columns(claim: Claim | ZoneClaim) -> dict[str, Any]:
 
 
 def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
-    """Return the decodable claims in the order in which they were created."""
     return _claims(connection, _SELECT.where(*where).order_by(_table.c.created_at, _table.c.id))
 
 
 def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim | None:
-    """Return the claim of a unique key, if any; Undecodable if it cannot be decoded."""
     if (row := connection.execute(_SELECT.where(where)).first()) is None:
         return None
     return one_readable(connection, _table, "claim", row, _claim, row.owner)
@@ -102,7 +94,6 @@ def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim 
 def newest(
     connection: sa.Connection, most: int, skip: int, *where: sa.ColumnElement[bool]
 ) -> tuple[list[Claim], int]:
-    """Return ``most`` claims, the newest first, without the first ``skip``, and the total."""
     order = (_table.c.created_at.desc(), _table.c.id)
     query = _SELECT.where(*where).order_by(*order).limit(most).offset(skip)
     count = sa.select(sa.func.count()).select_from(_table).where(*where)
@@ -122,7 +113,6 @@ def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
 
 
 def get(connection: sa.Connection, claim_id: str) -> Claim:
-    """Return a claim; UnknownName if missing, else errors as for :func:`find_one`."""
     claim = find_one(connection, _table.c.id == claim_id)
     if claim is None:
         others = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
@@ -145,17 +135,14 @@ def change_state(
 def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimState:
     """Return the error of a claim whose state forbids a change; it may be EXPIRED by now."""
     claim = get(connection, claim_id)
-    is_over = connection.scalar(
-        sa.select(_table.c.sweep_at <= now()).where(_table.c.id == claim_id)
-    )
-    state = "EXPIRED" if claim.state == "HELD" and is_over else claim.state
+    over = connection.scalar(sa.select(_table.c.sweep_at <= now()).where(_table.c.id == claim_id))
+    state = "EXPIRED" if claim.state == "HELD" and over else claim.state
     return ClaimState(f"claim {claim_id} is {state_text(state)}: {reason}")
 
 
 def add_event(
     connection: sa.Connection, kind: str, claim_id: str, podm: str = "", words: str | None = None
 ) -> None:
-    """Record an event of a claim."""
     row = {"kind": kind, "claim_id": claim_id, "podm": podm or None}
     insert = sa.insert(tables.events).values(at=now(), words=words and words[:1024], **row)
     connection.execute(insert)
@@ -187,10 +174,7 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
 
 
 def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: int | None) -> Claim:
-    """Change a prepared claim to HELD; its single row decides for all parts.
-
-    Its nodes then count as members of its group. ``generation`` is as for ``Claims.create``.
-    """
+    """Change a prepared claim to HELD; its single row decides for all parts."""
     claim = get(connection, claim_id)
     if claim.state == "HELD":  # the answer to an earlier commit was lost
         return claim
@@ -210,13 +194,7 @@ def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: i
 def find_by_key(
     connection: sa.Connection, owner: str | None, key: str, content: str
 ) -> Claim | None:
-    """Return the claim of an owner's key, if any.
-
-    Raises:
-        ExpiredConflict: the claim has expired.
-        NameTaken: the claim has other content.
-        ClaimLost: the claim is being prepared.
-    """
+    """Return the claim of an owner's key, if any; errors as for :func:`check_same`."""
     of = _table.c
     claim = find_one(connection, of.consumer_key == consumer_key(owner, key))
     if claim is None:
@@ -228,10 +206,7 @@ def find_by_key(
 
 
 def events(connection: sa.Connection, claim: str | None = None, last: int = 1000) -> list[Event]:
-    """Return the ``last`` events of one claim or of all, the oldest first.
-
-    The creation of a claim is read from its row.
-    """
+    """Return the ``last`` events of one claim or of all, the oldest first."""
     of, claims = tables.events.c, _table.c
     later = sa.select(of.at, of.kind, of.claim_id.label("claim"), of.podm, of.words)
     created = sa.select(claims.id, claims.created_at, claims.owner, claims.document)
@@ -344,9 +319,7 @@ def insert_whole(
         for name, values in {**lists, "block": blocks, "uri": blocks.values()}.items():
             row |= {f"{name}_{number}": value for number, value in enumerate(values)}
     times = connection.exec_driver_sql(text, row).first()
-    if times is None:
-        return None
-    return replace(claim, created_at=times[0], expires_at=times[1])
+    return None if times is None else replace(claim, created_at=times[0], expires_at=times[1])
 
 
 @functools.lru_cache(maxsize=100)
@@ -374,13 +347,11 @@ _nodes = tables.nodes
 
 
 def delete_charges(connection: sa.Connection, claim_ids: Sequence[str]) -> None:
-    """Stop counting claims against the quotas of their owners."""
     charges = tables.quota_charges
     connection.execute(sa.delete(charges).where(charges.c.claim_id.in_(claim_ids)))
 
 
 def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> None:
-    """Write the nodes that were composed from a claim."""
     at = float(connection.scalar(sa.select(now())) or 0.0)
     for one in nodes:
         document = to_json(replace(one, created_at=one.created_at or at))
@@ -389,7 +360,6 @@ def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> Non
 
 
 def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> bool:
-    """Return whether the store already has these nodes, unchanged."""
     query = sa.select(_nodes.c.id, _nodes.c.document)
     rows = connection.execute(query.where(_nodes.c.id.in_([one.id for one in nodes])))
     uris = dict(readable(connection, _nodes, rows, lambda id_, text: (id_, decode_node(text).uri)))
@@ -431,7 +401,6 @@ def composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByCl
     )
     found: NodesByClaim = {}
     counts: Counter[tuple[str, str]] = Counter()
-
     for some in chunks(sorted(keys)):
         rows = connection.execute(query.where(parts.c.podm_key.in_(some))).all()
         counts.update((key, claim) for _, key, claim, _ in rows)

@@ -5,8 +5,6 @@ A claim may be split by node, or moved to the blocks that its nodes actually use
 gives the rows to another claim, so that no block is free in between.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools
@@ -45,11 +43,7 @@ _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 
 
 def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
-    """Release a held claim and return claims of one node each in its place.
-
-    They have the owner, group, content and end of the claim. Their keys are its key with ``#`` and
-    the number of the node.
-    """
+    """Replace a held claim by claims of one node each, whose keys end in ``#`` and the node."""
     claim = claim_rows.get(connection, claim_id)
     singles = []
     for part in claim.parts:
@@ -59,7 +53,7 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
             singles.append(replace(claim, id=id_, state="HELD", key=key, parts=parts))
     found = [claim_rows.find(connection, _claims.c.id == one.id) for one in singles]
     if all(found):  # the answer to an earlier commit was lost
-        return [existing for (existing,) in found]
+        return list(itertools.chain(*found))
     unexpired = _claims.c.sweep_at > now()
     values = {"consumer_key": None, "note": "split into one claim per node"}
     if not change_state(connection, claim_id, ["HELD"], "RELEASED", unexpired, **values):
@@ -214,13 +208,10 @@ class Claims:
                 self._write_expiring(lambda c, part=part: claim_rows.add_part(c, id_, part))  # type: ignore[misc]
             return self._write(commit, "claiming")
         except BaseException:
-            self._abort(id_)
+            doing, note = "giving up a claim", "some parts could not be claimed"
+            self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
+            expiry.free_claim(self._database, id_)
             raise
-
-    def _abort(self, id_: str) -> None:
-        doing, note = "giving up a claim", "some parts could not be claimed"
-        self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
-        expiry.free_claim(self._database, id_)
 
     def group_generation(self, group: str) -> int:
         """Return the generation of a group; read it before the members of the group."""
@@ -421,12 +412,9 @@ class Claims:
                 other = claim_rows.find_by_key(connection, claim.owner, claim.key, claim.content)
                 if other is not None:
                     return other
-            quotas.check(
-                connection, claim
-            )  # locked before the pod manager, as in every transaction
-            if (
-                claim.group is not None and claim.state == "HELD"
-            ):  # otherwise when all parts are held
+            # locked before the pod manager, as in every transaction
+            quotas.check(connection, claim)
+            if claim.group is not None and claim.state == "HELD":  # else when all parts are held
                 holds.lock_group(connection, claim.group, generation, claim.key)
                 holds.advance_group(connection, claim.group)
             locked = lock(connection, part)
@@ -540,26 +528,25 @@ class Nodes:
     def forget(self, node_id: str) -> None:
         """Delete the record of a node that is gone; the last node releases its claim."""
         patient = self._database.patient()  # the pod manager has already deleted the node
-        claim_id = patient.write(lambda c: _forget(c, node_id), "forgetting a node")
-        if claim_id:
-            expiry.free_claim(patient, claim_id)
 
+        def work(connection: sa.Connection) -> str | None:
+            query = sa.select(_node.claim_id, _node.podm_key).where(_node.id == node_id)
+            if (row := connection.execute(query).first()) is None:
+                return None
+            claim_id, key = tuple(row)
+            podms.lock_row(connection, key)
+            connection.execute(sa.delete(tables.nodes).where(_node.id == node_id))
+            claim_rows.add_event(connection, "gone", claim_id, words=node_id)
+            others = sa.select(_node.id).where(_node.claim_id == claim_id).limit(1)
+            if is_last := connection.scalar(others) is None:
+                composed: tuple[State, ...] = ("COMPOSED", "SETTLED")
+                claim_rows.end(connection, claim_id, composed, "RELEASED", "its node is gone")
+            # the node no longer counts for its owner and group
+            tables.log_changes(connection, [key])
+            return claim_id if is_last else None
 
-def _forget(connection: sa.Connection, node_id: str) -> str | None:
-    """Delete the row of a node; return its claim if that was its last node."""
-    query = sa.select(_node.claim_id, _node.podm_key).where(_node.id == node_id)
-    if (row := connection.execute(query).first()) is None:
-        return None
-    claim_id, key = tuple(row)
-    podms.lock_row(connection, key)
-    connection.execute(sa.delete(tables.nodes).where(_node.id == node_id))
-    claim_rows.add_event(connection, "gone", claim_id, words=node_id)
-    others = sa.select(_node.id).where(_node.claim_id == claim_id).limit(1)
-    if is_last := connection.scalar(others) is None:
-        composed: tuple[State, ...] = ("COMPOSED", "SETTLED")
-        claim_rows.end(connection, claim_id, composed, "RELEASED", "its node is gone")
-    tables.log_changes(connection, [key])  # the node no longer counts for its owner and group
-    return claim_id if is_last else None
+        if ended := patient.write(work, "forgetting a node"):
+            expiry.free_claim(patient, ended)
 
 
 def _decoded(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[ComposedNode]:

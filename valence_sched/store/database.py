@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Database: connections to the store of a URL, retried transactions, and errors of engines."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools
@@ -15,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import unquote
 
 import sqlalchemy as sa
@@ -50,17 +48,15 @@ class StoreUrl:
         if importlib.util.find_spec(module) is None:
             raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")
         if self.engine == "sqlite" and (path := text.partition(":///")[2]):
-            url = url.set(
-                database=unquote(path.partition("?")[0])
-            )  # some versions of SQLAlchemy do not do this
+            # some versions of SQLAlchemy do not do this
+            url = url.set(database=unquote(path.partition("?")[0]))
         self.url: URL = url if "+" in url.drivername else url.set(drivername=driver)
 
     @property
     def file(self) -> Path | None:
         """Return the file of an embedded store, None for a server or a store in memory."""
-        name = self.url.database
-        is_file = self.engine == "sqlite" and name and name != ":memory:"
-        return Path(os.path.expanduser(name)) if name and is_file else None
+        name = self.url.database if self.engine == "sqlite" else None
+        return Path(os.path.expanduser(name)) if name and name != ":memory:" else None
 
     @property
     def in_memory(self) -> bool:
@@ -103,14 +99,12 @@ SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX
 
 
 def is_retryable(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether the same transaction may succeed on a retry."""
     sqlite, sqlstate, mysql = _codes(error)
     known = sqlite in RETRYABLE_SQLITE_CODES or sqlstate in RETRYABLE_SQLSTATES
     return known or mysql in RETRYABLE_MYSQL_NUMBERS
 
 
 def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether the connection is lost, as after a restart of the database."""
     cut: bool = getattr(error, "connection_invalidated", False)
     return cut or _codes(error)[1].startswith(("08", "57P"))
 
@@ -135,7 +129,6 @@ class RowRefused(StoreError):
 
 
 def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
-    """Return an error of one line: the store, the message of the engine, and a hint."""
     cause, hint = getattr(error, "orig", None) or error, HINTS.get(_kind(error), "")
     # the first line; PyMySQL puts a number before the message
     words = next((arg for arg in reversed(cause.args) if isinstance(arg, str)), "")
@@ -179,12 +172,8 @@ class WorkCounts:
     """The work done through one database, which tests and benchmarks count instead of time."""
 
     def __init__(self) -> None:
-        self.transactions = 0
-        self.retries = 0
-        self.rows_read = 0
-        self.podms_decoded = 0
-        self.podms_written = 0
-        self.usages_read = 0
+        self.transactions = self.retries = self.rows_read = 0
+        self.podms_decoded = self.podms_written = self.usages_read = 0
 
 
 class Database:
@@ -241,17 +230,15 @@ class Database:
             except BaseException as found:  # an interrupted answer must not be read further
                 error: Any = found
                 driver = None if connection is None else connection.dbapi_connection
-                is_known = isinstance(error, dialect.loaded_dbapi.Error)
+                base: Any = dialect.loaded_dbapi.Error
+                is_known = isinstance(error, base)
                 cut = is_known and dialect.is_disconnect(error, driver, None)
                 if connection is not None:
                     _drop(connection)
                 if not is_known:
                     raise
-                base: Any = dialect.loaded_dbapi.Error
-                wrapped: Any = sa.exc.DBAPIError.instance(
-                    text, None, error, base, True, cut, dialect
-                )
-                raise wrapped from error
+                instance: Any = sa.exc.DBAPIError.instance
+                raise instance(text, None, error, base, True, cut, dialect) from error
             # one of the connections used in parallel is kept for the next call
             if not self._row_connections and not self.address.in_memory:
                 self._row_connections.append(connection)
@@ -276,7 +263,8 @@ class Database:
         for watch in self.watches:
             watch(self)
         remaining = [] if single is None else [single]
-        alone = self._engine_of_single()
+        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
+        alone = self.writer if is_mariadb else self._alone
 
         def run() -> T:
             if remaining and alone is not None:
@@ -288,11 +276,6 @@ class Database:
 
         return self.retry(run, doing, write=True)
 
-    def _engine_of_single(self) -> sa.Engine | None:
-        """Return the engine for single statements, None if it may not support them."""
-        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
-        return self.writer if is_mariadb else self._alone
-
     def run_raw(self, statement: str, *values: object) -> None:
         """Run a statement of SQLite outside a transaction."""
         with self.writer.connect() as connection:
@@ -302,7 +285,7 @@ class Database:
             except Exception as error:  # an error of the driver, not of SQLAlchemy
                 raise sa.exc.OperationalError(None, None, error) from None
 
-    def patient(self, patience_s: float = PATIENCE_S) -> Database:
+    def patient(self, patience_s: float = PATIENCE_S) -> Self:
         """Return this database, with the same connections, that waits while it is unreachable."""
         patient = copy.copy(self)
         patient.patience_s = patience_s
@@ -367,11 +350,7 @@ class Database:
 
 
 def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
-    """Return an engine for writers or for readers.
-
-    A writer sees each row at the time of its lock, a reader one snapshot. The isolation level is
-    set once per connection.
-    """
+    """Return an engine: a writer sees each row at the time of its lock, a reader one snapshot."""
     url = address.url if address.file is None else address.url.set(database=str(address.file))
     # every transaction has ended when its connection returns: no rollback is needed
     arguments: dict[str, Any] = {"pool_reset_on_return": None, "hide_parameters": True}
@@ -387,23 +366,22 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
     engine = sa.create_engine(url, **arguments)
     if address.engine == "sqlite":
         begin = "BEGIN IMMEDIATE" if write else "BEGIN"
-        sa.event.listen(engine, "connect", _prepare_sqlite)
+
+        def prepare(connection: Any, _record: Any) -> None:
+            connection.isolation_level = None  # the driver must not begin transactions
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            connection.execute("PRAGMA foreign_keys = ON")
+
+        sa.event.listen(engine, "connect", prepare)
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
 
 
 @functools.lru_cache(maxsize=32)
 def _literal_text(statement: sa.Select[Any] | sa.TextClause, dialect: sa.Dialect) -> str:
-    """Return a statement as text, compiled once."""
     return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
 def _drop(connection: sa.PoolProxiedConnection) -> None:
     connection.invalidate()
     connection.close()
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver must not begin transactions
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    connection.execute("PRAGMA foreign_keys = ON")

@@ -5,8 +5,6 @@ A decision is queued in the transaction that stores it or holds its choice. Deci
 are posted in order: while a decision waits, later decisions wait too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,7 +56,6 @@ class Dispatches:
         )
         due = sa.select(*_COLUMNS).where(_queue.due_at <= now(), is_first)
         due = due.order_by(_queue.number).limit(PAGE)
-
         for one in self._read(due):
             assert isinstance(one.report, Report), "other decisions are not queued"
             due_at = now() + hold_s * len(one.report.placements)
@@ -129,10 +126,6 @@ _table = tables.decisions
 _of = _table.c
 
 
-def _decision(_id: str, document: bytes) -> Report | Reports:
-    return decode_decision(document)
-
-
 class StoredDecisions:
     """The decisions of a store."""
 
@@ -175,7 +168,14 @@ class StoredDecisions:
                 raise UnknownName("decision", id_, connection.scalars(latest))
             summary = decoded(connection, _of.summary, id_, row.summary)
             owner = summary.owner if summary else None
-            return one_readable(connection, _table, "decision", row[:2], _decision, owner)
+            return one_readable(
+                connection,
+                _table,
+                "decision",
+                row[:2],
+                lambda _, text: decode_decision(text),
+                owner,
+            )
 
         return self._database.read(work, "reading a decision")
 

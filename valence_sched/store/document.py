@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents of the store: decoded as they are read; undecodable rows are noted and left out."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -61,7 +59,6 @@ class Quarantine:
 
 
 def quarantine_of(connection: sa.Connection) -> Quarantine:
-    """Return the quarantine of a connection's store."""
     found: Quarantine | None = connection.info.get(_KEY)
     return connection.info.setdefault(_KEY, Quarantine()) if found is None else found
 

@@ -10,8 +10,6 @@ uptime. If that difference changes, the clock jumped, and the expiry of every cl
 same amount. After a reboot, time continues from the last recorded time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable
@@ -26,7 +24,6 @@ from valence_sched.model.quantity import format_count
 from valence_sched.store import claim_rows, holds, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database
-from valence_sched.store.holds import purge_groups
 from valence_sched.store.tables import CHUNK, now, statement_time
 
 RECORD_S = 3600.0  # minimum age of records of operations and answers
@@ -105,9 +102,7 @@ def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> 
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
-    """Return the condition of claims to delete; their last event is the time of their end."""
-    before = statement_time() - older_than_s
-    of = _claims.c.id
+    before, of = statement_time() - older_than_s, _claims.c.id  # the last event is the end
     return sa.and_(
         _claims.c.state.in_(FINAL_STATES),
         _claims.c.created_at < before,
@@ -118,7 +113,6 @@ def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
 
 
 def _old_rows(older_than_s: float) -> dict[sa.Table, sa.ColumnElement[bool]]:
-    """Return the conditions of rows to delete: decisions, zone claims, and orphaned events."""
     before, zone_claim = statement_time() - older_than_s, tables.zone_claims.c
     has_claim = sa.exists().where(_claims.c.id == _events.c.claim_id)
     has_ended = zone_claim.state.in_(FINAL_STATES)
@@ -149,7 +143,10 @@ def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     connection.execute(sa.delete(tables.records).where(over))
     sent = tables.dispatches.c.sent_at < statement_time() - older_than_s
     connection.execute(sa.delete(tables.dispatches).where(sent))
-    purge_groups(connection, max(older_than_s, RECORD_S))
+    # groups that have not changed for longer than any decision takes
+    groups, old_s = tables.group_generations, max(older_than_s, RECORD_S)
+    unchanged = groups.c.moved_at < statement_time() - old_s
+    connection.execute(sa.delete(groups).where(unchanged))
     return PurgeCounts(zones, events, decisions)
 
 

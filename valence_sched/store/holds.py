@@ -8,8 +8,6 @@ Of two concurrent claims, the second is decided again. A claim over several zone
 zone by zone; until it is held, this zone refuses other claims of the group.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,14 +16,13 @@ from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import ClaimPart
 from valence_sched.model.inventory import OTHERS
 from valence_sched.store import tables
-from valence_sched.store.tables import key_of, now, statement_time
+from valence_sched.store.tables import key_of, now
 
 _generations, _zone_claims = tables.group_generations, tables.zone_claims
 _of_group = _generations.c
 
 
 def group_generation(connection: sa.Connection, name: str) -> int:
-    """Return the generation of a group, 0 before its first claimed node."""
     query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
     return connection.scalar(query) or 0
 
@@ -33,13 +30,10 @@ def group_generation(connection: sa.Connection, name: str) -> int:
 def lock_group(
     connection: sa.Connection, name: str, expected: int | None, claim: str | None
 ) -> None:
-    """Lock the row of a group, before the row of any pod manager is locked.
+    """Lock the row of a group, before the row of any pod manager is locked; else ClaimLost.
 
     ``expected`` is the generation of the decision, None for a claim without hard rules. ``claim``
     is the id of the zone claim that contains this part, if any.
-
-    Raises:
-        ClaimLost: members were added since the decision, or another zone claim is adding members.
     """
     query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
     current: int | None = connection.scalar(query.with_for_update())
@@ -58,15 +52,8 @@ def lock_group(
 
 
 def advance_group(connection: sa.Connection, name: str) -> None:
-    """Advance the generation of a locked group after members were added or removed."""
     update = sa.update(_generations).where(_of_group.group_key == key_of(name))
     connection.execute(update.values(generation=_of_group.generation + 1, moved_at=now()))
-
-
-def purge_groups(connection: sa.Connection, older_than_s: float) -> None:
-    """Delete the rows of groups that have not changed for longer than any decision takes."""
-    old = _of_group.moved_at < statement_time() - older_than_s
-    connection.execute(sa.delete(_generations).where(old))
 
 
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
@@ -81,7 +68,7 @@ class ExpiredConflict(Exception):
 
 
 class ConflictingClaim(NamedTuple):
-    """A claim that conflicts with another claim."""
+    """A claim that conflicts with another claim; without ``id`` it is of another owner."""
 
     id: str
     owner: str | None
@@ -96,10 +83,7 @@ class ConflictingClaim(NamedTuple):
 def _conflicting_claims(
     connection: sa.Connection, claim_id: str, ids: list[str] | sa.Select[tuple[str]]
 ) -> list[ConflictingClaim]:
-    """Return the claims with these ids, the latest first; ExpiredConflict if one has expired.
-
-    Claims of other owners are anonymous.
-    """
+    """Return the claims with these ids, the latest first; ExpiredConflict if one has expired."""
     of = tables.claims.c
     expired = sa.func.coalesce(of.sweep_at <= now(), sa.false())
     query = sa.select(of.id, of.owner, expired).where(of.id.in_(ids))
@@ -114,7 +98,6 @@ def _conflicting_claims(
 
 
 def _wanted(table: sa.Table, key: sa.Column[str], *columns: Any) -> sa.Select[Any]:
-    """Select the wanted keys of one pod manager from a table."""
     return sa.select(key, *columns).where(table.c.podm_key == _KEY, key.in_(_WANTED))
 
 
@@ -194,9 +177,8 @@ def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: Lo
         free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
             conflicts = _conflicting_claims(connection, id_, [*slot_claims.values()])
-            why = (
-                f"is held by {conflicts[0]}" if conflicts else "has no free place for another node"
-            )
+            why = "has no free place for another node"
+            why = f"is held by {conflicts[0]}" if conflicts else why
             text = f"block {uri} of pod manager {part.podm!r} {why}"
             raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "block_key": block, "claim_id": id_, "uri": uri}
@@ -212,9 +194,8 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, part: ClaimPart) -> 
         return
     total = {key_of(declared.uri): declared.amount for declared in part.declared_stocks}
     held: dict[str, float] = {}
-    for stock, amount, is_total in connection.execute(
-        _STOCKS, {"key": key, "wanted": sorted(wanted)}
-    ):
+    values = {"key": key, "wanted": sorted(wanted)}
+    for stock, amount, is_total in connection.execute(_STOCKS, values):
         (total if is_total else held)[stock] = amount
     rows: list[dict[str, Any]] = []
     for stock, (uri, amount) in sorted(wanted.items()):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identities of services in the store: one name per service, and one service per name."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -47,12 +45,10 @@ _decode_blocks = msgspec.json.Decoder(_StoredBlocks).decode
 
 
 def columns(identity: str | None) -> dict[str, str | None]:
-    """Return the columns of an identity; several rows may have an unknown identity."""
     return {"identity": identity, "identity_key": None if identity is None else key_of(identity)}
 
 
 def registration_columns(registration: Registration) -> dict[str, Any]:
-    """Return the columns of a registration without its name."""
     return {"document": to_json(registration), **columns(registration.identity)}
 
 
@@ -64,11 +60,7 @@ def known_identities(connection: sa.Connection) -> dict[str, str]:
 
 
 def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
-    """Return by key the readings of another service or name, which must not be stored.
-
-    An old name of a service is dropped if it is neither registered nor in use: the pod manager was
-    renamed in its file.
-    """
+    """Return by key the readings of another service or name, which must not be stored."""
     found = _changed_services(connection, moves)
     names: dict[str, str] = {}
     firsts = {key_of(move.identity): move.key for move in reversed(moves) if move.key not in found}
@@ -114,18 +106,16 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
-    """Return another name of each identity, by identity key; drop unused other names.
+    """Return another name of each identity; forget it if the pod manager was renamed in a file.
 
     ``keys`` are the new pod managers by identity.
     """
     found: dict[str, str] = {}
-    for table in (_registry, _podms):
-        of = table.c
+    for of in (_registry.c, _podms.c):
         query = sa.select(of.identity_key, of.podm_key, of.name)
         for some in chunks(sorted(keys)):
-            for digest, key, name in connection.execute(
-                query.where(of.identity_key.in_(some))
-            ).all():
+            rows = connection.execute(query.where(of.identity_key.in_(some))).all()
+            for digest, key, name in rows:
                 if key == keys[digest] or digest in found:
                     continue
                 if _registered_identities(connection, [key]) or uses(connection, key):
@@ -144,22 +134,18 @@ def check_free(connection: sa.Connection, registration: Registration) -> None:
 
 
 def forget_read(connection: sa.Connection, name: str) -> None:
-    """Forget the identity that was read under a name; the next reading sets it."""
     update = sa.update(_podms).where(_podms.c.podm_key == key_of(name))
     connection.execute(update.values(**columns(None)))
 
 
 def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
-    """Store the identities of registered pod managers, by key, as read."""
     of, rows = _registry.c, []
     decode = msgspec.json.Decoder(Registration).decode
     for some in chunks(sorted(identities)):
         query = sa.select(of.name, of.podm_key, of.document).where(of.podm_key.in_(some))
         found = connection.execute(query).all()
-        decoded_rows = readable(
-            connection, _registry, found, lambda _, key, text: (key, decode(text))
-        )
-        for key, known in decoded_rows:
+        pairs = readable(connection, _registry, found, lambda _, key, text: (key, decode(text)))
+        for key, known in pairs:
             if known.identity != identities[key]:
                 changed = registration_columns(replace(known, identity=identities[key]))
                 rows.append({"key": key, **changed})
@@ -168,7 +154,6 @@ def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
 
 
 def uses(connection: sa.Connection, key: str) -> list[str]:
-    """Return the counts of claims and nodes of a pod manager as text, without zero counts."""
     claims, nodes, found = tables.claim_parts.c, tables.nodes.c, []
     for noun, id_, of in (("claim", claims.claim_id, claims), ("node", nodes.id, nodes)):
         ids = connection.scalars(sa.select(id_).where(of.podm_key == key).order_by(id_)).all()
@@ -178,6 +163,5 @@ def uses(connection: sa.Connection, key: str) -> list[str]:
 
 
 def listed(ids: Sequence[str]) -> str:
-    """Return the first ids and the number of the others as text."""
     more = f" and {len(ids) - MAX_LISTED_USES:,} more" if ids[MAX_LISTED_USES:] else ""
     return ", ".join(ids[:MAX_LISTED_USES]) + more

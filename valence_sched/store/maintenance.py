@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Maintenance: decodes every row of a store, repairs it, changes its schema, and backs it up."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import functools
@@ -83,7 +81,6 @@ def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
 
 
 def undecodable(table: sa.Table, values: Mapping[str, Any]) -> UndecodableRow | None:
-    """Return the row with its first undecodable column, if any."""
     for column in table.c:
         try:
             _check(column, values)
@@ -171,7 +168,6 @@ class Repair(NamedTuple):
 
 
 def repair_of(row: UndecodableRow) -> Repair:
-    """Return the repair of a row."""
     table, column = row.table, row.table.c[row.column]
     change: Change | None
     words, change = _CHANGES.get(table.name, ("deleted", _delete))
@@ -189,22 +185,6 @@ def repair_of(row: UndecodableRow) -> Repair:
     elif table in SINGULAR:
         words, change = "not repaired: restore a backup", None
     return Repair(row, words, change)
-
-
-def repair(database: Database, repairs: Sequence[Repair], file: Path) -> None:
-    """Write the rows to a new file as JSON Lines, then repair the rows that are unchanged."""
-    with _file_errors(file), open(_new_file(file), "wb") as stream:
-        for row in (one.row for one in repairs):
-            values = {name: _plain(value) for name, value in row.values.items()}
-            line = {"table": str(row.table.name), "column": row.column, "problem": row.problem}
-            stream.write(msgspec.json.encode({**line, "row": values}) + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    for one in repairs:
-        if one.change is not None:
-            work = functools.partial(_repair, row=one.row, change=one.change)
-            if database.write(work, "repairing") and one.row.table is tables.claims:
-                expiry.free_claim(database, one.row.values["id"])
 
 
 def _repair(connection: sa.Connection, row: UndecodableRow, change: Change) -> bool:
@@ -335,7 +315,6 @@ class Maintenance:
 
     @property
     def is_file(self) -> bool:
-        """Return whether the store is a file that this program can back up."""
         return self._database.address.file is not None
 
     @property
@@ -347,10 +326,7 @@ class Maintenance:
         return self._database.read(schema.stored_revision, "looking")
 
     def check(self, *, deep: bool = False) -> StoreCheck:
-        """Check the store; decode the first rows of each table, with ``deep`` all rows.
-
-        SQLite reads all pages of the file.
-        """
+        """Check the store; decode the first rows of each table, with ``deep`` all rows."""
         revision = self.revision
         latest, problems = tables.REVISION, list(self._damages())
         found = f"its schema has version {revision}, this program"
@@ -376,10 +352,21 @@ class Maintenance:
         return [repair_of(row) for page in self._pages(deep=True) for row in page.undecodable]
 
     def repair(self, repairs: Sequence[Repair], rows: Path) -> None:
-        repair(self._database, repairs, rows)
+        """Write the rows to a new file as JSON Lines, then repair the rows that are unchanged."""
+        with _file_errors(rows), open(_new_file(rows), "wb") as stream:
+            for row in (one.row for one in repairs):
+                values = {name: _plain(value) for name, value in row.values.items()}
+                line = {"table": str(row.table.name), "column": row.column, "problem": row.problem}
+                stream.write(msgspec.json.encode({**line, "row": values}) + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        for one in repairs:
+            if one.change is not None:
+                work = functools.partial(_repair, row=one.row, change=one.change)
+                if self._database.write(work, "repairing") and one.row.table is tables.claims:
+                    expiry.free_claim(self._database, one.row.values["id"])
 
     def _pages(self, *, deep: bool) -> Iterator[RowPage]:
-        """Yield the first page or all pages of each table; the store has the present version."""
         if self.revision == tables.REVISION:
             for table in tables.METADATA.sorted_tables:
                 every = table_pages(self._database, table)
@@ -394,12 +381,7 @@ class Maintenance:
         return schema.downgrade(self._database, revision)
 
     def backup(self, path: Path) -> None:
-        """Write a complete copy of a store to a file; the store may be in use.
-
-        Raises:
-            StoreError: the store is not a file, or the copy cannot be written. No partial copy
-                remains.
-        """
+        """Write a copy of a store in use to a new file; after a StoreError no copy remains."""
         engine = self._database.address.engine
         if self._database.address.file is None:
             hint = f"use {TOOLS.get(engine, 'the tool of the database')}"

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pod managers of the store: their last readings, generations, reports and failures."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -66,11 +64,8 @@ class PodmRow(NamedTuple):
     queried_at: float
     reported: ReportedStats = NOTHING_REPORTED
 
-    def sound(self) -> PodmRow:
-        """Return the row without values of wrong types, which the next reading rewrites.
-
-        A damaged generation is replaced by a new generation, which was never used.
-        """
+    def sound(self) -> Self:
+        """Return the row without values of wrong types; a new generation was never used."""
         is_number = isinstance(self.generation, int)
         read_at = self.read_at if isinstance(self.read_at, str) else None
         identity = self.identity if isinstance(self.identity, str) else None
@@ -111,7 +106,6 @@ class StoredPodm(NamedTuple):
         return self._decoded(_full_decoder)
 
     def lean(self) -> LeanPodm:
-        """Return the pod manager with devices and status of its blocks as JSON text."""
         return self._decoded(_lean_decoder)
 
     def _decoded(self, decoder: msgspec.json.Decoder[P]) -> P:
@@ -187,19 +181,16 @@ class PodmUpdate(NamedTuple):
 
 
 def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
-    """Lock and return the row of a pod manager, None if it was never read."""
     return rows_of(connection, [key], lock=True).get(key)
 
 
 def rows_of(
     connection: sa.Connection, keys: Iterable[str], lock: bool = False
 ) -> dict[str, PodmRow]:
-    """Lock and return the rows of read pod managers by key, in the order of their keys."""
+    """Return the rows of read pod managers by key; lock them in the order of their keys."""
     of, names = _table.c, PodmRow._fields[:-2]
     query = sa.select(of.podm_key, of.name, *(of[name] for name in names), now())
-    if lock:
-        query = query.with_for_update()
-    query = query.order_by(of.podm_key)
+    query = (query.with_for_update() if lock else query).order_by(of.podm_key)
     found, quarantine = {}, quarantine_of(connection)
     for some in chunks(sorted(keys)):
         for key, name, *columns in connection.execute(query.where(of.podm_key.in_(some))).all():
@@ -215,12 +206,7 @@ def rows_of(
 def remember(
     connection: sa.Connection, readings: Readings
 ) -> dict[str, StoredPodm | IdentityConflict]:
-    """Store read pod managers by key; return their stored form.
-
-    A generation changes only with the content. A reading that began before the stored reading, or
-    that is of another service, is ignored. Composed nodes are counted from the reading once they
-    appear in it.
-    """
+    """Store readings by key, unless a later reading is stored or another service answered."""
     every, stored = _compare(connection, rows_of(connection, readings, lock=True), readings)
     moves = (update.identity_move for update in every)
     conflicts = identities.conflicts(connection, [move for move in moves if move])
@@ -241,18 +227,13 @@ def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, Stored
 def _compare(
     connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Readings
 ) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
-    """Return the updates in key order, and pod managers with a later stored reading.
-
-    The reported stats of a pod manager override its reading.
-    """
-    stored = documents(
-        connection,
-        [
-            key
-            for key, row in rows.items()
-            if not (row.gone or row.reported.alone) and _is_older(readings[key].podm.read_at, row)
-        ],
-    )
+    """Return the updates in key order, and pod managers with a later stored reading."""
+    later = [
+        key
+        for key, row in rows.items()
+        if not (row.gone or row.reported.alone) and _is_older(readings[key].podm.read_at, row)
+    ]
+    stored = documents(connection, later)
     stored = {key: stored[key] for key in decodable(connection, stored, StoredPodm.lean)}
     updates = []
     for key in sorted(readings.keys() - stored.keys()):
@@ -272,8 +253,8 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     new, rewritten, reread, learnt = [], [], [], {}
     reporting = set()  # pod managers that start or stop to report
     for update in updates:
-        key, podm, is_new = update.key, update.reading.podm, update.row is None
-        if key in changed and is_new:
+        key, podm = update.key, update.reading.podm
+        if key in changed and update.row is None:
             row = {"podm_key": key, "name": podm.id, "shard": tables.shard_of(key)}
             new.append({**row, "moved": 0, "read_moved": 0, **update.columns})
         elif key in changed:
@@ -316,7 +297,6 @@ def note_composed(connection: sa.Connection, name: str) -> None:
 
 
 def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collection[str]) -> None:
-    """Remove a node from the stored reading, and mark ``freed`` blocks as no longer used."""
     row = lock_row(connection, key)
     found = documents(connection, [key]).get(key)
     if row is None or found is None:
@@ -338,7 +318,6 @@ def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collectio
 
 
 def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
-    """Return the last readings of pod managers by name, by default of all."""
     keys = None if names is None else sorted({key_of(name) for name in names})
     found = decodable(connection, documents(connection, keys), StoredPodm.full).values()
     return {podm.id: podm for podm in sorted(found, key=lambda podm: podm.id)}
@@ -353,7 +332,6 @@ def decodable(
 
 
 def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, StoredPodm]:
-    """Return pod managers that are not gone, by key: of ``keys``, or all."""
     of = _table.c
     columns = of.podm_key, of.name, of.generation, of.read_at, of.document
     query = sa.select(*columns).where(~of.gone)
@@ -362,7 +340,6 @@ def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, 
 
 
 def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, PreviousReading]:
-    """Return outlines of the last readings of pod managers, by name."""
     found = {}
     for stored in documents(connection, keys).values():
         one = _outline_decoder.decode(stored.document)
@@ -372,7 +349,6 @@ def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, Previo
 
 
 def read_times(connection: sa.Connection, keys: Keys) -> dict[str, str | None]:
-    """Return the times of the last readings of pod managers that are not gone, by name."""
     of = _table.c
     query = sa.select(of.name, of.read_at).where(~of.gone)
     queries = (query.where(of.podm_key.in_(some)) for some in chunks(keys))
@@ -411,41 +387,29 @@ def _write_stocks_and_shares(connection: sa.Connection, podms: Mapping[str, Full
 
 
 def _is_older(read_at: str | None, row: PodmRow) -> bool:
-    """Return whether a reading began before the stored reading; False if a time is unparsable.
-
-    A stored time in the future comes from a wrong clock. It is ignored, since it would block all
-    readings.
-    """
     if read_at is None or row.read_at is None:
         return False
     try:
         stored = datetime.fromisoformat(row.read_at)
+        # a stored time in the future, from a wrong clock, would block all readings
         return datetime.fromisoformat(read_at) < stored and stored.timestamp() <= row.queried_at
     except (ValueError, TypeError, OverflowError):
         return False
 
 
 def lock_and_load(connection: sa.Connection, name: str) -> tuple[PodmRow | None, FullPodm | None]:
-    """Return the locked row of a pod manager and its last reading."""
     row = lock_row(connection, key_of(name))
     return row, load(connection, [name]).get(name)
 
 
 def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
-    """Store the report of a pod manager about itself; return its generation.
-
-    The report overrides later readings. A pod manager that is never read has the age of its report.
-    """
     row = lock_row(connection, key_of(name))
     at = connection.scalar(sa.select(now())) or 0.0
     return _store_report(connection, name, row, stats, at)
 
 
 def count_failure(connection: sa.Connection, name: str) -> None:
-    """Add 1 to the fact ``failures`` of a pod manager, after it refused to compose.
-
-    The time of the last report of the pod manager stays.
-    """
+    """Add 1 to the fact ``failures``; the time of the last report of the pod manager stays."""
     row, stored = lock_and_load(connection, name)
     if row is not None and stored is not None:
         before = stored.facts.get(FAILURES)
@@ -476,7 +440,6 @@ def _store_report(
 
 
 def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
-    """Return the reports of pod managers about themselves, by name."""
     return {name: reported.stats for name, reported, _ in _reports(connection)}
 
 
@@ -509,8 +472,7 @@ def forget_report(connection: sa.Connection, name: str) -> None:
     if row is None or row.gone or row.stats is None:
         raise UnknownName("pod manager that reported", name, reported_stats(connection))
     if not row.reported.alone:
-        update = sa.update(_table).where(_table.c.podm_key == key)
-        connection.execute(update.values(stats=None))
+        connection.execute(_UPDATE, {"key": key, "stats": None})
         tables.log_changes(connection, [key])
         return
     check_unused(connection, name)
@@ -525,11 +487,7 @@ def check_unused(connection: sa.Connection, name: str) -> None:
 
 
 def record_failures(connection: sa.Connection, readings: FailedReadings) -> list[str]:
-    """Store read failures of pod managers by name; return the names with a change.
-
-    A repeated failure keeps the time of the first failure. A pod manager that was never read is
-    stored without blocks.
-    """
+    """Store read failures by name; a repeated failure keeps the time of the first one."""
     by_key = {key_of(name): (name, *reading) for name, reading in readings.items()}
     known_rows = rows_of(connection, by_key, lock=True)
     at = float(connection.scalar(sa.select(now())) or 0.0)
@@ -555,7 +513,6 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
 
 
 def failures(connection: sa.Connection) -> dict[str, ReadFailure]:
-    """Return the present read failures of pod managers by name."""
     of = _table.c
     query = sa.select(of.name, of.failure).where(~of.gone, of.failure.is_not(None))
     rows = connection.execute(query.order_by(of.name))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas of the store: limits of owners, and the charges of their claims."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -63,9 +61,8 @@ class Quotas:
         of = _quotas.c
         query = sa.select(of.owner_key, of.owner, of.resource, of.most).order_by(of.resource)
         limits: dict[str | None, dict[str, float]] = {}
-        for _, owner, name, most in self._read(
-            lambda c: [*_limit_rows(c, query)], "reading quotas"
-        ):
+        rows = self._read(lambda c: [*_limit_rows(c, query)], "reading quotas")
+        for _, owner, name, most in rows:
             limits.setdefault(owner, {})[name] = most
         by_name = sorted(limits.items(), key=lambda item: (item[0] is not None, item[0] or ""))
         return [Quota(owner=owner, limits=found) for owner, found in by_name]
@@ -128,7 +125,6 @@ def _quota(connection: sa.Connection, owner: str | None) -> Quota:
 
 
 def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
-    """Return the limits of an owner: for each resource its own limit, else the default."""
     of, key = _quotas.c, owner_key(owner)
     query = sa.select(of.owner_key, of.owner, of.resource, of.most)
     found = _limit_rows(connection, query.where(of.owner_key.in_((key, owner_key(None)))))
@@ -152,5 +148,5 @@ def _used(connection: sa.Connection, owner: str) -> dict[str, float]:
         .where(of.amount > 0)
         .group_by(of.resource)
     )
-    rows = connection.execute(query)
-    return {name: round(amount, 6) for name, amount in sorted(tuple(row) for row in rows)}
+    rows = sorted(map(tuple, connection.execute(query)))
+    return {name: round(amount, 6) for name, amount in rows}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registrations of pod managers in the store."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -21,7 +19,6 @@ _decode = msgspec.json.Decoder(Registration).decode
 
 
 def registrations(connection: sa.Connection) -> list[Registration]:
-    """Return all decodable registrations in the order of their names."""
     rows = connection.execute(sa.select(_table.c.name, _table.c.document))
     registered = readable(connection, _table, rows, lambda _name, text: _decode(text))
     return sorted(registered, key=lambda registration: registration.name)
@@ -39,17 +36,14 @@ def register(connection: sa.Connection, registration: Registration) -> None:
     try:
         connection.execute(sa.insert(_table), row)
     except sa.exc.IntegrityError:  # another process registered it first
-        text = (
-            f"pod manager {name!r} or its service is already registered: change that registration"
-        )
-        raise NameTaken(text) from None
+        known = f"pod manager {name!r} or its service is already registered"
+        raise NameTaken(f"{known}: change that registration") from None
 
 
 def change(connection: sa.Connection, registration: Registration) -> None:
-    """Replace the registration of the same name; UnknownName, or errors as for :func:`register`.
+    """Replace a registration, and apply it to the stored reading; the next one sets an identity.
 
-    A missing identity is set by the next reading. Unset properties and changed maxima of blocks
-    also apply to the stored reading.
+    Raises UnknownName, or errors as for :func:`register`.
     """
     name, key = registration.name, key_of(registration.name)
     tables.log_registry_change(connection)

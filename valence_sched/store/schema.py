@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schema of the store: created, upgraded by alembic, refused when newer."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools
@@ -62,8 +60,8 @@ def _create(connection: sa.Connection, revision: str) -> None:
     tables.METADATA.create_all(connection, missing, checkfirst=False)
     connection.execute(sa.delete(tables.shards))
     numbers = (*range(tables.SHARDS), tables.REGISTRY_SHARD, tables.ZONES_SHARD)
-    zero = [{"shard": number, "moved": 0} for number in numbers]
-    connection.execute(sa.insert(tables.shards), zero)
+    rows = [{"shard": number, "moved": 0} for number in numbers]
+    connection.execute(sa.insert(tables.shards), rows)
     connection.execute(sa.insert(tables.version), {"version_num": revision})
 
 
@@ -88,21 +86,17 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
 
 
 def stored_revision(connection: sa.Connection) -> str | None:
-    """Return the revision of a store, None before it has tables."""
     if not sa.inspect(connection).has_table(tables.version.name):
         return None
     return connection.scalar(sa.select(tables.version.c.version_num))
 
 
 def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
-    """Raise StoreError if only another program has tables.
-
-    The database of a server may have other tables, but not of another alembic program.
-    """
     found = set(sa.inspect(connection).get_table_names())
     version = {tables.version.name}
     ours = tables.METADATA.tables.keys() - version
     others = sorted(found - ours - version)
+    # a server may have other tables, but not those of another alembic program
     alone = database.address.engine == "sqlite" or found & version
     if others and alone and not found & ours:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
@@ -117,7 +111,7 @@ def _refuse_newer(stored: str | None, revision: str, database: Database) -> None
 
 
 def _make_file(file: Path) -> None:
-    """Create the file with access for this user only, before the engine opens it.
+    """Create the file with access for this user only.
 
     An existing file is not opened, since closing it would end the locks of all its connections.
     """
@@ -136,11 +130,7 @@ def _make_file(file: Path) -> None:
 
 
 def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) -> str | None:
-    """Downgrade to an earlier revision; return the previous revision.
-
-    Raises:
-        StoreError: the revision is not earlier, or a process uses the store.
-    """
+    """Downgrade to an earlier revision; return the previous one, StoreError if in use."""
 
     def work(connection: sa.Connection) -> str | None:
         with _schema_lock(connection):
@@ -164,7 +154,6 @@ def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) 
 
 
 def revisions(migrations: Path = MIGRATIONS) -> list[str]:
-    """Return all revisions, the oldest first."""
     files = (migrations / "versions").glob("[0-9]*_*.py")
     return sorted(file.name.partition("_")[0] for file in files)
 

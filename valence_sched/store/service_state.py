@@ -6,8 +6,6 @@ database applies. If a holder dies, its lease ends, and another process takes it
 user, the object and the outcome of the latest changes.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket
@@ -40,17 +38,15 @@ class Leases:
         """Take or renew a lease for ``ttl_s``; return False if it has another holder."""
 
         def work(connection: sa.Connection) -> bool:
-            of, end = _leases.c, now() + ttl_s
+            of, row = _leases.c, {"holder": holder, "expires_at": now() + ttl_s}
             free = sa.or_(of.holder == holder, of.expires_at <= now())
             update = sa.update(_leases).where(of.name == name, free)
-            values = update.values(holder=holder, expires_at=end)
-            if connection.execute(values).rowcount:
+            if connection.execute(update.values(row)).rowcount:
                 return True
             known = sa.select(of.holder).where(of.name == name)
             if connection.scalar(known) is None:
                 # if another process inserts it first, this runs again
-                row = {"name": name, "holder": holder, "expires_at": end}
-                connection.execute(sa.insert(_leases).values(row))
+                connection.execute(sa.insert(_leases).values(name=name, **row))
             return connection.scalar(known) == holder
 
         return self._database.write(work, "taking a lease")
@@ -107,11 +103,10 @@ class Audit:
             if (wanted := getattr(query, name)) is not None:
                 chosen = chosen.where(_audit[name] == wanted)
         chosen = chosen.limit(query.limit).offset(query.skip)
-
-        rows = self._database.read(
-            lambda c: c.execute(chosen).mappings().all(), "reading the audit"
+        return self._database.read(
+            lambda c: [AuditLine(**row) for row in c.execute(chosen).mappings()],
+            "reading the audit",
         )
-        return [AuditLine(**row) for row in rows]
 
 
 _records = tables.records.c

@@ -4,13 +4,11 @@
 Usage is the hardware that live claims hold until the inventory shows their composed nodes.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 import sqlalchemy as sa
@@ -21,7 +19,7 @@ from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.model.reading import ReadFailure
 from valence_sched.model.stats import ReportedSwitch
 from valence_sched.store import claim_rows, tables
-from valence_sched.store.database import Database, WorkCounts
+from valence_sched.store.database import WorkCounts
 from valence_sched.store.document import decoded, readable
 from valence_sched.store.podms import StoredPodm, decodable, documents
 from valence_sched.store.tables import CHUNK, chunks, key_of, statement_time
@@ -31,7 +29,7 @@ _expired = sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statemen
 _COUNTS = sa.select(_shards.shard, _shards.moved).union_all(
     sa.select(sa.literal(-1), _expired.scalar_subquery())
 )
-_TOTALS = sa.select(
+TOTALS = sa.select(
     sa.func.coalesce(sa.func.sum(_shards.moved), 0),
     sa.func.coalesce(sa.func.sum(_shards.moved * (_shards.shard + 2)), 0),
     _expired.scalar_subquery(),
@@ -39,10 +37,7 @@ _TOTALS = sa.select(
 
 
 def log_counts(connection: sa.Connection) -> dict[int, int]:
-    """Return the count of each shard of the change log; key -1 has the number of claims to free.
-
-    Equal counts mean equal decisions.
-    """
+    """Return the count of each shard of the change log; key -1 has the number of claims to free."""
     return {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
 
 
@@ -58,13 +53,7 @@ class LogTotals(NamedTuple):
     expired: int
 
 
-def log_totals(database: Database) -> LogTotals:
-    """Return the totals of the change log, much faster than its counts."""
-    return LogTotals(*map(int, database.read_row(_TOTALS, "reading the change log")))
-
-
 def registry_count(connection: sa.Connection) -> int:
-    """Return the count of the shard of registrations."""
     query = sa.select(_shards.moved).where(_shards.shard == tables.REGISTRY_SHARD)
     return int(connection.scalar(query) or 0)
 
@@ -87,7 +76,7 @@ class LogPosition:
         sums = totals.sum, totals.weighted
         return bool(self.shards) and (self.changes, self._weighted) == sums
 
-    def is_before(self, other: LogPosition) -> bool:
+    def is_before(self, other: Self) -> bool:
         """Return whether no shard of another position has a lower count."""
         return all(other.shards.get(shard, -1) >= count for shard, count in self.shards.items())
 
@@ -146,11 +135,6 @@ class _ChangedRow:
 def take_snapshot(
     connection: sa.Connection, since: LogPosition, known: Mapping[str, LeanPodm], counts: WorkCounts
 ) -> StoreSnapshot:
-    """Return the changes since a position; all reads are of one database snapshot.
-
-    Reads the counts of the shards of the change log, and then only pod managers of shards that
-    changed.
-    """
     shards = log_counts(connection)
     expired = shards.pop(-1)
     before = {shard: since.shards.get(shard, -1) for shard in shards}
@@ -235,10 +219,7 @@ def _newly_claimed(
 def _changed_podms(
     connection: sa.Connection, rows: Sequence[_ChangedRow], known: Mapping[str, LeanPodm]
 ) -> tuple[dict[str, LeanPodm], int]:
-    """Return decodable pod managers, and the number of documents read.
-
-    Known pod managers of the same generation are reused.
-    """
+    """Return decodable pod managers, known ones again, and the number of documents read."""
     found = {}
     for row in rows:
         podm = known.get(row.name)
@@ -276,13 +257,6 @@ def usages(
     return found
 
 
-def usages_by_name(connection: sa.Connection, names: Iterable[str]) -> dict[str, Usage]:
-    """Return the nonempty usage of pod managers by live claims, by name."""
-    keys = {key_of(name): name for name in names}
-    found = usages(connection, list(keys), everything=True)
-    return {keys[key]: one for key, one in found.items() if key in keys}
-
-
 def _is_in(column: str, values: Sequence[str]) -> _Condition:
     return lambda table: table.c[column].in_(values)
 
@@ -312,7 +286,6 @@ _IS_COUNTED = sa.or_(tables.claims.c.owner.is_not(None), tables.claims.c.group_n
 
 
 def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
-    """Yield the nodes of held claims that count but are not composed yet."""
     parts, claims = tables.claim_parts, tables.claims.c
     query = (
         sa.select(claims.id, parts.c.podm_key, claims.owner, claims.group_name, claims.document)

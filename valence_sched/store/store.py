@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Store: the only access to the database, opened by URL."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools
@@ -41,25 +39,17 @@ Refusal = StoreError | IdentityConflict  # the error of a reading that was not s
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until its end
 P = ParamSpec("P")
 T = TypeVar("T")
-_Work = Callable[Concatenate[Connection, P], T]
 
 
-def _reading(work: _Work[P, T], doing: str) -> Callable[Concatenate[Store, P], T]:
-    """Return a method of a store that runs a function of this package in one snapshot."""
-
-    @functools.wraps(work)
-    def verb(store: Store, /, *args: P.args, **options: P.kwargs) -> T:
-        return store._database.read(lambda c: work(c, *args, **options), doing)
-
-    return verb
-
-
-def _writing(work: _Work[P, T], doing: str) -> Callable[Concatenate[Store, P], T]:
+def _verb(
+    work: Callable[Concatenate[Connection, P], T], doing: str, *, write: bool = False
+) -> Callable[Concatenate["Store", P], T]:
     """Return a method of a store that runs a function of this package in one transaction."""
 
     @functools.wraps(work)
-    def verb(store: Store, /, *args: P.args, **options: P.kwargs) -> T:
-        return store._database.write(lambda c: work(c, *args, **options), doing)
+    def verb(store: "Store", /, *args: P.args, **options: P.kwargs) -> T:
+        run = store._database.write if write else store._database.read
+        return run(lambda c: work(c, *args, **options), doing)
 
     return verb
 
@@ -116,19 +106,19 @@ class Store:
         self._database.close()
 
     @functools.cached_property
-    def zones(self) -> Zones:
+    def zones(self) -> "Zones":
         from valence_sched.store.zones import Zones  # used only by a zone with child zones
 
         return Zones(self._database)
 
     @functools.cached_property
-    def zone_claims(self) -> ZoneClaimRows:
+    def zone_claims(self) -> "ZoneClaimRows":
         from valence_sched.store.zones import ZoneClaimRows  # also only by such a zone
 
         return ZoneClaimRows(self._database)
 
     @functools.cached_property
-    def scrub(self) -> Scrub:
+    def scrub(self) -> "Scrub":
         """The search for undecodable rows."""
         from valence_sched.store.maintenance import Scrub  # used only by a service
 
@@ -142,19 +132,19 @@ class Store:
     def counts(self) -> WorkCounts:
         return self._database.counts
 
-    registrations = _reading(registry.registrations, "reading the registry")
-    register = _writing(registry.register, "registering")
-    change = _writing(registry.change, "changing the registry")
-    unregister = _writing(registry.unregister, "unregistering")
-    identities = _reading(identities.known_identities, "reading identities")
-    failures = _reading(podms.failures, "reading failures")
-    reported_stats = _reading(podms.reported_stats, "reading reports")
-    report_ages_s = _reading(podms.report_ages_s, "reading reports")
-    report_times = _reading(podms.report_times, "reading reports")
-    forget_report = _writing(podms.forget_report, "forgetting a report")
-    log_counts = _reading(snapshots.log_counts, "looking")
-    registry_count = _reading(snapshots.registry_count, "looking")
-    events = _reading(claim_rows.events, "reading events")
+    registrations = _verb(registry.registrations, "reading the registry")
+    register = _verb(registry.register, "registering", write=True)
+    change = _verb(registry.change, "changing the registry", write=True)
+    unregister = _verb(registry.unregister, "unregistering", write=True)
+    identities = _verb(identities.known_identities, "reading identities")
+    failures = _verb(podms.failures, "reading failures")
+    reported_stats = _verb(podms.reported_stats, "reading reports")
+    report_ages_s = _verb(podms.report_ages_s, "reading reports")
+    report_times = _verb(podms.report_times, "reading reports")
+    forget_report = _verb(podms.forget_report, "forgetting a report", write=True)
+    log_counts = _verb(snapshots.log_counts, "looking")
+    registry_count = _verb(snapshots.registry_count, "looking")
+    events = _verb(claim_rows.events, "reading events")
 
     def remember(self, podm: FullPodm) -> int:
         """Store a reading; return the generation, which changes with the content.
@@ -187,9 +177,8 @@ class Store:
         errors: list[Refusal] = []
         remaining = iter(podms)
         while some := list(itertools.islice(remaining, CHUNK)):
-            for stored in self._store_all(
-                {key_of(one.id): EncodedPodm(one) for one in some}
-            ).values():
+            readings = {key_of(one.id): EncodedPodm(one) for one in some}
+            for stored in self._store_all(readings).values():
                 if isinstance(stored, Refusal):
                     errors.append(stored)
                 else:
@@ -263,9 +252,11 @@ class Store:
 
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
         """Return the usage by live claims that stored readings do not show yet, by name."""
-        wanted = list(names)
+        keys = {key_of(name): name for name in names}
         self.claims.expire()  # a read-only user may see more holds, never fewer
-        return self._read(lambda c: snapshots.usages_by_name(c, wanted), "reading usage")
+        usages = functools.partial(snapshots.usages, keys=list(keys), everything=True)
+        found = self._read(usages, "reading usage")
+        return {keys[key]: one for key, one in found.items() if key in keys}
 
     def load_podms(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
         wanted = None if names is None else list(names)
@@ -274,11 +265,10 @@ class Store:
     def snapshot(
         self, since: LogPosition | None = None, known: Mapping[str, LeanPodm] | None = None
     ) -> StoreSnapshot:
-        """Return the pod managers that changed since a position, with their usage by claims.
+        """Free expired claims, and return the pod managers that changed since a position.
 
-        Frees expired claims first, then reads one consistent snapshot. Pod managers in ``known``,
-        by id, with the stored generation are not read again. If the totals of the change log have
-        not changed since the position, nothing else is read.
+        Pod managers in ``known``, by id, with the stored generation are not read again. If the
+        totals of the change log have not changed since the position, nothing else is read.
         """
         position = since or LogPosition()
         totals = self.log_totals()
@@ -297,7 +287,8 @@ class Store:
 
     def log_totals(self) -> LogTotals:
         """Return the totals of the change log: equal totals mean that nothing changed."""
-        return snapshots.log_totals(self._database)
+        row = self._database.read_row(snapshots.TOTALS, "reading the change log")
+        return LogTotals(*map(int, row))
 
     def change_count(self) -> int:
         return sum(count for shard, count in self.log_counts().items() if shard >= 0)

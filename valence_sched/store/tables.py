@@ -6,8 +6,6 @@ last statements of a transaction. A concurrent transaction with a pod manager of
 waits, so that the counts of a shard become visible in order.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib
@@ -44,9 +42,8 @@ class InvalidDocument(InputError, sa.exc.DontWrapMixin):
 class Document(sa.TypeDecorator[bytes]):
     """A column of JSON documents of one ``kind``: a type, its name, or a decoder.
 
-    A kind by name, such as ``model.claim.Claim``, is imported at the first decoding.
-
-    An empty value stands for a missing document.
+    A kind by name, such as ``model.claim.Claim``, is imported at the first decoding. An empty value
+    stands for a missing document.
     """
 
     impl = sa.LargeBinary
@@ -57,7 +54,6 @@ class Document(sa.TypeDecorator[bytes]):
         super().__init__(BINARY_BYTES)
 
     def decode(self, data: bytes) -> Any:
-        """Return a decoded document; an error in :data:`UNDECODABLE` for another kind."""
         return _decoder(self.kind)(data)
 
     def check(self, data: bytes) -> None:
@@ -103,7 +99,6 @@ def _decoder(kind: Any) -> Callable[[bytes], Any]:
 
 
 def resolved(kind: Any) -> Any:
-    """Return a kind, imported if it is a name."""
     if not isinstance(kind, str):
         return kind
     module, _, name = kind.rpartition(".")
@@ -126,19 +121,17 @@ SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def table(name: str, *columns: SchemaItem) -> sa.Table:
-    """Return a table of a store."""
     return sa.Table(name, METADATA, *columns)
 
 
 @sa.event.listens_for(METADATA, "before_create")
 def _choose_innodb(metadata: sa.MetaData, connection: sa.Connection, **_options: Any) -> None:
-    """Set the MySQL options of tables only on MySQL, since they always load that dialect."""
+    # only on MySQL, since these options always load its dialect
     for each in metadata.tables.values():
         each.dialect_kwargs.update(table_options(connection.dialect.name))
 
 
 def table_options(dialect: str) -> dict[str, str]:
-    """Return the options of a new table on an engine: those of MySQL and MariaDB."""
     mysql = dialect in ("mysql", "mariadb")
     return {f"{dialect}_{word}": it for word, it in _INNODB.items()} if mysql else {}
 
@@ -149,12 +142,10 @@ def key_of(*words: str) -> str:
 
 
 def digest_of(content: bytes) -> str:
-    """Return 32 hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def chunks(values: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
-    """Yield values in parts, by default as many as one statement can contain."""
     return (values[first : first + size] for first in range(0, len(values), size))
 
 
@@ -492,7 +483,6 @@ _RECOUNT_PART = sa.update(claim_parts).where(*_IS_PART).values(moved=_COUNT)
 
 
 def shard_of(key: str) -> int:
-    """Return the shard that counts the changes of a pod manager."""
     return int(key[:8], 16) % SHARDS
 
 
@@ -513,17 +503,14 @@ def log_changes(
 
 
 def log_registry_change(connection: sa.Connection) -> None:
-    """Record that the registrations of pod managers changed."""
     connection.execute(_ADVANCE, {"number": REGISTRY_SHARD})
 
 
 def log_zone_change(connection: sa.Connection) -> None:
-    """Record that the child zones, or their reports, changed."""
     connection.execute(_ADVANCE, {"number": ZONES_SHARD})
 
 
 def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
-    """Record that a claim now holds a part of a pod manager."""
     connection.execute(_ADVANCE, {"number": shard_of(key)})
     connection.execute(_INSERT_PART, {"number": shard_of(key), "key": key, "claim": claim_id})
 

@@ -5,8 +5,6 @@ A zone claim lists the parts of a claim in the zones directly below. The state o
 its own holds and the zones below it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import uuid
@@ -178,7 +176,6 @@ class ZoneClaimRows:
     def expire(self) -> None:
         """End expired held claims; do nothing in a read-only store."""
         over = sa.and_(_of.state == "HELD", _of.expires_at <= now())
-
         end = sa.update(_table).where(over).values(state="EXPIRED", consumer_key=None)
         with contextlib.suppress(StoreError):
             if self._database.read(lambda c: _find(c, over), "reading claims"):
@@ -209,7 +206,6 @@ def _is_of_key(owner: str | None, key: str) -> sa.ColumnElement[bool]:
 def _find_by_key(
     connection: sa.Connection, owner: str | None, key: str, digest: str
 ) -> ZoneClaim | None:
-    """Return the live claim of a key if it has not expired."""
     claim = _find_one(connection, _is_of_key(owner, key), sa.not_(_IS_OVER))
     if claim is not None:
         claim_rows.check_same(claim, key, digest)
@@ -234,10 +230,7 @@ class Zones:
         self._read, self._write, self._read_row = database.read, database.write, database.read_row
 
     def changes(self) -> int:
-        """Return the number of changes of the child zones, which is cheaper than their list.
-
-        A poll that changes only the time is not counted.
-        """
+        """Return the number of changes of the child zones, without changes of times only."""
         return int(self._read_row(_CHANGES, "looking")[0])
 
     def list(self) -> Sequence[ZoneOverview]:
@@ -347,16 +340,16 @@ def _zones(connection: sa.Connection) -> Sequence[ZoneOverview]:
     rows = connection.execute(query).all()
 
     def overview(name: str, id_: int, document: bytes, report: bytes, *times: Any) -> ZoneOverview:
-        *ats, queried_at = times
-        heard_age_s, polled_age_s = (at and max(0.0, queried_at - at) for at in ats)
+        heard_at, polled_at, queried_at = times
+        heard_age_s, polled_age_s = (at and max(0.0, queried_at - at) for at in times[:2])
         return ZoneOverview(
             id=id_,
             registration=msgspec.json.decode(document, type=ZoneRegistration),
             report=decoded(connection, of.report, name, report) or ZoneReport(),
             heard_age_s=heard_age_s,
             polled_age_s=polled_age_s,
-            heard_at=ats[0],
-            polled_at=ats[1],
+            heard_at=heard_at,
+            polled_at=polled_at,
         )
 
     found = readable(connection, _children, rows, overview)
@@ -369,5 +362,4 @@ def _row(registration: ZoneRegistration) -> dict[str, Any]:
 
 
 def _access_of(one: ZoneRegistration) -> tuple[object, ...]:
-    """Return the fields that determine the service that answers."""
     return one.url, one.username, one.password, one.keystone, one.cacert, one.cert, one.key

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends one request to a dispatch URL, without redirects and with a bounded answer."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 from collections.abc import Mapping
@@ -61,10 +59,9 @@ def _ask(
     if parts.username or parts.password:
         raise UsageError("--dispatch: remove the password from the URL: other users can see it")
     where = f"{parts.scheme}://{parts.netloc}{parts.path}"
-    every = {"Content-Type": "application/json", **(headers or {})}
     try:
         with new_session(url) as session:
-            session.headers.update(every)
+            session.headers.update({"Content-Type": "application/json", **(headers or {})})
             answer = session.request(
                 method, url, data=body, timeout=timeout_s, allow_redirects=False, stream=True
             )
@@ -72,7 +69,8 @@ def _ask(
     except (requests.RequestException, OSError) as error:
         hint = "the decision may have been accepted: check the other system first"
         text = f"{type(error).__name__}: {hint}"
-        if _unsent(error):
+        reason = getattr(error.args[0], "reason", None) if error.args else None
+        if isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError):
             hint = "check that it runs and that the URL is right"
             text = f"no connection, nothing was sent: {hint}"
         raise DispatchFailed(f"{where}: {text}") from None
@@ -88,8 +86,3 @@ def order_headers(order: Order, node: int | None = None) -> dict[str, str]:
         login = base64.b64encode(":".join(order.login).encode()).decode()
         headers["Authorization"] = f"Basic {login}"
     return headers
-
-
-def _unsent(error: Exception) -> bool:
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    return isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dispatcher: requests each node from an OpenStack Valence API."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -52,7 +50,6 @@ def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
 
 
 def _description(recording: decision.Recording | None) -> dict[str, str]:
-    """Return the description of a node that was decided on a recording, else an empty text."""
     if recording is None:
         return {}
     age = "of unknown age"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dispatcher: posts the decision to a URL, signed with HMAC-SHA256 if a key is set."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import time

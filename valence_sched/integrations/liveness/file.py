@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Liveness by file: a pod manager is alive if its file was written recently."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

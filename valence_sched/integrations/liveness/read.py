@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Liveness by read: a pod manager is alive if it was read or reported recently."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Liveness by store: a pod manager is alive if it reported to the store recently."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 

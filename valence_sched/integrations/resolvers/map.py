@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resolver: external resources and their locations from an operator's YAML map."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,15 +21,12 @@ class MapResolver:
     places: Map
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the location of a resource in the map, None if the map lacks it."""
         return self.places.get(kind, {}).get(name)
 
     def known(self, kind: str) -> Iterable[str]:
-        """Return the names of all resources of this kind."""
         return self.places.get(kind, {})
 
     def kinds(self) -> Iterable[str]:
-        """Return the kinds of the map."""
         return self.places
 
 

@@ -10,8 +10,6 @@ port       that of its network                    those of its network
 =========  =====================================  ==============================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +43,6 @@ class OpenStackResolver:
         return ()
 
     def kinds(self) -> Iterable[str]:
-        """Return the kinds that OpenStack can locate."""
         return _FINDERS
 
 
