@@ -208,10 +208,13 @@ class Claims:
                 self._write_expiring(lambda c, part=part: claim_rows.add_part(c, id_, part))  # type: ignore[misc]
             return self._write(commit, "claiming")
         except BaseException:
-            doing, note = "giving up a claim", "some parts could not be claimed"
-            self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
-            expiry.free_claim(self._database, id_)
+            self._abort(id_)
             raise
+
+    def _abort(self, id_: str) -> None:
+        doing, note = "giving up a claim", "some parts could not be claimed"
+        self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
+        expiry.free_claim(self._database, id_)
 
     def group_generation(self, group: str) -> int:
         """Return the generation of a group; read it before the members of the group."""
