@@ -166,7 +166,6 @@ def ironic_at(
     verify: bool | str = True,
     timeout_s: float = 30.0,
 ) -> Ironic:
-    """Return the Ironic at a URL, without a login or with HTTP basic authentication."""
     auth: Any = NoAuth(endpoint=url)
     if username is not None:
         auth = HTTPBasicAuth(endpoint=url, username=username, password=password)

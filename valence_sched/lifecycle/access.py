@@ -70,8 +70,6 @@ class PodmAccess:
         return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
-        """Return the provisioner that composes the claims of a source, or only held claims."""
-
         def parallel(name: str) -> int:
             member = self.members.get(name)
             return PARALLEL_COMPOSES if member is None else member.parallel_composes
@@ -83,9 +81,7 @@ class PodmAccess:
     def connect(self, name: str) -> Iterator[GuardedComposer]:
         """Yield the composer of one pod manager; the guard must allow each change.
 
-        Raises:
-            PodmError: the pod manager is not registered, or cannot be reached.
-            CredentialError: its password cannot be read.
+        PodmError if it is not registered or reachable, CredentialError without its password.
         """
         target = self._target(name)
         with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
@@ -174,7 +170,6 @@ class PodmAccess:
         }
 
     def reconcile(self, effects: EffectLog, *, dry_run: bool, keep_s: float) -> ReconcileResult:
-        """Reconcile all nodes and claims; ``effects`` records each action."""
         actions = []
         for action in self.reconciler(dry_run=dry_run).reconcile():
             actions.append(action)
@@ -192,14 +187,10 @@ class PodmAccess:
         )
 
     def refusals(self, request: Request) -> dict[str, str]:
-        """Return the pod managers that can never compose a request, each with the reason.
-
-        Their dialect only reads, or cannot create the needed amounts from their stocks.
-        """
+        """Return the pod managers that can never compose a request, each with the reason."""
         found: dict[str, str] = {}
-        if not (resources := request.stock_resources):
-            return found
-        for name, podm in self.store.load_podms().items():
+        resources = request.stock_resources
+        for name, podm in self.store.load_podms().items() if resources else ():
             make_dialect = self.dialects.get(podm.driver or "")
             needed = resources & {stock.resource for stock in podm.stocks}
             if make_dialect and (refusal := make_dialect().refusal(needed)):
@@ -215,7 +206,6 @@ class PodmAccess:
         return {name for name, is_enabled in enabled.items() if not is_enabled}
 
     def preview(self, placement: Placement) -> Preview:
-        """Ask the chosen pod manager whether it would compose a node."""
         chosen = placement.chosen
         name, blocks = f"preview-{placement.node}", tuple(block.uri for block in chosen.blocks)
         wanted = nouns.CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)
@@ -276,7 +266,6 @@ def _unmanaged_node(podm: str, node: Node) -> nouns.ComposedNode:
 
 
 def _claim_of(podm: str, node: Node, composing: Sequence[nouns.Claim]) -> nouns.Claim | None:
-    """Return the claim that may have made a node, by its name or its blocks."""
     name = nouns.own_name(node.name, node.uri)
     for claim in composing:
         for part, allocation in nouns.node_allocations(claim):

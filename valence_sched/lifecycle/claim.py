@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claimer: decides on the state of a store, claims the choice, retries after a conflict."""
 
+import functools
 import hashlib
 import random
 import re
@@ -109,15 +110,12 @@ class Claimer:
         self._unclaimable, self._pause = unclaimable, pause
 
     def decider(self) -> Decider:
-        """Return the decider on the present state of the store without claimed hardware."""
         return self._follower.decider()
 
     def select_destinations(self, request: Request) -> Decision:
-        """Decide on the present state without a claim; errors as for :meth:`decider`."""
         return self.decider().select_destinations(request)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store the report of a pod manager for later decisions, and return its generation."""
         name = podm_id(podm)
         generation = self._store.update_stats(name, dict(stats))
         self._members.add(name)
@@ -125,7 +123,6 @@ class Claimer:
         return generation
 
     def content(self, request: Request) -> str:
-        """Return the content of an idempotency key: the request without its id."""
         return asked_content(request).decode()
 
     def claim(
@@ -140,13 +137,9 @@ class Claimer:
     ) -> ClaimOutcome:
         """Decide and hold the choice; after a lost race, decide again.
 
-        ``content`` is the content of the key, by default the content of the request. With
-        ``dispatched`` the decision is queued for the controller.
-
-        Raises:
-            ClaimLost: all races were lost; the message names the last conflict.
-            NameTaken: the key belongs to another request.
-            ClaimState: the key belongs to several composed nodes.
+        ``content`` is the content of the key, by default of the request. With ``dispatched`` the
+        decision is queued for the controller. ClaimLost if all races were lost, NameTaken if the
+        key belongs to another request, ClaimState if it belongs to several composed nodes.
         """
         content = content if content is not None else self.content(request)
         owner = owner or request.owner
@@ -165,23 +158,19 @@ class Claimer:
                     return ClaimOutcome(None, decision, retries)
                 nodes = [(one.chosen, decision.score(one.cost)) for _, one in decision.placed_nodes]
                 report = decision_result(decision, "report").report if dispatched else None
-                claim = self._store.claims.create(
-                    self._parts(decision.request, decision.view, nodes, charged=owner is not None),
-                    owner=owner, group=_group_name(request), generation=generation,
+                claim = self._hold(
+                    decision.request, decision.view, nodes, owner, generation=generation,
                     key=key, content=content, ttl_s=ttl_s, dispatched=report,
                 )  # fmt: skip
                 return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
                 lost = error
-                if error.podm and error.podm not in self._contended:
-                    self._contended.add(error.podm)
-                    self._follower.sort_blocks(error.podm, self._salted)
+                self._shuffle_blocks(error.podm)
                 if error.group:
                     longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
                     self._pause(longest_s * random.random())  # noqa: S311 - lets others claim first
         races = format_count(self._most_attempts, "consecutive race")
-        text = f"lost {races}, the last one: {lost}"
-        raise ClaimLost(text, lost.podm, lost.claim)
+        raise ClaimLost(f"lost {races}, the last one: {lost}", lost.podm, lost.claim)
 
     def claim_candidates(
         self,
@@ -201,12 +190,8 @@ class Claimer:
         ``content`` is the content of the key, by default made from the request and the candidates.
         ``partial`` is as for ``verify``. ``generation`` is the generation of the group at the time
         of the offer, if members in other zones count. The report of a ``dispatched`` decision is
-        queued for the controller.
-
-        Raises:
-            ClaimLost: a candidate is no longer available, the members of the group changed, or a
-                pod manager changed in every attempt.
-            NameTaken: the key belongs to another request.
+        queued for the controller. NameTaken if the key belongs to another request, ClaimLost if a
+        candidate is no longer available, or a pod manager or the group changed in every attempt.
         """
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
@@ -225,9 +210,8 @@ class Claimer:
             for podm in {view.podm(fit.row).id for fit in fits}.intersection(self._unclaimable()):
                 raise ClaimLost(f"pod manager {podm!r} cannot be read at present", podm)
             try:
-                return self._store.claims.create(
-                    self._parts(request, view, nodes, charged=owner is not None),
-                    owner=owner, group=_group_name(request), generation=known,
+                return self._hold(
+                    request, view, nodes, owner, generation=known,
                     key=key, content=content, ttl_s=ttl_s, dispatched=dispatched,
                 )  # fmt: skip
             except ClaimLost as error:
@@ -237,7 +221,6 @@ class Claimer:
         raise lost
 
     def close(self) -> None:
-        """Restore the order of blocks in a shared follower."""
         self._follower.restore_blocks()
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:
@@ -248,15 +231,19 @@ class Claimer:
                 hint = "choose another key, or run podm node list"
                 raise ClaimState(f"{text}, which is {state_text(one.state)}: {hint}")
 
-    def _salted(self, uri: str) -> bytes:
-        return hashlib.blake2b(uri.encode(), key=self._salt, digest_size=8).digest()
+    def _shuffle_blocks(self, podm: str) -> None:
+        if podm and podm not in self._contended:
+            self._contended.add(podm)
+            digest = functools.partial(hashlib.blake2b, key=self._salt, digest_size=8)
+            self._follower.sort_blocks(podm, lambda uri: digest(uri.encode()).digest())
 
-    def _parts(
-        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], *, charged: bool
-    ) -> list[ClaimPart]:
+    def _hold(
+        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], owner: str | None,
+        **options: Any,
+    ) -> Claim:  # fmt: skip
         shares: dict[str, list[NodeAllocation]] = {}
         for number, (fit, score) in enumerate(nodes, 1):
-            share = _allocation(view, fit, request, number, score, charged=charged)
+            share = _allocation(view, fit, request, number, score, charged=owner is not None)
             shares.setdefault(view.podm(fit.row).id, []).append(share)
         wanted, parts = NodeRequest.of(request), []
         for podm in sorted(shares):
@@ -264,16 +251,13 @@ class Claimer:
             declared = tuple(Grant(*one) for one in sorted(declared_amounts(base).items()))
             part = ClaimPart(podm=podm, generation=generation, shares=tuple(shares[podm]))
             parts.append(replace(part, declared_stocks=declared, request=wanted))
-        return parts
+        group = request.group.name if request.group else None
+        return self._store.claims.create(parts, owner=owner, group=group, **options)
 
     def _group_generation(self, request: Request) -> int | None:
         """Return the group generation for hard rules; it must be read before the members."""
         group = request.group
         return self._store.claims.group_generation(group.name) if group and group.hard else None
-
-
-def _group_name(request: Request) -> str | None:
-    return request.group.name if request.group else None
 
 
 def _allocation(

@@ -36,11 +36,8 @@ class NodeComposer:
     """Composes claims of one node each.
 
     ``connect`` opens the composer of a pod manager by its id. A claim that is being composed for
-    longer than ``ttl_s`` is reconciled. ``progress`` receives the steps. ``checkpoint`` is called
-    at each point at which a process may die.
-
-    Only the node and its blocks are read. A claim holds composed hardware until the next reading of
-    the pod manager shows it; removed hardware is free immediately.
+    longer than ``ttl_s`` is reconciled. ``checkpoint`` is called wherever a process may die. Until
+    the next reading shows composed hardware, its claim holds it; removed hardware is free at once.
     """
 
     store: Store
@@ -52,14 +49,9 @@ class NodeComposer:
     def compose(self, claim: nouns.Claim) -> nouns.ComposedNode:
         """Compose the node of a held claim.
 
-        Raises:
-            ClaimState: the claim is no longer held.
-            StoreError: the intent could not be stored; composing did not begin.
-            ClaimLost: another system now uses a block; the claim fails.
-            HardwareInUse, BaremetalUnavailable: the blocks may not be changed; the claim fails.
-            ComposeFailed: the pod manager refuses, and nothing is left; the claim fails.
-            StillComposing: the pod manager is still composing after all waits. Unverified: the node
-            could not be read back, removed, or stored.
+        ClaimState or StoreError before composing began. The claim fails after ClaimLost (another
+        system uses a block), HardwareInUse, BaremetalUnavailable, or ComposeFailed (nothing is
+        left). StillComposing after all waits, Unverified if the result is not known or stored.
         """
         part, allocation = next(nouns.node_allocations(claim))
         known = self.store.load_podms([part.podm]).get(part.podm)
@@ -98,13 +90,9 @@ class NodeComposer:
         return node
 
     def remove(self, node: nouns.ComposedNode) -> None:
-        """Decompose a node and end its claim.
+        """Decompose a node and end its claim; Unverified if parts remain, or the result is unknown.
 
-        Raises:
-            PodmError: the pod manager cannot be reached; decomposing did not begin.
-            HardwareInUse, BaremetalUnavailable: the node may not be changed; decomposing did not
-                begin.
-            Unverified: parts of the node remain, or the result could not be read or stored.
+        PodmError, HardwareInUse or BaremetalUnavailable if decomposing did not begin.
         """
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
         with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
@@ -175,8 +163,7 @@ class NodeComposer:
 
         try:
             self.store.claims.note_reserving(claim.id)
-            reserved = composer.reserve(wanted)
-            self.checkpoint("reserved" if reserved else "not reserved")
+            self.checkpoint("reserved" if composer.reserve(wanted) else "not reserved")
             result = composer.compose(wanted, note_state)
         except errors.ClaimLost as error:  # all writes are undone
             self._fail(claim, podm, f"no longer free: {error}")

@@ -33,14 +33,8 @@ def dispatch(
     """Send a decision to the other system once, without a claim or a node here.
 
     ``target`` is ``NAME=URL``: the dispatcher and its URL. ``key_variable`` names the variable of
-    ``environ`` with the signing key.
-
-    Raises:
-        UsageError: the target has no valid URL.
-        UnknownName: there is no dispatcher of this name.
-        CredentialError: the variable holds no key.
-        DispatchFailed: the other system refuses or does not answer.
-        PluginError: the dispatcher broke its contract.
+    ``environ`` with the signing key. UsageError, UnknownName or CredentialError for unusable
+    arguments, DispatchFailed if the other system refuses, PluginError for a wrong dispatcher.
     """
     name, url, dispatcher = _parse_target(target, "--dispatch")
     key = None
@@ -129,7 +123,6 @@ class DispatchSender:
                 self._sleep(LOOK_S)
 
     def step(self) -> bool:
-        """Post one due decision; return whether the controller accepted it."""
         one = self._dispatches.take(2 * self._settings.timeout_s)
         if one is None:
             return False
@@ -152,10 +145,7 @@ class DispatchSender:
 def with_recording(
     report: Report, recorded: Mapping[str, str | None], now: datetime.datetime
 ) -> Report:
-    """Return a report that names its ``recorded`` pod managers and their age.
-
-    ``recorded`` has the time when each pod manager of an inventory was read, by its id.
-    """
+    """Return a report with the age of its ``recorded`` pod managers, read at a time by id."""
     chosen = {placement.chosen.podm for placement in report.placements}
     podms = tuple(sorted(chosen & recorded.keys()))
     if not podms:

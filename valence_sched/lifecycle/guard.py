@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware guard: refuses to change hardware that another system uses.
+"""Hardware guard: refuses to change hardware that another system, such as Ironic, uses.
 
-Every effect on a node passes :meth:`GuardedComposer.may_change`, the only source of a composer that
-changes a pod manager. Hardware is not changed while Ironic has an instance on it or works on it.
+:meth:`GuardedComposer.may_change` is the only source of a composer that changes a pod manager.
 """
 
 import functools
@@ -61,10 +60,8 @@ class GuardedComposer:
     def may_change(self, request: CompositionRequest, node: str | None = None) -> Composer:
         """Return the composer that may change a node, or the blocks of a new node.
 
-        Raises:
-            HardwareInUse: another system uses the hardware.
-            BaremetalUnavailable: Ironic does not answer.
-            PodmError: the pod manager does not identify the hardware.
+        HardwareInUse if another system uses the hardware, BaremetalUnavailable if Ironic does not
+        answer, PodmError if the pod manager does not identify the hardware.
         """
         self._check(lambda: self._concerned(request, node))
         return self._composer
@@ -91,10 +88,7 @@ class HardwareGuard:
         self._names = functools.cache(host_names)
 
     def listed(self) -> Sequence[tuple[Baremetal, Sequence[BaremetalNode]]]:
-        """Return the nodes of each Ironic, at most ``LIST_AGE_S`` old.
-
-        BaremetalUnavailable if an Ironic does not answer, or hides a needed field.
-        """
+        """Return nodes at most ``LIST_AGE_S`` old; BaremetalUnavailable without all of them."""
         with self._lock:
             if self._clock() - self._listed_at > LIST_AGE_S:
                 self._known = [(one, one.nodes()) for one in self._baremetals()]
@@ -104,9 +98,7 @@ class HardwareGuard:
     def check(self, podm: str, url: str, read_hardware: Callable[[], ConcernedHardware]) -> None:
         """Check that hardware of the pod manager at a URL may be changed; read it if needed.
 
-        Raises:
-            HardwareInUse: an Ironic uses the hardware.
-            BaremetalUnavailable: an Ironic may use it, or does not answer.
+        HardwareInUse if an Ironic uses it, BaremetalUnavailable if an Ironic may or is silent.
         """
         known = [(one, nodes) for one, nodes in self.listed() if nodes]
         if not known:
@@ -189,10 +181,7 @@ class HardwareMatch:
         return is_ours and not blocks.isdisjoint(self.hardware.blocks_of(uri))
 
     def _is_at(self, address: BmcAddress, uri: str | None) -> bool | None:
-        """Return whether a system of a Redfish service is this hardware.
-
-        An Ironic node without a system URI means the only system of its service.
-        """
+        """An Ironic node without a system URI means the only system of its service."""
         folded = uri and fold_uri(uri)
         is_one = folded in self._systems if folded else bool(self._systems)
         if not (is_one or self._bmcs):

@@ -52,10 +52,7 @@ class Intake:
 
     @functools.cached_property
     def stated(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the capabilities that the zone settings state for its pod managers.
-
-        Recorded pod managers belong to this zone only in its service.
-        """
+        """Recorded pod managers belong to this zone only in its service."""
         if self.selection.zones is None and self.selection.sources:
             return {}
         return (self.selection.zones or self.config.zones()).capability_map
@@ -65,7 +62,6 @@ class Intake:
         return DeclaredResources(resources) if resources else None
 
     def view(self, texts: dict[str, bytes] | None = None) -> View:
-        """Read and return the pod managers; errors and ``texts`` as for the loader."""
         self._begin_reading()
         return self.loader.view(self.selection, texts)
 
@@ -76,18 +72,16 @@ class Intake:
         )
 
     def claimer(self, store: "Store") -> "Claimer":
-        """Store the readings, and return a claimer on them; errors as for :meth:`view`."""
         from valence_sched.lifecycle.claim import Claimer  # imports SQL: only for claims
 
         with collector_paused():
             stored = self.store_podms(store, self.selection)
-        declared = self.declared_resources()
         return Claimer(
             store,
             self.policies(),
             mix=self._mix,
             stated=self.stated,
-            declared=declared,
+            declared=self.declared_resources(),
             skipped=self.loader.skipped(),
             strict=self.selection.strict,
             among=frozenset(stored.read_at),
@@ -102,10 +96,7 @@ class Intake:
     def store_podms(
         self, store: "Store", selection: Selection, only: Collection[str] | None = None
     ) -> StoredPodms:
-        """Read pod managers and store them, many in one transaction.
-
-        Declared resources are not stored. Readings before an error are still stored.
-        """
+        """Store read pod managers, without declared resources; also those read before an error."""
         self._begin_reading()
         stored = StoredPodms({}, {})
         batch: list[FullPodm] = []
@@ -131,10 +122,7 @@ class Intake:
         return stored
 
     def refuse_outage(self, requests: Sequence[Request], known: Collection[str]) -> None:
-        """Raise InventoryIncomplete if no ``known`` pod manager could be read.
-
-        If every request names pod managers, only these count.
-        """
+        """Raise InventoryIncomplete if no ``known``, or no requested, pod manager could be read."""
         if all(request.podms for request in requests):
             known = {name for request in requests for name in request.podms}
         if not known or not set(known) <= self.sources.unread_ids:

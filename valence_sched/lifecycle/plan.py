@@ -173,12 +173,10 @@ class Planner:
         self._selection, self._live = intake.selection, intake.selection.live
 
     def plan(self, report: Report, texts: Mapping[str, bytes]) -> Plan:
-        """Return the plan of a decision; ``texts`` are its pod managers as JSON."""
         chosen = {placement.chosen.podm for placement in report.placements}
         decided_at = self._sources.now().isoformat(timespec="seconds")
         podms = self._podms_as_read(texts, chosen)
-        recorded = podms.keys() - self._sources.live_ids
-        return make_plan(report, podms.values(), decided_at, recorded)
+        return make_plan(report, podms.values(), decided_at, podms.keys() - self._sources.live_ids)
 
     def claimer(self, store: Store, plan: Plan, claimer: Claimer | None = None) -> PlanClaimer:
         """Read and store the pod managers of a plan, and return its claimer.
@@ -207,11 +205,7 @@ class Planner:
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
-        """Repeat the decision of a plan on present readings; also return the differences.
-
-        Uses the policy of the plan unless policy files are given. Errors as for reading and
-        deciding.
-        """
+        """Repeat the decision of a plan on present readings; also return the differences."""
         texts: dict[str, bytes] = {}
         live = replace(self._live, subtract_claims=True)
         view = self._loader.view(replace(self._selection, live=live), texts)

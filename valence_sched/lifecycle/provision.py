@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Provisioner: claims and composes all nodes of a request, or removes them again.
 
-If a pod manager refuses a node, the next best pod manager is tried. If fewer nodes than required
-are composed, they are decomposed again.
+If a pod manager refuses a node, the next best pod manager is tried.
 """
 
 import contextlib
@@ -50,7 +49,6 @@ class _Progress:
 
     @property
     def node_count(self) -> int:
-        """Return the number of nodes that are composed or being composed."""
         going_on = [error for error in self.unverified if isinstance(error, errors.StillComposing)]
         return len(self.nodes) + len(going_on)
 
@@ -98,12 +96,9 @@ class Provisioner:
     ) -> ProvisionResult:
         """Compose the nodes of a request, or at least its required number.
 
-        Raises:
-            ClaimLost: all races were lost; nothing is held.
-            ClaimState: the key belongs to nodes that are being composed, or a pod manager of the
-                claim was disabled. In the latter case the claim stays held.
-            NameTaken: the key belongs to another request.
-            BaremetalUnavailable: Ironic does not answer.
+        ClaimLost if all races were lost, NameTaken if the key belongs to another request,
+        BaremetalUnavailable if Ironic does not answer. ClaimState if nodes of the key are being
+        composed, or if a pod manager of the claim was disabled: then the claim stays held.
         """
         source = self.claim_source
         assert source is not None, "a request is claimed before it is composed"
@@ -134,11 +129,8 @@ class Provisioner:
     def compose_claim(self, claim_id: str) -> ProvisionResult:
         """Compose all nodes of a claim or none, only on the claimed hardware.
 
-        Raises:
-            ClaimState: the claim is not held, or one of its pod managers was disabled. In the
-                latter case the claim stays held.
-            UnknownName: the claim is unknown.
-            BaremetalUnavailable: Ironic does not answer.
+        ClaimState if the claim is not held, or if one of its pod managers was disabled: then it
+        stays held. BaremetalUnavailable if Ironic does not answer.
         """
         self.store.claims.expire()
         claim = self.store.claims.show(claim_id)
@@ -156,7 +148,6 @@ class Provisioner:
     def _compose_all(
         self, progress: _Progress, claim: Claim, required: int, find_another: _FindAnother
     ) -> None:
-        """Compose the nodes of a claim in parallel, and decompose them if there are too few."""
         if disabled := sorted(set(claim.podms).intersection(self.disabled())):
             raise disabled_error(claim.id, disabled[0])
         self.composer.checkpoint("taken")
@@ -176,7 +167,6 @@ class Provisioner:
             self._remove_nodes(progress)
 
     def _collect(self, progress: _Progress, claim: Claim, future: Future[_NodeResult]) -> None:
-        """Record the result of one claim; an unexpected error counts as unverified."""
         try:
             node, notes = future.result()
         except Exception as error:

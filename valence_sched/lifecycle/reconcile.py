@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciler: matches claims and nodes of the store with each pod manager.
 
-If a process died while it composed a claim, the pod manager may have the node, no node, or parts
-to remove. Unreadable claims and nodes stay unchanged.
+If a process died while it composed, the pod manager may have the node, no node, or parts of it.
 """
 
 import contextlib
@@ -36,7 +35,6 @@ class Reconciler:
     progress: Progress = field(default_factory=NoProgress)
 
     def reconcile(self) -> Iterator[Action]:
-        """Yield each action after it is done."""
         for expiry in self.store.claims.reap(dry_run=self.dry_run):
             if expiry.claim.state != "COMPOSING":
                 yield _claim_action(expiry.claim, (expiry.outcome, 0))
@@ -132,7 +130,6 @@ class Reconciler:
         return result
 
     def _reconcile_nodes(self) -> Iterator[Action]:
-        """Yield the actions on gone nodes, and on nodes of ours that the store lacks."""
         known: dict[str, list[nouns.ComposedNode]] = {}
         for node in self.store.nodes.list():
             known.setdefault(node.podm, []).append(node)
@@ -159,7 +156,6 @@ class Reconciler:
             yield from filter(None, actions)
 
     def _forget_missing(self, node: nouns.ComposedNode) -> Action:
-        """Delete the record of a node after its pod manager confirms that the node is gone."""
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = nouns.request_from_node(node)
@@ -179,10 +175,7 @@ class Reconciler:
     def _remove_orphan(
         self, podm: str, node: Node, names: Mapping[str, nouns.Claim]
     ) -> Action | None:
-        """Decompose a node that was composed after its claim had failed.
-
-        A node without a known claim belongs to another system that uses the same names.
-        """
+        """Decompose a node of a failed claim; a node without a known claim is of another system."""
         name = nouns.own_name(node.name, node.uri)
         claim = names.get(name)
         if claim is None:

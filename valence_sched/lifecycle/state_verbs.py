@@ -54,7 +54,6 @@ class StateVerbs:
         return self._sources.registry(self._live.state)
 
     def _read(self, read: Callable[[Store], T], without: T) -> T:
-        """Return the result of a function of the store, or ``without`` if there is no state."""
         if self.registry.empty:
             return without
         with self.registry.store() as store:

@@ -119,12 +119,9 @@ class StoredInventory:
         self._invalid[podm_id] = str(error)
 
     def check(self, count: int) -> None:
-        """Update the sources, and check the selected pod managers.
+        """Update the sources; NoPodm if no pod manager is selected.
 
-        Raises:
-            NoPodm: no pod manager is selected.
-            InventoryStale: a reading is older than the selection allows.
-            InventoryIncomplete: with ``strict``, a pod manager is not read.
+        InventoryStale if a reading is too old, InventoryIncomplete if ``strict`` and one is unread.
         """
         self._note_sources()
         if not self._ranks:
@@ -139,7 +136,7 @@ class StoredInventory:
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
         """Return overviews with the times of the last readings, including unchanged readings."""
         podms = [(one, one.podm) for one in overviews]
-        times = self._store.read_times(podm.id for _, podm in podms if podm.id not in self._refused)
+        times = self._store.read_times({podm.id for _, podm in podms} - self._refused)
         return [replace(one, podm=replace(podm, read_at=times.get(podm.id))) for one, podm in podms]
 
     def _read_members(self) -> set[str]:
@@ -179,7 +176,6 @@ class StoredInventory:
                 ages.note(name, read_at, self._sources.now())
 
     def _update_statuses(self, followed: Followed) -> set[str]:
-        """Update the liveness of pod managers that only report; return the changed pod managers."""
         before = self._statuses
         self._sources.read_ids = self._read_ids
         names = [name for name in self._members.reporting if name in followed]
@@ -231,7 +227,6 @@ class StoredDeciders:
         return Follower(self.store, self._intake.make_decider(), self._inventory)
 
     def decider(self) -> Decider:
-        """Return the decider on the present state; errors as for ``StoredInventory.check``."""
         with collector_paused() if self._is_new else contextlib.nullcontext():
             decider = self._follower.decider()
         self._is_new = False

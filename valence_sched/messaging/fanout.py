@@ -53,11 +53,9 @@ class HintFanout:
         self._heard, self._id = heard, uuid.uuid4().hex
         target = oslo_messaging.Target(exchange=settings.exchange, topic=settings.topic)
         self._transport = _transport(url, settings)
+        endpoints = [_Endpoint(self._take, self._take_report)]
         self._server = oslo_messaging.get_rpc_server(
-            self._transport,
-            target(server=self._id),
-            [_Endpoint(self._take, self._take_report)],
-            executor="threading",
+            self._transport, target(server=self._id), endpoints, executor="threading"
         )
         self._client = oslo_messaging.get_rpc_client(self._transport, target(fanout=True), retry=0)
         self._names: set[str] = set()
@@ -74,10 +72,7 @@ class HintFanout:
             thread.start()
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Send a hint that these pod managers changed; without names, that the state changed.
-
-        Waiting hints are merged.
-        """
+        """Send a hint that these pod managers, or the state, changed; waiting hints are merged."""
         with self._change:
             self._names.update(names)
             self._wanted = True
@@ -91,7 +86,6 @@ class HintFanout:
             raise ServiceError(f"the broker does not accept the report: {_text(error)}") from None
 
     def close(self) -> None:
-        """Send waiting hints if the broker accepts them, then stop."""
         with self._change:
             self._ended = True
             self._change.notify()

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claim rows: inserts, finds and updates claims, each step within one transaction.
 
-A plain claim has no amounts or limits to check: it needs only free blocks and the decided
-generation of its pod manager. PostgreSQL and MariaDB check and hold a plain claim with one
-statement, so that its locks last one round trip, or two with the commit. The statement writes
-nothing or fails if the check fails, or if amounts, shared blocks or limits of the owner must be
-counted. Then the statements of :mod:`valence_sched.store.claims` find the reason or hold the claim.
+PostgreSQL and MariaDB check and hold a claim without amounts or limits with one statement, so that
+its locks last one round trip, or two with the commit. If it writes nothing or fails, the statements
+of :mod:`valence_sched.store.claims` find the reason or hold the claim.
 """
 
 import functools
@@ -149,15 +147,11 @@ def add_event(
 
 
 def end(
-    connection: sa.Connection,
-    claim_id: str,
-    before: Sequence[State],
-    after: State,
-    note: str | None,
+    connection: sa.Connection, id_: str, before: Sequence[State], after: State, note: str | None
 ) -> bool:
     """End a claim: its key becomes free, and its holds can be freed."""
     values = {"note": note, "consumer_key": None, "sweep_at": 0.0}
-    return change_state(connection, claim_id, before, after, **values)
+    return change_state(connection, id_, before, after, **values)
 
 
 def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim:
@@ -298,10 +292,7 @@ def is_plain(part: ClaimPart) -> bool:
 def insert_whole(
     connection: sa.Connection, claim: Claim, part: ClaimPart, ttl_s: float
 ) -> Claim | None:
-    """Hold a plain part with a new claim; return it with its times, None if nothing is written.
-
-    After an IntegrityError the caller rolls back. InvalidDocument as for any stored document.
-    """
+    """Hold a plain part with a new claim; return it, or None if nothing is written."""
     podm, own_key, row = key_of(part.podm), owner_key(claim.owner), columns(claim)
     _PARTS.check(row["document"])  # a raw statement skips this check
     row |= {"podm": podm, "generation": part.generation, "shard": tables.shard_of(podm)}
@@ -367,11 +358,7 @@ def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> boo
 
 
 def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> set[str]:
-    """Settle the claims whose composed nodes appear in the readings ``podms``, by key.
-
-    The caller has locked their rows in its transaction. Returns the keys of the pod managers with
-    fewer holds.
-    """
+    """Settle claims whose nodes appear in ``podms``, by key; return those with fewer holds."""
     settled, parts = set(), tables.claim_parts.c
     for (key, claim), nodes in sorted(composed_claims(connection, podms).items()):
         podm = podms[key]
@@ -387,10 +374,7 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
 
 
 def composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
-    """Return the nodes of composed claims with holds, by pod manager and claim.
-
-    A claim with an undecodable node is left out, since it cannot be compared with a reading.
-    """
+    """Return the nodes of composed claims with holds, except claims with an undecodable node."""
     parts, claims = tables.claim_parts, tables.claims
     of_claim, of_podm = _nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key
     query = (

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of the store, each atomic over its parts, and the nodes composed from them.
 
-A claim may be split by node, or moved to the blocks that its nodes actually use. One transaction
-gives the rows to another claim, so that no block is free in between.
+One transaction gives the rows of a claim to another, so that no block is free in between.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.store import claim_rows, expiry, holds, podms, quotas, tables
 from valence_sched.store.claim_rows import change_state, decode_node, state_error
-from valence_sched.store.database import Database, Work
+from valence_sched.store.database import Database, Work, transaction
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import readable
 from valence_sched.store.holds import ExpiredConflict, hold, lock
@@ -164,27 +163,20 @@ class Claims:
 
         The same ``key`` of the same owner returns the same claim until it ends. ``content``
         identifies the request. Under hard rules of the group, ``generation`` is its generation at
-        the decision. The report of a ``dispatched`` decision is queued for the controller once the
-        claim is held.
+        the decision. The report of a ``dispatched`` decision is queued once the claim is held.
 
         Raises:
-            ClaimLost: a pod manager or the group changed since the decision, or another claim holds
-                a part.
+            ClaimLost: a pod manager or the group changed, or another claim holds a part.
             NameTaken: the key belongs to a claim with other content.
             QuotaExceeded: the claim exceeds the quota of its owner.
         """
         if not parts or ttl_s <= 0:
             raise errors.UsageError("a claim needs at least one node and more than 0 seconds")
         first, *others = sorted(parts, key=lambda part: key_of(part.podm))
-        claim = Claim(
-            id=self._ids(),
-            state="PREPARED" if others else "HELD",
-            owner=owner,
-            group=group,
-            key=key,
-            content=key_of(content),
-            parts=tuple(sorted(parts, key=lambda part: part.podm)),
-        )
+        state: State = "PREPARED" if others else "HELD"
+        claim = Claim(id=self._ids(), state=state, owner=owner, group=group, key=key)
+        by_name = tuple(sorted(parts, key=lambda part: part.podm))
+        claim = replace(claim, content=key_of(content), parts=by_name)
         unsure = unsure_state("held", claim.id)
         with self._effects.change("claim", claim.id, unsure, held_state(claim.id)):
             begun_ttl_s, report = (PREPARE_TTL_S, None) if others else (ttl_s, dispatched)
@@ -201,7 +193,8 @@ class Claims:
     ) -> Claim:  # fmt: skip
         def commit(connection: sa.Connection) -> Claim:
             claim = claim_rows.commit(connection, claim_id=id_, ttl_s=ttl_s, generation=generation)
-            return _queued(connection, claim, dispatched)
+            queue_dispatch(connection, id_, dispatched, id_)
+            return claim
 
         try:
             for part in parts:
@@ -217,11 +210,9 @@ class Claims:
         expiry.free_claim(self._database, id_)
 
     def group_generation(self, group: str) -> int:
-        """Return the generation of a group; read it before the members of the group."""
         return self._read(lambda c: holds.group_generation(c, group), "reading a group")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
-        """Return the claim of a key, if any; NameTaken for other content."""
         digest = key_of(content)
         try:
             return self._read(lambda c: claim_rows.find_by_key(c, owner, key, digest), "reading")
@@ -232,27 +223,22 @@ class Claims:
     def show(self, claim_id: str) -> Claim:
         return self._read(lambda c: claim_rows.get(c, claim_id), "reading claims")
 
-    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+    @transaction("renewing a claim", write=True)
+    def renew(self, connection: sa.Connection, claim_id: str, ttl_s: float = TTL_S) -> Claim:
         """Let a claim expire ``ttl_s`` from now; ClaimState if it ended or never expires."""
         of, expires_at = _claims.c, now() + ttl_s
         unexpired = sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
         sweep_at = sa.case((of.sweep_at.is_(None), None), else_=expires_at)
         times = {"expires_at": expires_at, "sweep_at": sweep_at}
-
-        def work(connection: sa.Connection) -> Claim:
-            for state in ("HELD", "COMPOSING"):
-                if change_state(connection, claim_id, [state], state, unexpired, **times):
-                    return claim_rows.get(connection, claim_id)
-            raise state_error(connection, claim_id, "only a held claim can be renewed")
-
-        return self._write(work, "renewing a claim")
+        for state in ("HELD", "COMPOSING"):
+            if change_state(connection, claim_id, [state], state, unexpired, **times):
+                return claim_rows.get(connection, claim_id)
+        raise state_error(connection, claim_id, "only a held claim can be renewed")
 
     def release(self, claim_id: str, note: str | None = None) -> None:
-        """End a claim, decodable or not, and free its holds; an ended claim stays as it is.
+        """End a claim, decodable or not; an ended claim stays as it is.
 
-        Raises:
-            ClaimState: the claim is being composed.
-            InUse: a node was composed from the claim.
+        ClaimState while the claim is being composed, InUse if a node was composed from it.
         """
 
         def work(connection: sa.Connection) -> bool:
@@ -306,11 +292,7 @@ class Claims:
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
         """Record the nodes of a claim, which then holds their blocks; idempotent.
 
-        The claim settles immediately if a reading already shows the nodes.
-
-        Raises:
-            ClaimState: the claim was not being composed.
-            ClaimLost: another claim holds a block of a node.
+        ClaimState if the claim was not being composed, ClaimLost if another claim holds a block.
         """
 
         def work(connection: sa.Connection) -> Claim:
@@ -343,7 +325,6 @@ class Claims:
         return claims
 
     def list_stuck(self) -> Sequence[Claim]:
-        """Return claims that are still being composed after their expiry."""
         stuck = _claims.c.state == "COMPOSING", _claims.c.expires_at <= statement_time()
         return self._read(lambda c: claim_rows.find(c, *stuck), "reading claims")
 
@@ -376,8 +357,10 @@ class Claims:
         claims = self._read(lambda c: claim_rows.find(c, *where), "reading claims")
         return [claim for claim in claims if podm is None or podm in claim.podms]
 
+    @transaction("reading claims")
     def newest(
         self,
+        connection: sa.Connection,
         most: int,
         *,
         skip: int = 0,
@@ -389,16 +372,12 @@ class Claims:
 
         The other arguments are as for :meth:`list`. Only documents of these claims are read.
         """
-
-        def work(connection: sa.Connection) -> tuple[Sequence[Claim], int]:
-            where: list[sa.ColumnElement[bool]] = [_claims.c.state.in_(states)]
-            if owner is not None:
-                where.append(_claims.c.owner == owner)
-            if podm is not None:
-                where.append(claim_rows.holds_of(connection, podm))
-            return claim_rows.newest(connection, most, skip, *where)
-
-        return self._read(work, "reading claims")
+        where: list[sa.ColumnElement[bool]] = [_claims.c.state.in_(states)]
+        if owner is not None:
+            where.append(_claims.c.owner == owner)
+        if podm is not None:
+            where.append(claim_rows.holds_of(connection, podm))
+        return claim_rows.newest(connection, most, skip, *where)
 
     def _begin(
         self, claim: Claim, part: ClaimPart, ttl_s: float, generation: int | None,
@@ -425,7 +404,8 @@ class Claims:
             claim_rows.insert(connection, timed)
             quotas.charge(connection, timed)
             hold(connection, claim.id, part, locked)
-            return _queued(connection, timed, dispatched)
+            queue_dispatch(connection, claim.id, dispatched, claim.id)
+            return timed
 
         def single(connection: sa.Connection) -> Claim | None:
             nonlocal may_be_written
@@ -464,15 +444,8 @@ class Claims:
                     hint = "its node may exist: reap the claim after it expires"
                 elif claim.state not in ACTIVE_STATES:
                     hint = "it has ended already"
-                state = state_text(claim.state)
-                raise errors.ClaimState(f"claim {claim_id} is {state}: {hint}")
+                raise errors.ClaimState(f"claim {claim_id} is {state_text(claim.state)}: {hint}")
         expiry.free_claim(database, claim_id)
-
-
-def _queued(connection: sa.Connection, claim: Claim, dispatched: Report | None) -> Claim:
-    if dispatched is not None:
-        queue_dispatch(connection, claim.id, dispatched, claim.id)
-    return claim
 
 
 _node = tables.nodes.c
@@ -495,10 +468,7 @@ class Nodes:
     def newest(
         self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
     ) -> tuple[Sequence[ComposedNode], int]:
-        """Return ``most`` nodes, nodes of the newest claims first, and the total number.
-
-        The first ``skip`` nodes are left out. ``podm`` and ``owner`` select nodes.
-        """
+        """Return ``most`` nodes after ``skip``, of the newest claims first, and the total."""
         claims = tables.claims
         both = tables.nodes.outerjoin(claims, claims.c.id == _node.claim_id)
         where = [sa.true() if podm is None else _node.podm_key == key_of(podm)]

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 from urllib.parse import unquote
 
 import sqlalchemy as sa
@@ -160,6 +160,7 @@ def _codes(error: Exception) -> tuple[int, str, int]:
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Work = Callable[[sa.Connection], T]
 
 MOST_ATTEMPTS = 40
@@ -263,8 +264,7 @@ class Database:
         for watch in self.watches:
             watch(self)
         remaining = [] if single is None else [single]
-        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
-        alone = self.writer if is_mariadb else self._alone
+        alone = self._engine_of_single()
 
         def run() -> T:
             if remaining and alone is not None:
@@ -275,6 +275,11 @@ class Database:
             return self._transact(work, self.writer)
 
         return self.retry(run, doing, write=True)
+
+    def _engine_of_single(self) -> sa.Engine | None:
+        """Return the engine for single statements, None if it may not support them."""
+        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
+        return self.writer if is_mariadb else self._alone
 
     def run_raw(self, statement: str, *values: object) -> None:
         """Run a statement of SQLite outside a transaction."""
@@ -347,6 +352,31 @@ class Database:
                 # pauses increase, and differ between processes
                 self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._jitter())
         raise AssertionError("unreachable")
+
+
+class _Stored(Protocol):
+    _database: Database
+
+
+S = TypeVar("S", bound=_Stored)
+
+
+def transaction(
+    doing: str, *, write: bool = False
+) -> Callable[[Callable[Concatenate[S, sa.Connection, P], T]], Callable[Concatenate[S, P], T]]:
+    """Run a method in a transaction over a connection; it may run again, as for ``Database``."""
+
+    def decorate(
+        method: Callable[Concatenate[S, sa.Connection, P], T],
+    ) -> Callable[Concatenate[S, P], T]:
+        @functools.wraps(method)
+        def call(self: S, /, *args: P.args, **options: P.kwargs) -> T:
+            run = self._database.write if write else self._database.read
+            return run(lambda c: method(self, c, *args, **options), doing)
+
+        return call
+
+    return decorate
 
 
 def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:

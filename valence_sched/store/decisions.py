@@ -17,7 +17,7 @@ from valence_sched.model.decision import DecisionSummary, Report, Reports
 from valence_sched.model.dispatch import Dispatch, Receipt, Receipts, WaitingDispatches
 from valence_sched.model.inventory import to_json
 from valence_sched.store import claim_rows, tables
-from valence_sched.store.database import Database
+from valence_sched.store.database import Database, transaction
 from valence_sched.store.document import decoded, one_readable, readable
 from valence_sched.store.tables import decode_decision, key_of, now
 
@@ -30,10 +30,10 @@ PAGE = 20  # due dispatches to examine: some may be undecodable or taken
 
 
 def queue_dispatch(
-    connection: sa.Connection, id_: str, report: Report, claim_id: str | None = None
+    connection: sa.Connection, id_: str, report: Report | None, claim_id: str | None = None
 ) -> None:
-    """Queue a decision that placed a node, within a transaction."""
-    if report.placements:
+    """Queue a decision, if there is one that placed a node."""
+    if report is not None and report.placements:
         request_key, document = key_of(report.request.id), to_json(report)
         row = {"id": id_, "request_key": request_key, "claim_id": claim_id, "document": document}
         insert = sa.insert(_dispatches).values(**row, attempts=0, queued_at=now(), due_at=now())
@@ -72,7 +72,6 @@ class Dispatches:
         self._change(one, {**values, "receipts": to_json(tuple(receipts))}, event=text)
 
     def delay(self, one: Dispatch, error: str, pause_s: float) -> None:
-        """Record the error of a decision that was not accepted, and the time to post it again."""
         self._change(one, {"due_at": now() + pause_s, "error": error[:1000]})
 
     def drop(self, id_: str) -> None:
@@ -92,7 +91,6 @@ class Dispatches:
         )
 
     def waiting(self) -> WaitingDispatches:
-        """Return the numbers of waiting and of failed decisions, and the age of the oldest."""
         counts = sa.func.count(), sa.func.count(_queue.error), now() - sa.func.min(_queue.queued_at)
         query = sa.select(*counts).where(_WAITS)
         row = self._database.read(lambda c: c.execute(query).one(), "reading dispatches")
@@ -101,7 +99,6 @@ class Dispatches:
     def _change(
         self, one: Dispatch, values: Mapping[str, Any], *where: Any, event: str | None = None
     ) -> bool:
-        """Change a waiting decision, with an ``event`` of its claim; return whether it waited."""
         update = sa.update(_dispatches).where(_queue.number == one.number, _WAITS, *where)
 
         def work(connection: sa.Connection) -> bool:
@@ -122,8 +119,7 @@ def _dispatch(*columns: Any) -> Dispatch:
     return Dispatch(claim=row.pop("claim_id"), report=report, receipts=found, **row)
 
 
-_table = tables.decisions
-_of = _table.c
+_of = tables.decisions.c
 
 
 class StoredDecisions:
@@ -132,68 +128,52 @@ class StoredDecisions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @transaction("storing a decision", write=True)
     def save(
         self,
+        connection: sa.Connection,
         id_: str,
         document: bytes,
         summary: DecisionSummary | None = None,
         dispatched: Report | None = None,
     ) -> None:
-        """Store a decision as a document, unless the id exists.
-
-        The report of a ``dispatched`` decision is queued for the controller.
-        """
+        """Store a decision, unless the id exists; queue a ``dispatched`` one for the controller."""
         owner = summary.owner if summary else None
         row: dict[str, Any] = {"id": id_, "document": document}
         row["owner_key"] = None if owner is None else key_of(owner)
         row["summary"] = None if summary is None else msgspec.json.encode(summary)
+        if connection.scalar(sa.select(_of.id).where(_of.id == id_)) is None:
+            connection.execute(sa.insert(tables.decisions).values(**row, decided_at=now()))
+            queue_dispatch(connection, id_, dispatched)
 
-        def work(connection: sa.Connection) -> None:
-            if connection.scalar(sa.select(_of.id).where(_of.id == id_)) is None:
-                insert = sa.insert(tables.decisions)
-                connection.execute(insert.values(**row, decided_at=now()))
-                if dispatched is not None:
-                    queue_dispatch(connection, id_, dispatched)
-
-        self._database.write(work, "storing a decision")
-
-    def get(self, id_: str) -> Report | Reports:
+    @transaction("reading a decision")
+    def get(self, connection: sa.Connection, id_: str) -> Report | Reports:
         """Return a stored decision; UnknownName if it is missing, Undecodable if it is damaged."""
+        columns = _of.id, _of.document, _of.summary
+        row = connection.execute(sa.select(*columns).where(_of.id == id_)).first()
+        if row is None:
+            latest = sa.select(_of.id).order_by(_of.decided_at.desc()).limit(20)
+            raise UnknownName("decision", id_, connection.scalars(latest))
+        summary = decoded(connection, _of.summary, id_, row.summary)
+        owner = summary.owner if summary else None
 
-        def work(connection: sa.Connection) -> Report | Reports:
-            columns = _of.id, _of.document, _of.summary
-            row = connection.execute(sa.select(*columns).where(_of.id == id_)).first()
-            if row is None:
-                latest = sa.select(_of.id).order_by(_of.decided_at.desc()).limit(20)
-                raise UnknownName("decision", id_, connection.scalars(latest))
-            summary = decoded(connection, _of.summary, id_, row.summary)
-            owner = summary.owner if summary else None
-            return one_readable(
-                connection,
-                _table,
-                "decision",
-                row[:2],
-                lambda _, text: decode_decision(text),
-                owner,
-            )
+        def decode(_id: str, document: bytes) -> Report | Reports:
+            return decode_decision(document)
 
-        return self._database.read(work, "reading a decision")
+        return one_readable(connection, tables.decisions, "decision", row[:2], decode, owner)
 
+    @transaction("reading decisions")
     def newest(
-        self, most: int, *, skip: int = 0, owner: str | None = None
+        self, connection: sa.Connection, most: int, *, skip: int = 0, owner: str | None = None
     ) -> Sequence[DecisionSummary]:
         """Return summaries of the newest decisions of one owner, or of all owners for None."""
         query = sa.select(_of.id, _of.decided_at, _of.summary)
         if owner is not None:
             query = query.where(_of.owner_key == key_of(owner))
         query = query.order_by(_of.decided_at.desc(), _of.id).limit(most).offset(skip)
-
-        def work(connection: sa.Connection) -> Sequence[DecisionSummary]:
-            found = []
-            for id_, decided_at, text in connection.execute(query).all():
-                known = decoded(connection, _of.summary, id_, text)
-                summary = known or DecisionSummary(id=id_, decided_at=decided_at)
-                found.append(replace(summary, decided_at=decided_at))
-            return found
-
-        return self._database.read(work, "reading decisions")
+        found = []
+        for id_, decided_at, text in connection.execute(query).all():
+            known = decoded(connection, _of.summary, id_, text)
+            summary = known or DecisionSummary(id=id_, decided_at=decided_at)
+            found.append(replace(summary, decided_at=decided_at))
+        return found

@@ -50,8 +50,6 @@ class Quarantine:
             return {table: len(rows) for table, rows in sorted(self._rows.items()) if rows}
 
     def follow(self, engine: sa.Engine) -> None:
-        """Register the quarantine for reads over the connections of an engine."""
-
         def note(_connection: object, record: Any) -> None:
             record.info[_KEY] = self
 

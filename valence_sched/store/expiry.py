@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expiry: ends expired claims, frees their holds, and purges old records.
 
-A claim ends by a change of its state. Any process then drops its rows one pod manager after
-another, so that no transaction spans two pod managers. The clock of the database applies.
-
-A database server has one clock for all schedulers. A store in a file uses the clock of the machine,
-which may be set while claims are held. Each boot has a row with the difference between clock and
-uptime. If that difference changes, the clock jumped, and the expiry of every claim moves by the
-same amount. After a reboot, time continues from the last recorded time.
+A claim ends by a change of its state. Any process then drops its rows, in one transaction for each
+pod manager. The clock of the database applies. A store in a file uses the clock of the machine,
+which may be set while claims are held: each boot has a row with the difference between clock and
+uptime. If it changes, the expiry of every claim moves by the same amount. After a reboot, time
+continues from the last recorded time.
 """
 
 import contextlib
@@ -33,7 +31,6 @@ _events, _decisions = tables.events, tables.decisions
 
 
 def expire_claims(database: Database) -> int:
-    """End all expired claims and free their holds; return the number of claims."""
     query = sa.select(_claims.c.id).where(_claims.c.sweep_at <= statement_time())
     ids = database.read(lambda c: c.scalars(query).all(), "reading claims")
     for claim_id in ids:
@@ -45,8 +42,7 @@ def expire_claims(database: Database) -> int:
 def free_claim(database: Database, claim_id: str) -> None:
     """Drop the holds of an ended claim, one pod manager after another."""
     query = sa.select(_parts.c.podm_key).where(_parts.c.claim_id == claim_id)
-    keys = database.read(lambda c: c.scalars(query).all(), "reading claims")
-    for key in sorted(keys):
+    for key in sorted(database.read(lambda c: c.scalars(query).all(), "reading claims")):
         database.write(lambda c, key=key: _drop(c, claim_id, key), "freeing a claim")  # type: ignore[misc]
     database.write(lambda c: _mark_freed(c, claim_id), "freeing a claim")
 
@@ -85,9 +81,8 @@ class PurgeCounts(NamedTuple):
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
     """Delete older ended claims, events, decisions, accepted dispatches and records.
 
-    Claims over several zones are included. Records of operations and answers stay for at least
-    ``RECORD_S``. A claim with a node or a hold stays. Each transaction deletes at most ``CHUNK``
-    claims, so that other processes do not wait long.
+    Records of operations and answers stay for at least ``RECORD_S``, a claim with a node or a
+    hold stays. A transaction deletes at most ``CHUNK`` claims: other processes do not wait long.
     """
     if dry_run:
         return database.read(lambda c: _count(c, older_than_s), "counting old records")
@@ -145,15 +140,13 @@ def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     connection.execute(sa.delete(tables.dispatches).where(sent))
     # groups that have not changed for longer than any decision takes
     groups, old_s = tables.group_generations, max(older_than_s, RECORD_S)
-    unchanged = groups.c.moved_at < statement_time() - old_s
-    connection.execute(sa.delete(groups).where(unchanged))
+    connection.execute(sa.delete(groups).where(groups.c.moved_at < statement_time() - old_s))
     return PurgeCounts(zones, events, decisions)
 
 
 def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     def count(table: sa.Table, where: sa.ColumnElement[bool]) -> int:
-        query = sa.select(sa.func.count()).select_from(table).where(where)
-        return connection.scalar(query) or 0
+        return connection.scalar(sa.select(sa.func.count()).select_from(table).where(where)) or 0
 
     old, purgeable = _old_rows(older_than_s), _purgeable(older_than_s)
     old[_events] |= _events.c.claim_id.in_(sa.select(_claims.c.id).where(purgeable))
@@ -185,8 +178,7 @@ def read_boot() -> Boot | None:
 class ClockWatch:
     """Compares the clock of the machine with its uptime before transactions of an embedded store.
 
-    The clocks are compared when the result of ``ahead`` changes, which is cheap to call. ``remark``
-    receives a line about moved expiries.
+    This happens when the cheap ``ahead`` changes. ``remark`` receives a line about moved expiries.
     """
 
     def __init__(
@@ -199,7 +191,6 @@ class ClockWatch:
         self._compared: float | None = None
 
     def __call__(self, database: Database) -> None:
-        """Move the expiry of claims if the clock was set since the last comparison."""
         ahead, doing = self._ahead(), "comparing clocks"
         if self._compared is not None and abs(ahead - self._compared) <= TOLERANCE_S / 2:
             return
@@ -221,7 +212,6 @@ class ClockWatch:
         return jump if abs(jump) > TOLERANCE_S else 0.0
 
     def follow(self, connection: sa.Connection) -> str:
-        """Move the expiry of claims by the jump of the clock; return a line about it."""
         boot, jump = self._boot(), self.jump_s(connection)
         if boot is None or jump == 0.0:
             return ""

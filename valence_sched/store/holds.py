@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds: takes the blocks and amounts of claims under locks, and names conflicting claims.
 
-The members of a group may be on any pod manager, so the generation of a pod manager does not cover
-them. A decision under hard rules reads the generation of the group before the members. The
-transaction that adds members locks the row of the group, compares the generation, and advances it.
-Of two concurrent claims, the second is decided again. A claim over several zones adds its members
-zone by zone; until it is held, this zone refuses other claims of the group.
+The members of a group may be on any pod manager. A decision under hard rules reads the generation
+of the group before the members; the transaction that adds members compares and advances it. Of two
+concurrent claims, the second is decided again. A claim over several zones adds its members zone by
+zone; until it is held, this zone refuses other claims of the group.
 """
 
 from typing import Any, NamedTuple
@@ -131,9 +130,8 @@ class LockedPodm(NamedTuple):
 def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = False) -> LockedPodm:
     """Lock a pod manager; ClaimLost if it is gone or, without ``any_generation``, changed.
 
-    The lock serialises the claims of one pod manager. A transaction that waited for the lock may
-    not see the rows of the previous transaction. The primary key of the blocks then refuses its
-    rows, and it runs again.
+    A transaction that waited for the lock may not see the rows of the previous transaction. The
+    primary key of the blocks then refuses its rows, and it runs again.
     """
     wanted = sorted({key_of(uri) for uri in part.blocks})
     rows = connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
@@ -142,8 +140,7 @@ def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = F
         raise ClaimLost(f"pod manager {part.podm!r} is no longer registered", part.podm)
     if generation != part.generation and not any_generation:
         moved = f"moved from generation {part.generation} to {generation}"
-        text = f"pod manager {part.podm!r} {moved} since the decision"
-        raise ClaimLost(text, part.podm)
+        raise ClaimLost(f"pod manager {part.podm!r} {moved} since the decision", part.podm)
     locked = LockedPodm(at, {}, {})
     for *_, block, number, claim in rows:
         if claim is not None:

@@ -19,7 +19,7 @@ from valence_sched.errors import StoreError, describe_error, one_line
 from valence_sched.model.claim import ACTIVE_STATES
 from valence_sched.store import claim_rows, expiry, podms, schema, tables
 from valence_sched.store.claim_rows import change_state
-from valence_sched.store.database import Database, StoreUrl
+from valence_sched.store.database import Database, StoreUrl, transaction
 from valence_sched.store.decisions import Dispatches
 from valence_sched.store.service_state import record_kind
 from valence_sched.store.tables import UNDECODABLE, Document, NonNegative, resolved
@@ -64,7 +64,6 @@ class RowPage(NamedTuple):
 
 
 def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
-    """Yield the pages of a table, each read in a separate transaction."""
     size = PAGE_DOCUMENTS if table in LARGE else PAGE_ROWS
     key, names = list(table.primary_key), [str(column.name) for column in table.c]
     every = sa.select(*(sa.type_coerce(one, sa.types.NULLTYPE) for one in table.c))
@@ -117,10 +116,7 @@ class Scrub:
         self._due_at = -float("inf")
 
     def step(self, most: int = STEP_ROWS) -> Mapping[str, int]:
-        """Decode the next rows, at most every ``STEP_PAUSE_S``; count undecodable rows by table.
-
-        A small store is decoded in one step.
-        """
+        """Decode the next rows, at most every ``STEP_PAUSE_S``; count undecodable rows by table."""
         if self._clock() >= self._due_at and self._lock.acquire(blocking=False):
             try:
                 self._look(most)
@@ -336,7 +332,7 @@ class Maintenance:
             problems.append(f"{found} has {latest}: run store upgrade")
         elif revision > latest:
             problems.append(f"{found} supports up to {latest}: use a newer valence-sched")
-        rows = self._database.read(_row_counts, "counting rows")
+        rows = self._row_counts()
         unread = sum(rows.values())
         for page in self._pages(deep=deep):
             problems += map(str, page.undecodable)
@@ -395,20 +391,17 @@ class Maintenance:
             path.unlink(missing_ok=True)
             raise
 
-    def _damages(self) -> list[str]:
-        if self._database.address.engine != "sqlite":
+    @transaction("checking")
+    def _damages(self, connection: sa.Connection) -> list[str]:
+        if connection.dialect.name != "sqlite":
             return []
+        found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
+        rows = connection.exec_driver_sql("PRAGMA foreign_key_check").all()[:10]
+        lost = [f"{row[0]}: a row refers to a missing row of {row[2]}" for row in rows]
+        return [f"damaged: {text}" for text in found if text != "ok"] + lost
 
-        def work(connection: sa.Connection) -> list[str]:
-            found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
-            rows = connection.exec_driver_sql("PRAGMA foreign_key_check").all()[:10]
-            lost = [f"{row[0]}: a row refers to a missing row of {row[2]}" for row in rows]
-            return [f"damaged: {text}" for text in found if text != "ok"] + lost
-
-        return self._database.read(work, "checking")
-
-
-def _row_counts(connection: sa.Connection) -> dict[str, int]:
-    names, count = {*sa.inspect(connection).get_table_names()}, sa.select(sa.func.count())
-    present = [one for one in tables.METADATA.sorted_tables if one.name in names]
-    return {one.name: connection.scalar(count.select_from(one)) or 0 for one in present}
+    @transaction("counting rows")
+    def _row_counts(self, connection: sa.Connection) -> dict[str, int]:
+        names, count = {*sa.inspect(connection).get_table_names()}, sa.select(sa.func.count())
+        present = [one for one in tables.METADATA.sorted_tables if one.name in names]
+        return {one.name: connection.scalar(count.select_from(one)) or 0 for one in present}

@@ -14,7 +14,7 @@ from valence_sched.errors import IdentityConflict, InUse, UnknownName
 from valence_sched.model.inventory import FullPodm, LeanPodm, Node, free_amount, to_json
 from valence_sched.model.podm_address import is_address
 from valence_sched.model.reading import PreviousReading, ReadFailure
-from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_stats
+from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_stats, podm_id
 from valence_sched.store import identities, tables
 from valence_sched.store.claim_rows import composed_claims, settle_claims
 from valence_sched.store.document import decoded, quarantine_of, readable
@@ -296,7 +296,9 @@ def note_composed(connection: sa.Connection, name: str) -> None:
         _store_failures(connection, name, row, 0)
 
 
-def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collection[str]) -> None:
+def note_removal(connection: sa.Connection, name: str, uri: str, freed: Collection[str]) -> None:
+    """Remove a node, by its URI, from the stored reading, and free the ``freed`` blocks."""
+    key = key_of(name)
     row = lock_row(connection, key)
     found = documents(connection, [key]).get(key)
     if row is None or found is None:
@@ -317,7 +319,7 @@ def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collectio
     write(connection, [PodmUpdate(key, reading, row, row.stats, is_read=False)])
 
 
-def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
+def load(connection: sa.Connection, names: Collection[str] | None = None) -> dict[str, FullPodm]:
     keys = None if names is None else sorted({key_of(name) for name in names})
     found = decodable(connection, documents(connection, keys), StoredPodm.full).values()
     return {podm.id: podm for podm in sorted(found, key=lambda podm: podm.id)}
@@ -326,7 +328,6 @@ def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[
 def decodable(
     connection: sa.Connection, found: Mapping[str, StoredPodm], decode: Callable[[StoredPodm], T]
 ) -> dict[str, T]:
-    """Return the decoded pod managers; undecodable documents are left out."""
     rows = ((stored.name, key, stored) for key, stored in found.items())
     return dict(readable(connection, _table, rows, lambda _, key, stored: (key, decode(stored))))
 
@@ -339,19 +340,21 @@ def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, 
     return {key: StoredPodm(*row) for one in queries for key, *row in connection.execute(one)}
 
 
-def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, PreviousReading]:
+def previous_readings(
+    connection: sa.Connection, names: Collection[str]
+) -> dict[str, PreviousReading]:
     found = {}
-    for stored in documents(connection, keys).values():
+    for stored in documents(connection, sorted(map(key_of, names))).values():
         one = _outline_decoder.decode(stored.document)
         blocks, pools = {it.uri for it in one.blocks}, {it.id for it in one.pools}
         found[one.id] = PreviousReading(frozenset(blocks), frozenset(pools), one.nodes)
     return found
 
 
-def read_times(connection: sa.Connection, keys: Keys) -> dict[str, str | None]:
+def read_times(connection: sa.Connection, names: Collection[str]) -> dict[str, str | None]:
     of = _table.c
     query = sa.select(of.name, of.read_at).where(~of.gone)
-    queries = (query.where(of.podm_key.in_(some)) for some in chunks(keys))
+    queries = (query.where(of.podm_key.in_(some)) for some in chunks(sorted(map(key_of, names))))
     return {name: at for query in queries for name, at in connection.execute(query)}
 
 
@@ -367,7 +370,6 @@ def forget(connection: sa.Connection, key: str) -> None:
 
 
 def _write_stocks_and_shares(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> None:
-    """Write the amounts and slots that claim transactions check."""
     if not podms:
         return
     for table in (tables.stocks, tables.shares):
@@ -398,14 +400,19 @@ def _is_older(read_at: str | None, row: PodmRow) -> bool:
 
 
 def lock_and_load(connection: sa.Connection, name: str) -> tuple[PodmRow | None, FullPodm | None]:
-    row = lock_row(connection, key_of(name))
-    return row, load(connection, [name]).get(name)
+    return lock_row(connection, key_of(name)), load(connection, [name]).get(name)
 
 
-def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
-    row = lock_row(connection, key_of(name))
+def store_report(connection: sa.Connection, name: str | tuple[str, str], stats: Stats) -> int:
+    """Store the report of a pod manager about itself; return its generation.
+
+    ``name`` is its id, or host and node. Keys that are not fields of a pod manager are stored as
+    facts. An unknown pod manager is created. An invalid value is an InputError.
+    """
+    id_ = podm_id(name)
+    row = lock_row(connection, key_of(id_))
     at = connection.scalar(sa.select(now())) or 0.0
-    return _store_report(connection, name, row, stats, at)
+    return _store_report(connection, id_, row, stats, at)
 
 
 def count_failure(connection: sa.Connection, name: str) -> None:
@@ -463,10 +470,7 @@ def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]
 
 
 def forget_report(connection: sa.Connection, name: str) -> None:
-    """Remove a report, and with it the pod manager if it was never read.
-
-    UnknownName without a report, InUse with claims or nodes.
-    """
+    """Remove a report, and with it a pod manager that was never read; UnknownName or InUse."""
     key = key_of(name)
     row = lock_row(connection, key)
     if row is None or row.gone or row.stats is None:

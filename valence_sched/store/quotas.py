@@ -11,13 +11,14 @@ from valence_sched.errors import QuotaExceeded
 from valence_sched.model.claim import ACTIVE_STATES, Claim
 from valence_sched.model.quota import Quota, claim_charges
 from valence_sched.store import tables
-from valence_sched.store.database import Database
+from valence_sched.store.database import Database, transaction
 from valence_sched.store.document import readable
 from valence_sched.store.holds import SLACK, ExpiredConflict
 from valence_sched.store.tables import NonNegative, now, owner_key
 
 _quotas, _locks, _charges = tables.quotas, tables.quota_locks, tables.quota_charges
 _claims = tables.claims
+Limits = Mapping[str, float | None]
 _Limit = tuple[str, str | None, str, float]  # key and owner, resource and amount
 
 
@@ -25,14 +26,14 @@ class Quotas:
     """The quotas of a store; owner None stands for all owners without limits of their own."""
 
     def __init__(self, database: Database) -> None:
-        self._read, self._write = database.read, database.write
+        self._database = database
 
     def set(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        """Replace all limits of an owner, by resource."""
         return self.change(owner, limits, keep=False)
 
+    @transaction("setting a quota", write=True)
     def change(
-        self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool = True
+        self, connection: sa.Connection, owner: str | None, limits: Limits, *, keep: bool = True
     ) -> Quota:
         """Change limits of an owner by resource, where None removes a limit; return the quota.
 
@@ -40,43 +41,37 @@ class Quotas:
         change counts, and a later claim is checked against the new limits. On MariaDB a concurrent
         claim may escape the check, but counts afterwards.
         """
+        key = owner_key(owner)
+        if connection.dialect.name == "postgresql":
+            # transactions with the old limits end first, later ones read the new limits
+            connection.exec_driver_sql(f"LOCK TABLE {_quotas.name} IN ACCESS EXCLUSIVE MODE")
+        old = sa.delete(_quotas).where(_quotas.c.owner_key == key)
+        connection.execute(old.where(_quotas.c.resource.in_(limits)) if keep else old)
+        row = {"owner_key": key, "owner": owner}
+        new = [(name, most) for name, most in sorted(limits.items()) if most is not None]
+        if new:
+            rows = [{**row, "resource": name, "most": most} for name, most in new]
+            connection.execute(sa.insert(_quotas), rows)
+        return _quota(connection, owner)
 
-        def work(connection: sa.Connection) -> Quota:
-            key = owner_key(owner)
-            if connection.dialect.name == "postgresql":
-                # transactions with the old limits end first, later ones read the new limits
-                connection.exec_driver_sql(f"LOCK TABLE {_quotas.name} IN ACCESS EXCLUSIVE MODE")
-            old = sa.delete(_quotas).where(_quotas.c.owner_key == key)
-            connection.execute(old.where(_quotas.c.resource.in_(limits)) if keep else old)
-            new = [(name, most) for name, most in sorted(limits.items()) if most is not None]
-            if new:
-                row = {"owner_key": key, "owner": owner}
-                rows = [{**row, "resource": name, "most": most} for name, most in new]
-                connection.execute(sa.insert(_quotas), rows)
-            return _quota(connection, owner)
-
-        return self._write(work, "setting a quota")
-
-    def list(self) -> Sequence[Quota]:
+    @transaction("reading quotas")
+    def list(self, connection: sa.Connection) -> Sequence[Quota]:
         of = _quotas.c
         query = sa.select(of.owner_key, of.owner, of.resource, of.most).order_by(of.resource)
         limits: dict[str | None, dict[str, float]] = {}
-        rows = self._read(lambda c: [*_limit_rows(c, query)], "reading quotas")
-        for _, owner, name, most in rows:
+        for _, owner, name, most in _limit_rows(connection, query):
             limits.setdefault(owner, {})[name] = most
         by_name = sorted(limits.items(), key=lambda item: (item[0] is not None, item[0] or ""))
         return [Quota(owner=owner, limits=found) for owner, found in by_name]
 
     def show(self, owner: str) -> Quota:
-        return self._read(lambda c: _quota(c, owner), "reading quotas")
+        return self._database.read(lambda c: _quota(c, owner), "reading quotas")
 
 
 def check(connection: sa.Connection, claim: Claim) -> None:
-    """Lock the quota of the owner of a claim, if there is one, until the transaction ends.
+    """Lock the quota of the owner of a claim; QuotaExceeded if the claim exceeds it.
 
-    Raises:
-        QuotaExceeded: the claim exceeds the quota.
-        ExpiredConflict: the claim exceeds the quota while expired claims still count.
+    ExpiredConflict if it exceeds the quota while expired claims still count.
     """
     if claim.owner is None:
         return

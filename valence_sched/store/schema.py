@@ -24,8 +24,7 @@ LOCK_TIMEOUT_S = 60
 def prepare(database: Database, revision: str = REVISION, migrations: Path = MIGRATIONS) -> None:
     """Create or upgrade file, journal mode and tables; safe for concurrent processes.
 
-    ``revision`` is the latest of ``migrations``. StoreError if the store cannot be opened, has a
-    newer version or belongs to another program.
+    ``revision`` is the latest of ``migrations``. StoreError for a newer or foreign store.
     """
     if database.address.file is not None:
         _make_file(database.address.file)

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Service state: leases, audit and records that all processes of a service share.
 
-A lease gives a job to one process at a time, as long as that process renews it. The clock of the
-database applies. If a holder dies, its lease ends, and another process takes it. The audit has the
-user, the object and the outcome of the latest changes.
+A lease gives a job to one process, as long as that process renews it by the clock of the database.
 """
 
 import os
@@ -16,7 +14,7 @@ from msgspec.structs import asdict
 
 from valence_sched.model.effect import AUDIT_LINES, AuditLine, AuditQuery
 from valence_sched.store import tables
-from valence_sched.store.database import Database
+from valence_sched.store.database import Database, transaction
 from valence_sched.store.document import one_readable
 from valence_sched.store.tables import Document, now
 
@@ -34,22 +32,19 @@ class Leases:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
+    @transaction("taking a lease", write=True)
+    def acquire(self, connection: sa.Connection, name: str, holder: str, ttl_s: float) -> bool:
         """Take or renew a lease for ``ttl_s``; return False if it has another holder."""
-
-        def work(connection: sa.Connection) -> bool:
-            of, row = _leases.c, {"holder": holder, "expires_at": now() + ttl_s}
-            free = sa.or_(of.holder == holder, of.expires_at <= now())
-            update = sa.update(_leases).where(of.name == name, free)
-            if connection.execute(update.values(row)).rowcount:
-                return True
-            known = sa.select(of.holder).where(of.name == name)
-            if connection.scalar(known) is None:
-                # if another process inserts it first, this runs again
-                connection.execute(sa.insert(_leases).values(name=name, **row))
-            return connection.scalar(known) == holder
-
-        return self._database.write(work, "taking a lease")
+        of, row = _leases.c, {"holder": holder, "expires_at": now() + ttl_s}
+        free = sa.or_(of.holder == holder, of.expires_at <= now())
+        update = sa.update(_leases).where(of.name == name, free)
+        if connection.execute(update.values(row)).rowcount:
+            return True
+        known = sa.select(of.holder).where(of.name == name)
+        if connection.scalar(known) is None:
+            # if another process inserts it first, this runs again
+            connection.execute(sa.insert(_leases).values(name=name, **row))
+        return connection.scalar(known) == holder
 
     def renew(self, name: str, holder: str, ttl_s: float) -> bool:
         """Set the end of a lease to ``ttl_s`` from now; return False if the holder has lost it."""
@@ -97,16 +92,14 @@ class Audit:
 
         self._database.write(work, "recording a change")
 
-    def newest(self, query: AuditQuery) -> Sequence[AuditLine]:
+    @transaction("reading the audit")
+    def newest(self, connection: sa.Connection, query: AuditQuery) -> Sequence[AuditLine]:
         chosen = sa.select(tables.audit).order_by(_audit.number.desc())
         for name in ("user", "owner", "verb", "object", "outcome"):
             if (wanted := getattr(query, name)) is not None:
                 chosen = chosen.where(_audit[name] == wanted)
         chosen = chosen.limit(query.limit).offset(query.skip)
-        return self._database.read(
-            lambda c: [AuditLine(**row) for row in c.execute(chosen).mappings()],
-            "reading the audit",
-        )
+        return [AuditLine(**row) for row in connection.execute(chosen).mappings()]
 
 
 _records = tables.records.c
@@ -134,18 +127,15 @@ class Records:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put_new(self, id_: str, document: bytes) -> bytes:
+    @transaction("storing a record", write=True)
+    def put_new(self, connection: sa.Connection, id_: str, document: bytes) -> bytes:
         """Store a record unless its id exists; return the stored record."""
         _check(id_, document)
-
-        def work(connection: sa.Connection) -> bytes:
-            if known := _record(connection, id_):
-                return known[0]
-            row = {"id": id_, "at": now(), "document": document}
-            connection.execute(sa.insert(tables.records).values(row))
-            return document
-
-        return self._database.write(work, "storing a record")
+        if known := _record(connection, id_):
+            return known[0]
+        row = {"id": id_, "at": now(), "document": document}
+        connection.execute(sa.insert(tables.records).values(row))
+        return document
 
     def add_word(self, id_: str, word: bytes) -> None:
         """Add a word without NUL to a record of words, which is created if missing."""
@@ -157,8 +147,7 @@ class Records:
                 connection.execute(sa.insert(tables.records).values(row))
             elif word not in (words := bytes(known).split(_END)):
                 update = sa.update(tables.records).where(_records.id == id_)
-                document = _END.join([*words, word])
-                connection.execute(update.values(at=now(), document=document))
+                connection.execute(update.values(at=now(), document=_END.join([*words, word])))
 
         found = self.get(id_)
         if found is None or word not in found[0].split(_END):  # a read is cheaper than a lock
@@ -179,8 +168,7 @@ class Records:
         _check(id_, document)
         values = {"at": now(), "document": document}
         statement = sa.update(tables.records).where(_records.id == id_).values(values)
-        database = self._database.patient(patience_s)
-        database.write(lambda c: c.execute(statement), "storing a record")
+        self._database.patient(patience_s).write(lambda c: c.execute(statement), "storing a record")
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
         """Return a record and its age in seconds, None if missing; Undecodable if damaged."""

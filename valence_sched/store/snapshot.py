@@ -73,11 +73,9 @@ class LogPosition:
         return sum(count * (shard + 2) for shard, count in self.shards.items())
 
     def is_at(self, totals: LogTotals) -> bool:
-        sums = totals.sum, totals.weighted
-        return bool(self.shards) and (self.changes, self._weighted) == sums
+        return bool(self.shards) and (self.changes, self._weighted) == totals[:2]
 
     def is_before(self, other: Self) -> bool:
-        """Return whether no shard of another position has a lower count."""
         return all(other.shards.get(shard, -1) >= count for shard, count in self.shards.items())
 
 
@@ -197,8 +195,7 @@ def _newly_claimed(
 ) -> list[_ChangedRow]:
     """Return pod managers with new claims and no other change.
 
-    A claim on several pod managers counts as another change: its blocks may be known from the
-    preparation, while its nodes count only once it is held.
+    A claim on several pod managers is another change: its nodes count only once it is held.
     """
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     others = tables.claim_parts.alias().c
@@ -247,27 +244,29 @@ def usages(
     With ``everything``, one query without keys reads the usage of many pod managers.
     """
     if everything and len(keys) > CHUNK:
-        return _read_usages(connection, lambda _table: sa.true())
+        return _read_usages(connection)
     found: dict[str, Usage] = {}
     wanted, column = frozenset(keys), "podm_key" if claims is None else "claim_id"
     for some in chunks(keys if claims is None else claims):
-        for key, usage in _read_usages(connection, _is_in(column, some)).items():
+        for key, usage in _read_usages(connection, column, some).items():
             if key in wanted:
                 found[key] = found[key].plus(usage) if key in found else usage
     return found
 
 
-def _is_in(column: str, values: Sequence[str]) -> _Condition:
-    return lambda table: table.c[column].in_(values)
+def _read_usages(
+    connection: sa.Connection, column: str = "", values: Sequence[str] = ()
+) -> dict[str, Usage]:
+    """Return the usage of pod managers by key; ``values`` of a column select rows."""
 
+    def among(table: sa.Table) -> sa.ColumnElement[bool]:
+        return table.c[column].in_(values) if column else sa.true()
 
-def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usage]:
     blocks: dict[str, dict[str, int]] = defaultdict(dict)
     amounts: dict[str, dict[str, float]] = defaultdict(dict)
     nodes: dict[str, list[Node]] = defaultdict(list)
     slot, stock = tables.claimed_blocks, tables.claimed_amounts
-    of_blocks = sa.select(slot.c.podm_key, slot.c.uri).where(among(slot))
-    for key, uri in connection.execute(of_blocks):
+    for key, uri in connection.execute(sa.select(slot.c.podm_key, slot.c.uri).where(among(slot))):
         blocks[key][uri] = blocks[key].get(uri, 0) + 1
     # a negative amount would increase the free amount
     of_amounts = sa.select(stock.c.podm_key, stock.c.uri, stock.c.amount)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection
@@ -15,8 +15,6 @@ from valence_sched.errors import IdentityConflict, InputError, StoreError
 from valence_sched.model.claim import Usage
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
-from valence_sched.model.reading import PreviousReading
-from valence_sched.model.stats import Stats, podm_id
 from valence_sched.store import claim_rows, expiry, identities, podms, schema
 from valence_sched.store import registrations as registry
 from valence_sched.store import snapshot as snapshots
@@ -119,7 +117,6 @@ class Store:
 
     @functools.cached_property
     def scrub(self) -> "Scrub":
-        """The search for undecodable rows."""
         from valence_sched.store.maintenance import Scrub  # used only by a service
 
         return Scrub(self._database)
@@ -138,6 +135,11 @@ class Store:
     unregister = _verb(registry.unregister, "unregistering", write=True)
     identities = _verb(identities.known_identities, "reading identities")
     failures = _verb(podms.failures, "reading failures")
+    load_podms = _verb(podms.load, "reading pod managers")
+    previous_readings = _verb(podms.previous_readings, "reading pod managers")
+    read_times = _verb(podms.read_times, "reading pod managers")
+    note_removal = _verb(podms.note_removal, "storing a removal", write=True)
+    update_stats = _verb(podms.store_report, "storing a report", write=True)
     reported_stats = _verb(podms.reported_stats, "reading reports")
     report_ages_s = _verb(podms.report_ages_s, "reading reports")
     report_times = _verb(podms.report_times, "reading reports")
@@ -157,10 +159,6 @@ class Store:
         if isinstance(stored, IdentityConflict):
             raise stored
         return stored.generation
-
-    def note_removal(self, name: str, node: str, freed: Collection[str]) -> None:
-        """Remove a node, by its URI, from the stored reading, and free the ``freed`` blocks."""
-        self._write(lambda c: podms.note_removal(c, key_of(name), node, freed), "storing a removal")
 
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store readings; return the stored pod managers by id.
@@ -233,23 +231,6 @@ class Store:
             changed += self._write(work, "storing failures")
         return changed
 
-    def previous_readings(self, names: Iterable[str]) -> dict[str, PreviousReading]:
-        keys = sorted(key_of(name) for name in names)
-        return self._read(lambda c: podms.previous_readings(c, keys), "reading pod managers")
-
-    def read_times(self, names: Iterable[str]) -> dict[str, str | None]:
-        keys = sorted(key_of(name) for name in names)
-        return self._read(lambda c: podms.read_times(c, keys), "reading pod managers")
-
-    def update_stats(self, name: str | tuple[str, str], stats: Stats) -> int:
-        """Store the report of a pod manager about itself; return its generation.
-
-        ``name`` is its id, or host and node. Keys that are not fields of a pod manager are stored
-        as facts. An unknown pod manager is created. An invalid value is an InputError.
-        """
-        podm = podm_id(name)
-        return self._write(lambda c: podms.store_report(c, podm, stats), "storing a report")
-
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
         """Return the usage by live claims that stored readings do not show yet, by name."""
         keys = {key_of(name): name for name in names}
@@ -257,10 +238,6 @@ class Store:
         usages = functools.partial(snapshots.usages, keys=list(keys), everything=True)
         found = self._read(usages, "reading usage")
         return {keys[key]: one for key, one in found.items() if key in keys}
-
-    def load_podms(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
-        wanted = None if names is None else list(names)
-        return self._read(lambda c: podms.load(c, wanted), "reading pod managers")
 
     def snapshot(
         self, since: LogPosition | None = None, known: Mapping[str, LeanPodm] | None = None

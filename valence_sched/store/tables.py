@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables: columns, documents, keys, clock functions and the change log, for all engines.
 
-A document is checked before it is written. The change log counts the changes of each shard in the
-last statements of a transaction. A concurrent transaction with a pod manager of the same shard
-waits, so that the counts of a shard become visible in order.
+The change log counts the changes of each shard in the last statements of a transaction. Concurrent
+transactions of a shard wait, so that its counts become visible in order.
 """
 
 import functools

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zones of the store: the zones directly below, their reports, and claims over them.
 
-A zone claim lists the parts of a claim in the zones directly below. The state of each such zone has
-its own holds and the zones below it.
+A zone claim lists the parts of a claim in these zones; their own states have the holds.
 """
 
 import contextlib
@@ -17,20 +16,14 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName
+from valence_sched.model import zone as nouns
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import GroupState, Request
-from valence_sched.model.zone import (
-    ENDED_STATES,
-    LIVE_STATES,
-    ZoneClaim,
-    ZoneClaimPart,
-    ZoneClaimState,
-)
 from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, ZoneReport
 from valence_sched.store import claim_rows, tables
-from valence_sched.store.database import Database
+from valence_sched.store.database import Database, transaction
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import decoded, one_readable, readable
 from valence_sched.store.holds import advance_group, group_generation, lock_group
@@ -43,8 +36,8 @@ _SELECT = claim_rows.select_claims(_table)
 _IS_OVER = sa.and_(
     _of.state.in_(("PREPARED", "HELD")), sa.func.coalesce(_of.expires_at <= now(), sa.false())
 )
-_decode_parts = msgspec.json.Decoder(tuple[ZoneClaimPart, ...]).decode
-_claim = functools.partial(claim_rows.claim_of, ZoneClaim, _decode_parts)
+_decode_parts = msgspec.json.Decoder(tuple[nouns.ZoneClaimPart, ...]).decode
+_claim = functools.partial(claim_rows.claim_of, nouns.ZoneClaim, _decode_parts)
 
 
 class ZoneClaimRows:
@@ -56,9 +49,9 @@ class ZoneClaimRows:
         self._database, self._ids = database, ids
 
     def begin(
-        self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,
+        self, parts: Sequence[nouns.ZoneClaimPart], *, owner: str | None, group: str | None,
         key: str | None, content: str, ttl_s: float, generation: int | None = None,
-    ) -> tuple[ZoneClaim, bool]:  # fmt: skip
+    ) -> tuple[nouns.ZoneClaim, bool]:  # fmt: skip
         """Store the zones to query; return the claim, and whether it is new.
 
         The same ``key`` of the same owner returns the same claim until it ends. During its
@@ -67,21 +60,22 @@ class ZoneClaimRows:
 
         Raises:
             NameTaken: the key belongs to a claim with other content.
-            ClaimLost: the claim of the key is being prepared, the group changed since the decision,
-                or another claim of the group is being prepared.
+            ClaimLost: the claim of the key or another of the group is being prepared, or the group
+                changed since the decision.
         """
         id_, digest = self._ids(), key_of(content)
-        claim = ZoneClaim(id=id_, state="PREPARED", owner=owner, group=group, key=key)
+        claim = nouns.ZoneClaim(id=id_, state="PREPARED", owner=owner, group=group, key=key)
         claim = replace(claim, content=digest, parts=tuple(parts))
 
-        def work(connection: sa.Connection) -> tuple[ZoneClaim, bool]:
+        def work(connection: sa.Connection) -> tuple[nouns.ZoneClaim, bool]:
             own = _find_one(connection, _of.id == id_)
             if own is not None:
                 return own, True  # only the answer to the commit was lost
             if key is not None:  # end an expired claim of the key first
                 # a prepared claim may have parts left
                 state = sa.case((_of.state == "PREPARED", "RELEASING"), else_="EXPIRED")
-                over = sa.update(_table).where(_is_of_key(owner, key), _IS_OVER)
+                is_own = _of.consumer_key == claim_rows.consumer_key(owner, key)
+                over = sa.update(_table).where(is_own, _IS_OVER)
                 connection.execute(over.values(state=state, consumer_key=None))
                 if (earlier := _find_by_key(connection, owner, key, digest)) is not None:
                     return earlier, False
@@ -94,22 +88,24 @@ class ZoneClaimRows:
 
         return self._database.write(work, "claiming")
 
-    def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None:
+    def find_by_key(self, owner: str | None, key: str, content: str) -> nouns.ZoneClaim | None:
         """Return the live claim of a key, if any; errors as for :meth:`begin`."""
         digest = key_of(content)
         return self._database.read(lambda c: _find_by_key(c, owner, key, digest), "reading")
 
+    @transaction("changing a claim", write=True)
     def change(
         self,
+        connection: sa.Connection,
         claim_id: str,
-        before: Sequence[ZoneClaimState],
-        after: ZoneClaimState,
+        before: Sequence[nouns.ZoneClaimState],
+        after: nouns.ZoneClaimState,
         *,
-        parts: Sequence[ZoneClaimPart] | None = None,
+        parts: Sequence[nouns.ZoneClaimPart] | None = None,
         ttl_s: float | None = None,
         note: str | None = None,
         dispatched: Report | None = None,
-    ) -> ZoneClaim | None:
+    ) -> nouns.ZoneClaim | None:
         """Move a claim from one of the states ``before`` to another state; else return None.
 
         An expired held or prepared claim can only be released or ended. In its new state the claim
@@ -117,34 +113,29 @@ class ZoneClaimRows:
         When a prepared claim is held or ends, the generation of its group advances. The report
         of a ``dispatched`` decision is queued for the controller.
         """
-        ends = after in ENDED_STATES or after == "RELEASING"
+        ends = after in nouns.ENDED_STATES or after == "RELEASING"
+        values: dict[str, Any] = {"state": after, "note": note}
+        values["expires_at"] = None if ttl_s is None else now() + ttl_s
+        if parts is not None:
+            values["document"] = to_json(tuple(parts))
+        if ends:
+            values["consumer_key"] = None
+        where = _of.id == claim_id, _of.state.in_(before), sa.true() if ends else sa.not_(_IS_OVER)
+        if "PREPARED" in before and after != "PREPARED":
+            group = connection.scalar(sa.select(_of.group_name).where(_of.id == claim_id))
+            if group is not None:
+                advance_group(connection, group)
+        if not connection.execute(sa.update(_table).where(*where).values(values)).rowcount:
+            return None
+        queue_dispatch(connection, claim_id, dispatched, claim_id)
+        return _get(connection, claim_id)
 
-        def work(connection: sa.Connection) -> ZoneClaim | None:
-            values: dict[str, Any] = {"state": after, "note": note}
-            values["expires_at"] = None if ttl_s is None else now() + ttl_s
-            if parts is not None:
-                values["document"] = to_json(tuple(parts))
-            if ends:
-                values["consumer_key"] = None
-            is_due = sa.true() if ends else sa.not_(_IS_OVER)
-            where = _of.id == claim_id, _of.state.in_(before), is_due
-            if "PREPARED" in before and after != "PREPARED":
-                group = connection.scalar(sa.select(_of.group_name).where(_of.id == claim_id))
-                if group is not None:
-                    advance_group(connection, group)
-            changed = connection.execute(sa.update(_table).where(*where).values(values))
-            if changed.rowcount and dispatched is not None:
-                queue_dispatch(connection, claim_id, dispatched, claim_id)
-            return _get(connection, claim_id) if changed.rowcount else None
-
-        return self._database.write(work, "changing a claim")
-
-    def get(self, claim_id: str) -> ZoneClaim | None:
+    def get(self, claim_id: str) -> nouns.ZoneClaim | None:
         return self._database.read(lambda c: _find_one(c, _of.id == claim_id), "reading claims")
 
     def list(
-        self, states: Sequence[ZoneClaimState] = LIVE_STATES, owner: str | None = None
-    ) -> Sequence[ZoneClaim]:
+        self, states: Sequence[nouns.ZoneClaimState] = nouns.LIVE_STATES, owner: str | None = None
+    ) -> Sequence[nouns.ZoneClaim]:
         where = _of.state.in_(states), sa.true() if owner is None else _of.owner == owner
         return self._database.read(lambda c: _find(c, *where), "reading claims")
 
@@ -156,7 +147,7 @@ class ZoneClaimRows:
         """Return the group members that were claimed in zones that are not ``answering``."""
         group, owner = request.group, request.owner
         name = group.name if group is not None else None
-        live = _of.state.in_(LIVE_STATES), _of.group_name == name
+        live = _of.state.in_(nouns.LIVE_STATES), _of.group_name == name
         claims = self._database.read(lambda c: _find(c, *live), "reading claims")
         members: dict[str, Counter[str]] = {}
         for claim in claims:
@@ -168,7 +159,7 @@ class ZoneClaimRows:
                     members.setdefault(domain, Counter()).update(values)
         return GroupState(members={domain: dict(one) for domain, one in members.items()})
 
-    def due(self) -> Sequence[ZoneClaim]:
+    def due(self) -> Sequence[nouns.ZoneClaim]:
         """Return ended claims that may have parts left in a zone below."""
         due = _of.state.in_(("PREPARED", "COMPOSING", "RELEASING")), _of.expires_at <= now()
         return self._database.read(lambda c: _find(c, *due), "reading claims")
@@ -182,31 +173,28 @@ class ZoneClaimRows:
                 self._database.write(lambda c: c.execute(end), "ending claims")
 
 
-def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[ZoneClaim]:
+def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[nouns.ZoneClaim]:
     query = _SELECT.where(*where).order_by(_of.created_at, _of.id)
     return [*readable(connection, _table, connection.execute(query), _claim)]
 
 
-def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> ZoneClaim | None:
+def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> nouns.ZoneClaim | None:
     if (row := connection.execute(_SELECT.where(*where)).first()) is None:
         return None
     return one_readable(connection, _table, "claim", row, _claim, row.owner)
 
 
-def _get(connection: sa.Connection, claim_id: str) -> ZoneClaim:
+def _get(connection: sa.Connection, claim_id: str) -> nouns.ZoneClaim:
     claim = _find_one(connection, _of.id == claim_id)
     assert claim is not None, "just written"
     return claim
 
 
-def _is_of_key(owner: str | None, key: str) -> sa.ColumnElement[bool]:
-    return _of.consumer_key == claim_rows.consumer_key(owner, key)
-
-
 def _find_by_key(
     connection: sa.Connection, owner: str | None, key: str, digest: str
-) -> ZoneClaim | None:
-    claim = _find_one(connection, _is_of_key(owner, key), sa.not_(_IS_OVER))
+) -> nouns.ZoneClaim | None:
+    is_own = _of.consumer_key == claim_rows.consumer_key(owner, key)
+    claim = _find_one(connection, is_own, sa.not_(_IS_OVER))
     if claim is not None:
         claim_rows.check_same(claim, key, digest)
     return claim
@@ -227,14 +215,35 @@ class Zones:
     """The child zones of a store, by the names that this zone gave them."""
 
     def __init__(self, database: Database) -> None:
-        self._read, self._write, self._read_row = database.read, database.write, database.read_row
+        self._database = database
 
     def changes(self) -> int:
         """Return the number of changes of the child zones, without changes of times only."""
-        return int(self._read_row(_CHANGES, "looking")[0])
+        return int(self._database.read_row(_CHANGES, "looking")[0])
 
-    def list(self) -> Sequence[ZoneOverview]:
-        return self._read(_zones, "reading zones")
+    @transaction("reading zones")
+    def list(self, connection: sa.Connection) -> Sequence[ZoneOverview]:
+        of = _children.c
+        query = sa.select(of.name, of.id, of.document, of.report, of.heard_at, of.polled_at, now())
+        rows = connection.execute(query).all()
+
+        def overview(
+            name: str, id_: int, document: bytes, report: bytes, *times: Any
+        ) -> ZoneOverview:
+            heard_at, polled_at, queried_at = times
+            heard_age_s, polled_age_s = (at and max(0.0, queried_at - at) for at in times[:2])
+            return ZoneOverview(
+                id=id_,
+                registration=msgspec.json.decode(document, type=ZoneRegistration),
+                report=decoded(connection, of.report, name, report) or ZoneReport(),
+                heard_age_s=heard_age_s,
+                polled_age_s=polled_age_s,
+                heard_at=heard_at,
+                polled_at=polled_at,
+            )
+
+        found = readable(connection, _children, rows, overview)
+        return sorted(found, key=lambda one: one.registration.name)
 
     def show(self, name: str) -> ZoneOverview:
         zones = self.list()
@@ -243,84 +252,70 @@ class Zones:
                 return one
         raise UnknownName("child zone", name, [one.registration.name for one in zones])
 
-    def add(self, registration: ZoneRegistration) -> ZoneOverview:
+    @transaction("adding a zone", write=True)
+    def add(self, connection: sa.Connection, registration: ZoneRegistration) -> ZoneOverview:
         """Store a child zone under a free name, and return it; else NameTaken."""
-        name = registration.name
+        name, key = registration.name, key_of(registration.name)
+        known = sa.select(_children.c.id).where(_children.c.zone_key == key)
+        if connection.scalar(known) is not None:
+            hint = "change that zone, or choose another name"
+            raise NameTaken(f"a zone named {name!r} is already a child: {hint}")
+        # if another process inserts it first, this runs again
+        row = {"zone_key": key, "name": name, "report": to_json(ZoneReport()), **_row(registration)}
+        inserted = connection.execute(sa.insert(_children).values(row))
+        tables.log_zone_change(connection)
+        id_ = int(inserted.inserted_primary_key[0])  # type: ignore[index]
+        return ZoneOverview(id=id_, registration=registration)
 
-        def work(connection: sa.Connection) -> int:
-            known = sa.select(_children.c.id).where(_children.c.zone_key == key_of(name))
-            if connection.scalar(known) is not None:
-                hint = "change that zone, or choose another name"
-                raise NameTaken(f"a zone named {name!r} is already a child: {hint}")
-            # if another process inserts it first, this runs again
-            report = to_json(ZoneReport())
-            row = {"zone_key": key_of(name), "name": name, "report": report, **_row(registration)}
-            inserted = connection.execute(sa.insert(_children).values(row))
-            tables.log_zone_change(connection)
-            return int(inserted.inserted_primary_key[0])  # type: ignore[index]
-
-        return ZoneOverview(id=self._write(work, "adding a zone"), registration=registration)
-
-    def change(self, zone: ZoneOverview, registration: ZoneRegistration) -> None:
+    @transaction("changing a zone", write=True)
+    def change(
+        self, connection: sa.Connection, zone: ZoneOverview, registration: ZoneRegistration
+    ) -> None:
         """Replace the registration of a child zone; UnknownName if it is gone.
 
         Its report is forgotten if another service may answer now.
         """
-        of = _children.c
+        of, values = _children.c, _row(registration)
+        if _access_of(registration) != _access_of(zone.registration):
+            values |= {"report": to_json(ZoneReport()), "heard_at": None, "polled_at": None}
+        connection.execute(sa.update(_children).where(of.id == zone.id).values(values))
+        if connection.scalar(sa.select(of.id).where(of.id == zone.id)) is None:
+            names = connection.scalars(sa.select(of.name))
+            raise UnknownName("child zone", zone.registration.name, names)
+        tables.log_zone_change(connection)
 
-        def work(connection: sa.Connection) -> None:
-            values = _row(registration)
-            if _access_of(registration) != _access_of(zone.registration):
-                values |= {"report": to_json(ZoneReport()), "heard_at": None, "polled_at": None}
-            connection.execute(sa.update(_children).where(of.id == zone.id).values(values))
-            if connection.scalar(sa.select(of.id).where(of.id == zone.id)) is None:
-                names = connection.scalars(sa.select(of.name))
-                raise UnknownName("child zone", zone.registration.name, names)
-            tables.log_zone_change(connection)
-
-        self._write(work, "changing a zone")
-
-    def delete(self, zone: ZoneOverview) -> None:
+    @transaction("deleting a zone", write=True)
+    def delete(self, connection: sa.Connection, zone: ZoneOverview) -> None:
         """Delete a child zone if it exists; InUse if live claims have a part in it."""
         name = zone.registration.name
+        claims = _find(connection, _of.state.in_(nouns.LIVE_STATES), sa.not_(_IS_OVER))
+        found = [one.id for one in claims if name in {part.zone for part in one.parts}]
+        if found:
+            text = f"zone {name!r} still has {format_count(len(found), 'claim')} ({listed(found)})"
+            raise InUse(f"{text}: run podm claim release and podm node delete first")
+        connection.execute(sa.delete(_children).where(_children.c.id == zone.id))
+        tables.log_zone_change(connection)
 
-        def work(connection: sa.Connection) -> None:
-            claims = _find(connection, _of.state.in_(LIVE_STATES), sa.not_(_IS_OVER))
-            found = [one.id for one in claims if name in {part.zone for part in one.parts}]
-            if found:
-                count = format_count(len(found), "claim")
-                text = f"zone {name!r} still has {count} ({listed(found)})"
-                raise InUse(f"{text}: run podm claim release and podm node delete first")
-            connection.execute(sa.delete(_children).where(_children.c.id == zone.id))
-            tables.log_zone_change(connection)
-
-        self._write(work, "deleting a zone")
-
-    def record(self, polled: Sequence[PolledZone]) -> None:
+    @transaction("storing polled zones", write=True)
+    def record(self, connection: sa.Connection, polled: Sequence[PolledZone]) -> None:
         """Store the reports of polled child zones, except zones changed or deleted meanwhile.
 
         The change log counts a report only if more than the time of the poll differs.
         """
-        of = _children.c
-
-        def work(connection: sa.Connection) -> None:
-            changed = False
-            for zone, report in polled:
-                values = {"report": to_json(report), "polled_at": now()}
-                if not report.failures:
-                    values["heard_at"] = now()
-                same = of.id == zone.id, of.digest == _row(zone.registration)["digest"]
-                update = sa.update(_children).where(*same).values(values)
-                changed |= bool(connection.execute(update).rowcount) and report != zone.report
-            if changed:
-                tables.log_zone_change(connection)
-
-        self._write(work, "storing polled zones")
+        of, changed = _children.c, False
+        for zone, report in polled:
+            values = {"report": to_json(report), "polled_at": now()}
+            if not report.failures:
+                values["heard_at"] = now()
+            same = of.id == zone.id, of.digest == _row(zone.registration)["digest"]
+            update = sa.update(_children).where(*same).values(values)
+            changed |= bool(connection.execute(update).rowcount) and report != zone.report
+        if changed:
+            tables.log_zone_change(connection)
 
     def own_id(self) -> str:
-        of = _identity.c
-        query = sa.select(of.id)
-        if known := self._read(lambda c: c.scalar(query), "reading the id of the zone"):
+        query = sa.select(_identity.c.id)
+        if known := self._database.read(lambda c: c.scalar(query), "reading the id of the zone"):
             return str(known)
 
         def work(connection: sa.Connection) -> str:
@@ -331,29 +326,7 @@ class Zones:
             connection.execute(sa.insert(_identity).values(number=1, id=new))
             return new
 
-        return self._write(work, "making the id of the zone")
-
-
-def _zones(connection: sa.Connection) -> Sequence[ZoneOverview]:
-    of = _children.c
-    query = sa.select(of.name, of.id, of.document, of.report, of.heard_at, of.polled_at, now())
-    rows = connection.execute(query).all()
-
-    def overview(name: str, id_: int, document: bytes, report: bytes, *times: Any) -> ZoneOverview:
-        heard_at, polled_at, queried_at = times
-        heard_age_s, polled_age_s = (at and max(0.0, queried_at - at) for at in times[:2])
-        return ZoneOverview(
-            id=id_,
-            registration=msgspec.json.decode(document, type=ZoneRegistration),
-            report=decoded(connection, of.report, name, report) or ZoneReport(),
-            heard_age_s=heard_age_s,
-            polled_age_s=polled_age_s,
-            heard_at=heard_at,
-            polled_at=polled_at,
-        )
-
-    found = readable(connection, _children, rows, overview)
-    return sorted(found, key=lambda one: one.registration.name)
+        return self._database.write(work, "making the id of the zone")
 
 
 def _row(registration: ZoneRegistration) -> dict[str, Any]:

@@ -31,12 +31,7 @@ class MapResolver:
 
 
 def things(source: str) -> MapResolver:
-    """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.
-
-    Raises:
-        InputError: the file cannot be read or is not such a map. The message has the place and the
-            expected value.
-    """
+    """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``."""
     try:
         with Path(source).open("rb") as stream:
             data = stream.read(MAX_HUMAN_BYTES + 1)
@@ -47,7 +42,6 @@ def things(source: str) -> MapResolver:
 
 
 def parse_map(data: bytes, file: str) -> MapResolver:
-    """Parse a map; errors as for :func:`things`."""
     kinds = convert(load_yaml(data, file), dict[str, Any], file)
     places: Map = {kind: {} for kind in kinds}
     for kind, named in kinds.items():

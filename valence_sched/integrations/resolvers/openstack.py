@@ -35,8 +35,7 @@ class OpenStackResolver:
         try:
             return _FINDERS[kind](self.connection, name)
         except (SDKException, ClientException) as error:
-            text = f"cannot query OpenStack for {kind} {name!r}: {error}"
-            raise CloudError(text) from None
+            raise CloudError(f"cannot query OpenStack for {kind} {name!r}: {error}") from None
 
     def known(self, kind: str) -> Iterable[str]:
         """Return an empty list: a cloud may have a million resources of a kind."""
@@ -71,8 +70,7 @@ def _network(connection: Any, name: str) -> Place | None:
 def _network_place(network: Any) -> Place:
     zones = network.availability_zones or network.availability_zone_hints or []
     segments = [part.get("provider:physical_network") for part in network.segments or []]
-    physical = [network.provider_physical_network, *segments]
-    wires = tuple(dict.fromkeys(filter(None, physical)))
+    wires = tuple(dict.fromkeys(filter(None, [network.provider_physical_network, *segments])))
     return Place(zone=zones[0] if len(zones) == 1 else None, aggregates=wires)
 
 
