@@ -96,6 +96,7 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
         raise PluginError(text) from error
 
 
+@dataclasses.dataclass
 class DispatchSender:
     """Posts the waiting decisions of a store to a controller, each until it is accepted.
 
@@ -105,39 +106,35 @@ class DispatchSender:
     by one sender at a time. ``log`` receives a line for each change, ``sleep`` waits.
     """
 
-    def __init__(
-        self,
-        dispatches: "Dispatches",
-        post: Callable[[Dispatch], Sequence[Receipt]],
-        settings: DispatchSettings,
-        log: Callable[[str], object],
-        sleep: Callable[[float], object],
-    ) -> None:
-        self._dispatches, self._post, self._settings = dispatches, post, settings
-        self._log, self._sleep, self._problem = log, sleep, ""
+    dispatches: "Dispatches"
+    post: Callable[[Dispatch], Sequence[Receipt]]
+    settings: DispatchSettings
+    log: Callable[[str], object]
+    sleep: Callable[[float], object]
+    _problem: str = ""
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Post until ``ended`` returns True; raises the errors of the store."""
         while not ended():
             if not self.step():
-                self._sleep(LOOK_S)
+                self.sleep(LOOK_S)
 
     def step(self) -> bool:
-        one = self._dispatches.take(2 * self._settings.timeout_s)
+        one = self.dispatches.take(2 * self.settings.timeout_s)
         if one is None:
             return False
         try:
-            receipts = self._post(one)
+            receipts = self.post(one)
         except SchedulerError as error:
             problem = one_line(str(error))
             pause_s = FIRST_PAUSE_S * 2 ** min(one.attempts, MOST_DOUBLED)
-            self._dispatches.delay(one, problem, min(pause_s, self._settings.max_interval_s))
+            self.dispatches.delay(one, problem, min(pause_s, self.settings.max_interval_s))
         else:
             problem = ""
-            self._dispatches.finish(one, receipts)
+            self.dispatches.finish(one, receipts)
         if problem != self._problem:
             waiting = f"decisions are waiting: {problem}"
-            self._log(waiting if problem else "decisions are posted again")
+            self.log(waiting if problem else "decisions are posted again")
         self._problem = problem
         return not problem
 

@@ -46,11 +46,7 @@ class Members(Protocol):
         """Return a line for each pod manager that is left out or outdated."""
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        """Process a snapshot; return the ids of pod managers that may have changed.
-
-        ``changed`` are the pod managers of the snapshot with changes other than new claims. The
-        result may include ids that the store lacks.
-        """
+        """Return the ids that may have changed; ``changed`` have changes besides new claims."""
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
         """Return a pod manager for decisions without its claims, None if it is left out."""

@@ -28,13 +28,8 @@ _PORTS = {"http": 80, "https": 443}
 _ADDRESS_KEYS = ("_address", "_manager_ip", "_host")
 
 
-class ConcernedParts(NamedTuple):
-    """The parts that a change affects: an existing node by its URI, and blocks."""
-
-    node: str | None
-    blocks: Sequence[str]
-
-
+#: The parts that a change affects: an existing node by its URI, and blocks.
+ConcernedParts = tuple[str | None, Sequence[str]]
 #: Raises if the hardware may not be changed; the argument has the affected parts.
 Check = Callable[[Callable[[], ConcernedParts]], None]
 
@@ -68,11 +63,11 @@ class GuardedComposer:
 
     def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:
         if node is None:
-            return ConcernedParts(None, request.blocks)
+            return None, request.blocks
         found = self.read_node(request, node or None)
         if found.state == "absent":  # a removal would change nothing
-            return ConcernedParts(None, ())
-        return ConcernedParts(found.node or node or None, found.blocks or request.blocks)
+            return None, ()
+        return found.node or node or None, found.blocks or request.blocks
 
 
 class HardwareGuard:

@@ -3,6 +3,7 @@
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -34,18 +35,15 @@ class StoredPodms(NamedTuple):
     podms: dict[str, LeanPodm]
 
 
+@dataclass
 class Intake:
     """Reads the pod managers of ``selection``, with the policies and flavors for them."""
 
-    def __init__(
-        self,
-        config: Configuration,
-        sources: SourceReader,
-        loader: InventoryLoader,
-        selection: Selection,
-    ) -> None:
-        self.config, self.sources, self.loader, self.selection = config, sources, loader, selection
-        self._has_read = False
+    config: Configuration
+    sources: SourceReader
+    loader: InventoryLoader
+    selection: Selection
+    _has_read: bool = False
 
     def policies(self) -> list[Policy]:
         return list(self.config.policies(self.selection.policy_files).values())

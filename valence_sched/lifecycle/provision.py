@@ -19,7 +19,7 @@ from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.model.claim import Claim, ComposedNode, disabled_error
-from valence_sched.model.decision import DecisionResult, Detail
+from valence_sched.model.decision import Detail
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.lifecycle import ProvisionResult, UnverifiedNode
 from valence_sched.model.registration import MOST_PARALLEL_COMPOSES, PARALLEL_COMPOSES
@@ -34,34 +34,6 @@ GRACE_S = 5.0  # seconds after an interruption for nodes that are being composed
 
 _NodeResult = tuple[ComposedNode | errors.SchedulerError, list[str]]
 _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
-
-
-@dataclass
-class _Progress:
-    """The nodes and problems so far of the claims of one request."""
-
-    nodes: list[ComposedNode] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    unverified: list[errors.Unverified] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    claim_lost: bool = False
-    use_unknown: bool = False
-
-    @property
-    def node_count(self) -> int:
-        going_on = [error for error in self.unverified if isinstance(error, errors.StillComposing)]
-        return len(self.nodes) + len(going_on)
-
-    def result(self, decision: DecisionResult | None) -> ProvisionResult:
-        return ProvisionResult(
-            decision=decision,
-            nodes=tuple(self.nodes),
-            failures=tuple(self.failures),
-            unverified=tuple(map(_unverified_node, self.unverified)),
-            notes=tuple(self.notes),
-            claim_lost=self.claim_lost,
-            use_unknown=self.use_unknown,
-        )
 
 
 @dataclass(frozen=True)
@@ -103,8 +75,7 @@ class Provisioner:
         source = self.claim_source
         assert source is not None, "a request is claimed before it is composed"
         content = source.content(request)
-        earlier = self._earlier_nodes(request, key, content)
-        if earlier:
+        if earlier := self._earlier_nodes(request, key, content):
             return ProvisionResult(nodes=tuple(earlier))
         self.prepare()
         refusals = self.refusals(request)
@@ -115,16 +86,16 @@ class Provisioner:
         excludes = (*request.exclude_podms, *excluded)
         request = replace(request, podms=tuple(podms), exclude_podms=excludes)
         outcome = source.claim(request, key=key, ttl_s=ttl_s, content=content)
-        progress = _Progress()
+        done = ProvisionResult()
         if outcome.claim is not None:
             another = partial(self._claim_another, source, request, content, ttl_s)
-            self._compose_all(progress, outcome.claim, request.required_count, another)
+            done = self._compose_all(outcome.claim, request.required_count, another)
         if outcome.decision is None:
-            return progress.result(None)
+            return done
         result = decision_result(outcome.decision, detail)
         lines = (f"{podm}: {why}: left out" for podm, why in refusals.items())
         report = replace(result.report, warnings=(*result.report.warnings, *lines))
-        return progress.result(replace(result, report=report))
+        return replace(done, decision=replace(result, report=report))
 
     def compose_claim(self, claim_id: str) -> ProvisionResult:
         """Compose all nodes of a claim or none, only on the claimed hardware.
@@ -141,13 +112,11 @@ class Provisioner:
             text = f"claim {claim_id} is {state}: only a held claim can be composed"
             raise errors.ClaimState(text)
         self.prepare()
-        progress = _Progress()
-        self._compose_all(progress, claim, claim.nodes, lambda _avoid, _key: None)
-        return progress.result(None)
+        return self._compose_all(claim, claim.nodes, lambda _avoid, _key: None)
 
     def _compose_all(
-        self, progress: _Progress, claim: Claim, required: int, find_another: _FindAnother
-    ) -> None:
+        self, claim: Claim, required: int, find_another: _FindAnother
+    ) -> ProvisionResult:
         if disabled := sorted(set(claim.podms).intersection(self.disabled())):
             raise disabled_error(claim.id, disabled[0])
         self.composer.checkpoint("taken")
@@ -161,28 +130,11 @@ class Provisioner:
                 future.cancel()
             wait(futures, GRACE_S)  # most end within this time
             raise
+        result = ProvisionResult()
         for claim, future in zip(claims, futures, strict=True):
-            self._collect(progress, claim, future)
-        if progress.node_count < required:
-            self._remove_nodes(progress)
-
-    def _collect(self, progress: _Progress, claim: Claim, future: Future[_NodeResult]) -> None:
-        try:
-            node, notes = future.result()
-        except Exception as error:
-            what = f"{type(error).__name__}: {error} (please report this)"
-            text = errors.one_line(f"claim {claim.id}: {what}; podm claim reap")
-            progress.unverified.append(errors.Unverified(text))
-            return
-        progress.notes += notes
-        if isinstance(node, ComposedNode):
-            progress.nodes.append(node)
-        elif isinstance(node, errors.Unverified):
-            progress.unverified.append(node)
-        else:
-            progress.failures.append(str(node))
-            progress.claim_lost |= isinstance(node, errors.ClaimLost | errors.HardwareInUse)
-            progress.use_unknown |= isinstance(node, errors.BaremetalUnavailable)
+            result = _with_outcome(result, claim, future)
+        has_enough = len(result.nodes) + len(result.still_composing) >= required
+        return result if has_enough else self._without_nodes(result)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
         """Return the composed nodes of a key; ClaimState if others are being composed."""
@@ -194,9 +146,8 @@ class Provisioner:
             text = f"key {key!r} belongs to claim {other.id} of another request"
             raise errors.NameTaken(f"{text}: choose another key")
         ours = {one.id for one in claims if one.state in ("COMPOSED", "SETTLED")}
-        others = [one for one in claims if one.id not in ours]
         # a held claim of the key is composed now, and split if it has several nodes
-        for one in others:
+        for one in (one for one in claims if one.id not in ours):
             if one.key != key or (one.nodes == 1 and one.state != "HELD"):
                 text = f"key {key!r} belongs to claim {one.id}, which is {one.state}"
                 hint = "wait for it, or run podm claim reap after it expires"
@@ -246,20 +197,46 @@ class Provisioner:
             except errors.SchedulerError:
                 return None
 
-    def _remove_nodes(self, progress: _Progress) -> None:
-        for node in progress.nodes:
+    def _without_nodes(self, result: ProvisionResult) -> ProvisionResult:
+        """Remove the nodes again, and return the result with the nodes that remain."""
+        failures, unverified = [*result.failures], [*result.unverified]
+        for node in result.nodes:
             try:
                 self.composer.remove(node)
                 self.store.effects.forget("node", node.id)
                 gone = f"{node.podm}: {node.uri} decomposed: too few nodes were composed"
-                progress.failures.append(gone)
+                failures.append(gone)
             except errors.Unverified as error:
-                progress.unverified.append(error)
+                unverified.append(_unverified_node(error))
             except errors.SchedulerError as error:
                 stays = f"{node.podm}: {node.uri} remains, although too few nodes were composed"
                 text = errors.one_line(f"{stays}: {error} (podm node delete)")
-                progress.unverified.append(errors.Unverified(text))
-        progress.nodes = []
+                unverified.append(UnverifiedNode(message=text))
+        return replace(result, nodes=(), failures=tuple(failures), unverified=tuple(unverified))
+
+
+def _with_outcome(
+    result: ProvisionResult, claim: Claim, future: Future[_NodeResult]
+) -> ProvisionResult:
+    try:
+        node, notes = future.result()
+    except Exception as error:
+        what = f"{type(error).__name__}: {error} (please report this)"
+        text = errors.one_line(f"claim {claim.id}: {what}; podm claim reap")
+        node, notes = errors.Unverified(text), []
+    result = replace(result, notes=(*result.notes, *notes))
+    if isinstance(node, ComposedNode):
+        return replace(result, nodes=(*result.nodes, node))
+    if isinstance(node, errors.Unverified):
+        return replace(result, unverified=(*result.unverified, _unverified_node(node)))
+    is_lost = isinstance(node, errors.ClaimLost | errors.HardwareInUse)
+    is_unknown = isinstance(node, errors.BaremetalUnavailable)
+    return replace(
+        result,
+        failures=(*result.failures, str(node)),
+        claim_lost=result.claim_lost or is_lost,
+        use_unknown=result.use_unknown or is_unknown,
+    )
 
 
 def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:

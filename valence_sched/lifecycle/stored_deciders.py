@@ -94,14 +94,14 @@ class StoredInventory:
         self._refused.discard(podm_id)
         if podm_id not in self._ranks:
             return None
-        known = followed.podm if followed is not None else None
+        known = failure = report = None
+        if followed is not None:
+            known, failure, report = followed.podm, followed.failure, followed.report
         one = self._registered.get(podm_id)
         if one is not None:
-            failure = followed.failure if followed is not None else None
             limit_s, now = self._live.max_age_s, self._sources.now()
             if failure is not None and failure.refused:
                 self._refused.add(podm_id)
-            report = followed.report if followed is not None else None
             known, reason = stored_podm(one, known, failure, report, LeanPodm, limit_s, now)
             if reason is not None:
                 reason = reason.removeprefix(f"{podm_id}: ")

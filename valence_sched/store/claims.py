@@ -372,11 +372,9 @@ class Claims:
 
         The other arguments are as for :meth:`list`. Only documents of these claims are read.
         """
-        where: list[sa.ColumnElement[bool]] = [_claims.c.state.in_(states)]
-        if owner is not None:
-            where.append(_claims.c.owner == owner)
-        if podm is not None:
-            where.append(claim_rows.holds_of(connection, podm))
+        is_owned = sa.true() if owner is None else _claims.c.owner == owner
+        is_here = sa.true() if podm is None else claim_rows.holds_of(connection, podm)
+        where = _claims.c.state.in_(states), is_owned, is_here
         return claim_rows.newest(connection, most, skip, *where)
 
     def _begin(
@@ -471,9 +469,8 @@ class Nodes:
         """Return ``most`` nodes after ``skip``, of the newest claims first, and the total."""
         claims = tables.claims
         both = tables.nodes.outerjoin(claims, claims.c.id == _node.claim_id)
-        where = [sa.true() if podm is None else _node.podm_key == key_of(podm)]
-        if owner is not None:
-            where.append(claims.c.owner == owner)
+        is_here = sa.true() if podm is None else _node.podm_key == key_of(podm)
+        where = is_here, sa.true() if owner is None else claims.c.owner == owner
         order = (sa.func.coalesce(claims.c.created_at, 0.0).desc(), _node.id)
         query = sa.select(_node.id, _node.document).select_from(both).where(*where).order_by(*order)
         count = sa.select(sa.func.count()).select_from(both).where(*where)

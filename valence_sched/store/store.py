@@ -149,10 +149,9 @@ class Store:
     events = _verb(claim_rows.events, "reading events")
 
     def remember(self, podm: FullPodm) -> int:
-        """Store a reading; return the generation, which changes with the content.
+        """Store a reading unless a later one is stored; return the generation of the content.
 
-        A reading older than the stored reading is ignored. IdentityConflict if the name belongs to
-        another service, or the service has another name.
+        IdentityConflict if the name belongs to another service, or the service has another name.
         """
         key = key_of(podm.id)
         stored = self._write_readings({key: EncodedPodm(podm)})[key]
@@ -163,13 +162,8 @@ class Store:
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store readings; return the stored pod managers by id.
 
-        One transaction finds the unchanged readings of each ``CHUNK``; the others are stored as by
-        :meth:`remember`, ``BATCH_SIZE`` per transaction. If a pod manager has two readings, the
-        last reading is stored. Pass the result to :meth:`snapshot` as ``known``: these documents
-        are not read again.
-
-        Raises:
-            StoreError, IdentityConflict: a reading cannot be stored; all others are stored.
+        Of two readings of a pod manager the last is stored. :meth:`snapshot` does not read the
+        result again as ``known``. After a StoreError or IdentityConflict all others are stored.
         """
         known: dict[str, LeanPodm] = {}
         errors: list[Refusal] = []
