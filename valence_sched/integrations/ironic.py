@@ -88,10 +88,10 @@ class Ironic:
         raise self._error(f"more than {MOST_NODES:,} nodes")
 
     def node(self, uuid: str) -> BaremetalNode | None:
-        status, content = self._ask(f"/v1/nodes/{uuid}", {"fields": _SHOWN}, self._minor)
-        if status == 404:
+        answer = self._send(f"/v1/nodes/{uuid}", {"fields": _SHOWN}, self._minor)
+        if answer.status_code == 404:
             return None
-        return self._checked(self._decode(status, content, BaremetalNode))
+        return self._checked(self._decode(answer, BaremetalNode))
 
     def owners(self, mac_addresses: Iterable[str]) -> set[str]:
         found: set[str] = set()
@@ -103,7 +103,7 @@ class Ironic:
     @property
     def _minor(self) -> int:
         if self._known_minor is None:
-            text = self._decode(*self._ask("/v1", {}, None), _VersionAnswer).version.version
+            text = self._decode(self._send("/v1", {}, None), _VersionAnswer).version.version
             match = re.fullmatch(r"1\.([0-9]{1,4})", text)
             if match is None or int(match[1]) < LEAST_MINOR:
                 raise self._error(f"API version {text[:20]!r}, expected 1.{LEAST_MINOR} or later")
@@ -114,10 +114,10 @@ class Ironic:
         """Raise if the user sees only the nodes of one project, which the list does not show."""
         name = "project" if self._minor >= PROJECT_MINOR else "owner"
         query = {name: uuid.uuid4().hex, "limit": 1, "fields": "uuid"}
-        status, content = self._ask("/v1/nodes", query, self._minor)
-        if status == 403:
+        answer = self._send("/v1/nodes", query, self._minor)
+        if answer.status_code == 403:
             raise self._error("HTTP 403: the user may not list the nodes of all projects")
-        self._decode(status, content, _NodesAnswer)
+        self._decode(answer, _NodesAnswer)
 
     def _checked(self, node: BaremetalNode) -> BaremetalNode:
         values = (*node.driver_info.values(), node.reservation)
@@ -127,11 +127,7 @@ class Ironic:
         return node
 
     def _get(self, path: str, kind: type[T], query: Mapping[str, Any]) -> T:
-        return self._decode(*self._ask(path, query, self._minor), kind)
-
-    def _ask(self, path: str, query: Mapping[str, Any], minor: int | None) -> tuple[int, bytes]:
-        answer = self._send(path, query, minor)
-        return answer.status_code, answer.content
+        return self._decode(self._send(path, query, self._minor), kind)
 
     def _send(self, path: str, query: Mapping[str, Any], minor: int | None) -> Any:
         headers = {"Accept": "application/json"}
@@ -146,12 +142,12 @@ class Ironic:
         except (ClientException, OSError, ValueError) as error:
             raise self._error(f"no answer ({type(error).__name__})") from None
 
-    def _decode(self, status: int, content: bytes, kind: type[T]) -> T:
-        if status != 200:
+    def _decode(self, answer: Any, kind: type[T]) -> T:
+        if (status := answer.status_code) != 200:
             why = {401: ": the login is rejected", 403: ": the user may not list nodes"}
             raise self._error(f"HTTP {status}{why.get(status, '')}")
         try:
-            return msgspec.json.decode(content, type=kind)
+            return msgspec.json.decode(answer.content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise self._error("no document of Ironic") from None
 

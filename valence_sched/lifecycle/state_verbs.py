@@ -7,6 +7,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from valence_sched.errors import SchedulerError, UnknownName, each_error
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass
 class StateVerbs:
     """Implements verbs of a scheduler on the state of ``live``; ``effects`` records changes.
 
@@ -38,20 +40,15 @@ class StateVerbs:
     makes the next decision read again.
     """
 
-    def __init__(
-        self,
-        sources: SourceReader,
-        live: ReadOptions,
-        effects: EffectLog,
-        changing_store: Callable[[], AbstractContextManager[Store]],
-        forget_snapshot: Callable[[], object],
-    ) -> None:
-        self._sources, self._live, self._effects = sources, live, effects
-        self._changing_store, self._forget_snapshot = changing_store, forget_snapshot
+    sources: SourceReader
+    live: ReadOptions
+    effects: EffectLog
+    changing_store: Callable[[], AbstractContextManager[Store]]
+    forget_snapshot: Callable[[], object]
 
     @functools.cached_property
     def registry(self) -> Registry:
-        return self._sources.registry(self._live.state)
+        return self.sources.registry(self.live.state)
 
     def _read(self, read: Callable[[Store], T], without: T) -> T:
         if self.registry.empty:
@@ -61,7 +58,7 @@ class StateVerbs:
 
     def change(self, kind: str, id_: str, done: str) -> AbstractContextManager[None]:
         """Record a change within a context; ``done`` is a word such as ``deleted``."""
-        return self._effects.change(kind, id_, f"may be {done}", f"is {done}")
+        return self.effects.change(kind, id_, f"may be {done}", f"is {done}")
 
     def decision(self, decision_id: str) -> Report | Reports:
         with self.registry.store() as store:
@@ -75,7 +72,7 @@ class StateVerbs:
         return self._read(read, BlockUsage())
 
     def registration(self, name: str) -> nouns.RegisteredPodm:
-        members = {one.registration.name: one for one in self.registry.members(self._live)}
+        members = {one.registration.name: one for one in self.registry.members(self.live)}
         if name not in members:
             raise UnknownName("registered pod manager", name, members, self.registry.where)
         found = members[name]
@@ -95,7 +92,7 @@ class StateVerbs:
         reading: nouns.PodmReading | None = None
         diagnostics: tuple[Diagnostic, ...] = ()
         if check:
-            with awaiting(self._sources.progress, name, "reading"):
+            with awaiting(self.sources.progress, name, "reading"):
                 podm, diagnostics = registry.check(registration, password, timeout_s)
             counts = {what: len(getattr(podm, what)) for what in ("blocks", "pools", "nodes")}
             reading = nouns.PodmReading(status=podm.status, driver=podm.driver, **counts)
@@ -122,13 +119,13 @@ class StateVerbs:
 
     @contextlib.contextmanager
     def _registering(self, name: str, done: str) -> Iterator[None]:
-        identifying = awaiting(self._sources.progress, name, "identifying")
+        identifying = awaiting(self.sources.progress, name, "identifying")
         with self.change("pod manager", name, done), identifying:
             yield
-        self._forget_snapshot()
+        self.forget_snapshot()
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        with self._changing_store() as store, self.change("stats", podm_id(podm), "stored"):
+        with self.changing_store() as store, self.change("stats", podm_id(podm), "stored"):
             return store.update_stats(podm, dict(stats))
 
     def reported_stats(self, podm: str) -> StatsReport:
@@ -146,7 +143,7 @@ class StateVerbs:
     def forget_report(self, podm: str) -> None:
         if self.registry.empty:
             raise self._never_reported(podm, ())
-        with self._changing_store() as store, self.change("stats", podm, "forgotten"):
+        with self.changing_store() as store, self.change("stats", podm, "forgotten"):
             store.forget_report(podm)
 
     def claims(
@@ -174,10 +171,10 @@ class StateVerbs:
             return store.claims.renew(claim_id, ttl_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        with self._changing_store() as store:
+        with self.changing_store() as store:
 
             def release(id_: str) -> None:
-                releasing = awaiting(self._sources.progress, f"claim {id_}", "releasing")
+                releasing = awaiting(self.sources.progress, f"claim {id_}", "releasing")
                 with self.change("claim", id_, "released"), releasing:
                     store.claims.release(id_)
 

@@ -13,6 +13,7 @@ import ssl
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -143,15 +144,12 @@ class HintFanout:
             self._reported(podm, stats)
 
 
+@dataclass(frozen=True)
 class _Endpoint:
-    """The endpoint that the library calls for a message."""
+    """The endpoint whose public methods the library calls for a message."""
 
-    def __init__(
-        self,
-        take: Callable[[object, object], object],
-        take_report: Callable[[object, object, object], object],
-    ) -> None:
-        self._take, self._take_report = take, take_report
+    _take: Callable[[object, object], object]
+    _take_report: Callable[[object, object, object], object]
 
     def stats_reported(self, _context: object, **arguments: object) -> None:
         self._take_report(arguments.get("podm"), arguments.get("stats"), arguments.get("sender"))

@@ -33,7 +33,6 @@ from valence_sched.store.claim_rows import change_state, decode_node, state_erro
 from valence_sched.store.database import Database, Work, transaction
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import readable
-from valence_sched.store.holds import ExpiredConflict, hold, lock
 from valence_sched.store.tables import key_of, now, statement_time
 from valence_sched.words.phrases import state_text
 
@@ -112,7 +111,7 @@ def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: 
     key = key_of(planned.podm)
     blocks = tuple((used.blocks - planned.blocks).elements())
     added = replace(used, shares=(replace(used.shares[0], blocks=blocks),))
-    locked = lock(connection, added, any_generation=True)
+    locked = holds.lock(connection, added, any_generation=True)
     for uri in planned.blocks - used.blocks:
         connection.execute(sa.delete(_blocks).where(_is_held_block(id_, key, uri)))
     holds.hold_blocks(connection, id_, added, locked)
@@ -216,7 +215,7 @@ class Claims:
         digest = key_of(content)
         try:
             return self._read(lambda c: claim_rows.find_by_key(c, owner, key, digest), "reading")
-        except ExpiredConflict:
+        except holds.ExpiredConflict:
             expiry.expire_claims(self._database)
             return None
 
@@ -397,11 +396,11 @@ class Claims:
             if claim.group is not None and claim.state == "HELD":  # else when all parts are held
                 holds.lock_group(connection, claim.group, generation, claim.key)
                 holds.advance_group(connection, claim.group)
-            locked = lock(connection, part)
+            locked = holds.lock(connection, part)
             timed = replace(claim, created_at=locked.at, expires_at=locked.at + ttl_s)
             claim_rows.insert(connection, timed)
             quotas.charge(connection, timed)
-            hold(connection, claim.id, part, locked)
+            holds.hold(connection, claim.id, part, locked)
             queue_dispatch(connection, claim.id, dispatched, claim.id)
             return timed
 
@@ -427,7 +426,7 @@ class Claims:
         for _ in range(MOST_EXPIRY_ROUNDS):
             try:
                 return database.write(work, doing, single)
-            except ExpiredConflict:
+            except holds.ExpiredConflict:
                 expiry.expire_claims(database)
         raise ClaimLost("conflicting expired claims could not be ended: run podm claim reap")
 

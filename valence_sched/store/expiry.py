@@ -20,7 +20,6 @@ from valence_sched.errors import StoreError
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES
 from valence_sched.model.quantity import format_count
 from valence_sched.store import claim_rows, holds, tables
-from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database
 from valence_sched.store.tables import CHUNK, now, statement_time
 
@@ -50,7 +49,9 @@ def free_claim(database: Database, claim_id: str) -> None:
 def _expire(connection: sa.Connection, claim_id: str) -> bool:
     ended = {"consumer_key": None, "sweep_at": 0.0}
     due = _claims.c.sweep_at <= now()
-    return change_state(connection, claim_id, ["PREPARED", "HELD"], "EXPIRED", due, **ended)
+    return claim_rows.change_state(
+        connection, claim_id, ["PREPARED", "HELD"], "EXPIRED", due, **ended
+    )
 
 
 def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:

@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from valence_sched.errors import StoreError, describe_error, one_line
 from valence_sched.model.claim import ACTIVE_STATES
 from valence_sched.store import claim_rows, expiry, podms, schema, tables
-from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database, StoreUrl, transaction
 from valence_sched.store.decisions import Dispatches
 from valence_sched.store.service_state import record_kind
@@ -226,7 +225,7 @@ def _clear_claim(connection: sa.Connection, row: UndecodableRow) -> None:
     """Clear the parts of a claim: a held claim ends, a composed claim keeps its blocks."""
     id_, never = row.values["id"], {"expires_at": None, "sweep_at": None}
     claim_rows.end(connection, id_, ("PREPARED", "HELD"), "FAILED", NOTE)
-    change_state(connection, id_, ["COMPOSING"], "COMPOSED", **never)
+    claim_rows.change_state(connection, id_, ["COMPOSING"], "COMPOSED", **never)
     values = {"document": NO_PARTS, "note": row.values["note"] or NOTE}
     connection.execute(sa.update(row.table).where(row.key).values(values))
 

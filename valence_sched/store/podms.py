@@ -18,7 +18,6 @@ from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_s
 from valence_sched.store import identities, tables
 from valence_sched.store.claim_rows import composed_claims, settle_claims
 from valence_sched.store.document import decoded, quarantine_of, readable
-from valence_sched.store.identities import IdentityMove, uses
 from valence_sched.store.tables import chunks, digest_of, key_of, now
 
 _table = tables.podms
@@ -145,14 +144,14 @@ class PodmUpdate(NamedTuple):
         return self.reading.podm.identity or self.known_identity
 
     @property
-    def identity_move(self) -> IdentityMove | None:
+    def identity_move(self) -> identities.IdentityMove | None:
         """Return the reading to compare with the known identities, if it is new."""
         podm, identity = self.reading.podm, self.identity
         by_address = self.content_changed and is_address(identity)
         if identity is None or not (by_address or identity != self.known_identity):
             return None
         blocks = {block.uri for block in podm.blocks}
-        return IdentityMove(self.key, podm.id, self.known_identity, identity, blocks)
+        return identities.IdentityMove(self.key, podm.id, self.known_identity, identity, blocks)
 
     @property
     def row_changed(self) -> bool:
@@ -485,7 +484,7 @@ def forget_report(connection: sa.Connection, name: str) -> None:
 
 def check_unused(connection: sa.Connection, name: str) -> None:
     """Raise InUse if the store has claims or nodes of a pod manager; its row is locked."""
-    if parts := uses(connection, key_of(name)):
+    if parts := identities.uses(connection, key_of(name)):
         hint = "run podm claim release and podm node delete first"
         raise InUse(f"pod manager {name!r} still has {' and '.join(parts)}: {hint}")
 

@@ -11,7 +11,6 @@ from valence_sched.model.registration import Registration, alters_reading, rereg
 from valence_sched.model.stats import apply_stats
 from valence_sched.store import identities, podms, tables
 from valence_sched.store.document import decoded, readable
-from valence_sched.store.podms import EncodedPodm, PodmUpdate
 from valence_sched.store.tables import key_of
 
 _table = tables.registry
@@ -58,7 +57,7 @@ def change(connection: sa.Connection, registration: Registration) -> None:
         row, stored = podms.lock_and_load(connection, name)
         if row is not None and not row.gone and stored is not None:
             podm = apply_stats(reregistered(stored, old, registration), row.reported.stats)
-            new = PodmUpdate(key, EncodedPodm(podm), row, row.stats, is_read=False)
+            new = podms.PodmUpdate(key, podms.EncodedPodm(podm), row, row.stats, is_read=False)
             if new.content_changed:
                 podms.write(connection, [new])
     if registration.identity is None:

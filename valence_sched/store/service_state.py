@@ -7,7 +7,7 @@ A lease gives a job to one process, as long as that process renews it by the clo
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from msgspec.structs import asdict
@@ -76,21 +76,18 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, lines: Iterable[AuditLine], most: int = AUDIT_LINES) -> None:
+    @transaction("recording a change", write=True)
+    def add(
+        self, connection: sa.Connection, lines: Sequence[AuditLine], most: int = AUDIT_LINES
+    ) -> None:
         """Store lines with the time of the database, and keep at least the last ``most``."""
-        known = list(lines)
-
-        def work(connection: sa.Connection) -> None:
-            for line in map(asdict, known):
-                row = {name: line[name] and line[name][:size] for name, size in _TEXTS.items()}
-                insert = sa.insert(tables.audit).values(**row, at=now())
-                key = connection.execute(insert).inserted_primary_key
-                number = int(key[0]) if key else 0
-                if number % TRIM == 0:
-                    old = _audit.number <= number - most
-                    connection.execute(sa.delete(tables.audit).where(old))
-
-        self._database.write(work, "recording a change")
+        for line in map(asdict, lines):
+            row = {name: line[name] and line[name][:size] for name, size in _TEXTS.items()}
+            insert = sa.insert(tables.audit).values(**row, at=now())
+            key = connection.execute(insert).inserted_primary_key
+            number = int(key[0]) if key else 0
+            if number % TRIM == 0:
+                connection.execute(sa.delete(tables.audit).where(_audit.number <= number - most))
 
     @transaction("reading the audit")
     def newest(self, connection: sa.Connection, query: AuditQuery) -> Sequence[AuditLine]:

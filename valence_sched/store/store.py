@@ -22,7 +22,6 @@ from valence_sched.store.claims import Claims, Nodes
 from valence_sched.store.database import Database, RowRefused, StoreUrl, WorkCounts
 from valence_sched.store.decisions import Dispatches, StoredDecisions
 from valence_sched.store.document import Quarantine
-from valence_sched.store.expiry import ClockWatch, PurgeCounts
 from valence_sched.store.podms import EncodedPodm, FailedReadings, StoredPodm
 from valence_sched.store.quotas import Quotas
 from valence_sched.store.service_state import Audit, Leases, Records
@@ -68,7 +67,7 @@ class Store:
         self, url: str, *,
         sleep: Callable[[float], object] = time.sleep, jitter: Callable[[], float] = random.random,
         effects: EffectLog | None = None, remark: Callable[[str], object] = lambda _line: None,
-        watch: ClockWatch | None = None, quarantine: Quarantine | None = None,
+        watch: expiry.ClockWatch | None = None, quarantine: Quarantine | None = None,
     ) -> None:  # fmt: skip
         self._database = Database(StoreUrl(url), sleep, jitter, quarantine=quarantine)
         self._read, self._write = self._database.read, self._database.write
@@ -84,7 +83,7 @@ class Store:
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:
-                clocks = watch or ClockWatch(remark)
+                clocks = watch or expiry.ClockWatch(remark)
                 clocks(self._database)
                 self._database.watches.append(clocks)
         except BaseException:
@@ -264,5 +263,5 @@ class Store:
     def change_count(self) -> int:
         return sum(count for shard, count in self.log_counts().items() if shard >= 0)
 
-    def purge(self, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
+    def purge(self, older_than_s: float, *, dry_run: bool = False) -> expiry.PurgeCounts:
         return expiry.purge(self._database, older_than_s, dry_run=dry_run)

@@ -184,8 +184,7 @@ ZONES_SHARD = SHARDS + 1  # counts the changes of child zones, and has no pod ma
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
 
-#: Registered pod managers; ``document`` is a ``Registration``. Each ``identity``, with the key
-#: ``identity_key``, has only one name.
+#: Registered pod managers. Each ``identity``, with the key ``identity_key``, has only one name.
 registry = table(
     "registry",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -198,10 +197,9 @@ registry = table(
 
 #: The last readings of pod managers. ``generation`` changes with the content. ``moved`` is the
 #: count of the shard at the last change other than a new claim, ``read_moved`` at the last change
-#: of content. A ``gone`` pod manager keeps its row, so that its generation never repeats and other
-#: processes notice. Pod managers that are not gone have distinct identities, so a claim by the key
-#: of a pod manager is also a claim by its identity. ``failure`` is a ``ReadFailure`` while the pod
-#: manager cannot be read.
+#: of content. A ``gone`` pod manager keeps its row, so that its generation never repeats. Pod
+#: managers that are not gone have distinct identities, so a claim by the key of a pod manager is
+#: also a claim by its identity. ``failure`` is set while the pod manager cannot be read.
 podms = table(
     "podms",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -246,9 +244,8 @@ shares = table(
     sa.Column("slots", sa.Integer, nullable=False),
 )
 
-#: Claims, including ended claims; ``document`` has their parts. After ``sweep_at`` a claim can be
-#: expired or freed; None means that it has no expiry. ``consumer_key`` identifies owner and
-#: idempotency key, None once the claim has ended.
+#: Claims, including ended claims. After ``sweep_at``, if any, a claim can be expired or freed.
+#: ``consumer_key`` identifies owner and idempotency key, None once the claim has ended.
 claims = table(
     "claims",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -300,7 +297,6 @@ claimed_amounts = table(
     sa.Index("claimed_amounts_claim", "claim_id", "podm_key"),
 )
 
-#: Composed nodes; ``document`` is a ``ComposedNode``.
 nodes = table(
     "nodes",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -327,8 +323,7 @@ leases = table(
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 
-#: Decisions, as JSON documents; ``summary`` is a ``DecisionSummary`` if the decision was stored
-#: with a summary. ``owner_key`` identifies the owner of the request.
+#: Decisions; ``owner_key`` identifies the owner of the request.
 decisions = table(
     "decisions",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -370,8 +365,7 @@ quota_charges = table(
     sa.Index("quota_charges_owner", "owner_key"),
 )
 
-#: Claims over the zones directly below, including ended claims; ``document`` has their parts: each
-#: has a zone and the claim in it. ``consumer_key`` is as in claims.
+#: Claims over the zones directly below, including ended claims; ``consumer_key`` is as in claims.
 zone_claims = table(
     "zone_claims",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -410,8 +404,7 @@ group_generations = table(
     sa.Column("moved_at", sa.Double, nullable=False),
 )
 
-#: Decisions for a controller, in order; ``document`` is a ``Report``, which a claim may hold. A
-#: posted decision has no ``due_at``, and ``receipts`` has the answers of the controller.
+#: Decisions for a controller, in order. A posted decision has no ``due_at``, but ``receipts``.
 dispatches = table(
     "dispatches",
     sa.Column("number", SERIAL, primary_key=True, autoincrement=True),
@@ -441,8 +434,7 @@ events = table(
     sa.Index("events_claim", "claim_id"),
 )
 
-#: The zones directly below; ``document`` is a ``ZoneRegistration`` with its ``digest``, ``report``
-#: is a ``ZoneReport``. The zones below a child are only in the state of that child.
+#: The zones directly below; zones below a child are only in the state of that child.
 zones = table(
     "zones",
     sa.Column("id", SERIAL, primary_key=True, autoincrement=True),

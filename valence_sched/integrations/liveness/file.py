@@ -18,19 +18,15 @@ def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bo
 
     A file has the name of its pod manager, with ``%2F`` for a slash. The default age is 10m.
     """
-    folder, limit_s = _parsed(argument)
+    folder, limit_s = Path(os.path.expanduser(argument)), DEFAULT_LIMIT_S
+    name, colon, age = argument.rpartition(":")
+    if colon and not os.path.isdir(argument):
+        with suppress(ValueError):  # the colon belongs to the folder
+            folder, limit_s = Path(os.path.expanduser(name)), parse_age(age)
     if not argument or not os.path.isdir(folder):
         raise UsageError(f"file: {argument or 'nothing'!r} is not a folder")
     files = {sign.id: folder / quote(sign.id, safe="") for sign in signs}
     return {id_: within(_age_s(file, now), limit_s) for id_, file in files.items()}
-
-
-def _parsed(argument: str) -> tuple[Path, float]:
-    name, colon, age = argument.rpartition(":")
-    if colon and not os.path.isdir(argument):
-        with suppress(ValueError):  # the colon belongs to the folder
-            return Path(os.path.expanduser(name)), parse_age(age)
-    return Path(os.path.expanduser(argument)), DEFAULT_LIMIT_S
 
 
 def _age_s(path: Path, now: datetime) -> float | None:
