@@ -133,7 +133,6 @@ class PodmAccess:
         return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
 
     def node_record(self, node_id: str) -> NodeRecord:
-        """Return the live state of a node, also of a foreign node; UnknownName if missing."""
         try:
             wanted = self.store.nodes.show(node_id)
         except UnknownName:
@@ -198,7 +197,6 @@ class PodmAccess:
         return found
 
     def disabled(self) -> set[str]:
-        """Return the pod managers that are disabled by their operator or by their own report."""
         reports = self.store.reported_stats()
         switches = {name: reports.get(name, {}).get("enabled") for name in self.members}
         enabled = {name: one.enabled for name, one in self.members.items()}

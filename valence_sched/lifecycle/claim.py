@@ -66,11 +66,10 @@ class ClaimSource(Protocol):
 class Claimer:
     """Decides on the present state of a store, and claims the choice.
 
-    ``declared`` adds resources. ``among`` are the pod managers to decide on, by default all.
-    ``statuses`` are the statuses of unread pod managers. Pod managers in ``known`` were just
-    stored, and are not read back. A shared ``follower`` of the store replaces these arguments.
-    After a lost race, ``salt`` shuffles the order of equal blocks: with the same order, claimers
-    would conflict repeatedly. ``unclaimable`` pod managers are not claimed now.
+    ``among`` are the pod managers to decide on, by default all, ``statuses`` those of unread pod
+    managers. Pod managers in ``known`` were just stored, and are not read back. A shared
+    ``follower`` of the store replaces these arguments. After a lost race, ``salt`` shuffles the
+    order of equal blocks, else claimers would conflict again. ``unclaimable`` are not claimed now.
     """
 
     def __init__(

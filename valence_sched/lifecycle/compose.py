@@ -64,7 +64,7 @@ class NodeComposer:
         subject = _subject(wanted.name, part.podm)
         with contextlib.ExitStack() as stack:
             stack.enter_context(awaiting(self.progress, subject, "checking"))
-            composer = self._connect_and_check(stack, claim, part.podm, wanted)
+            composer = self._connect_and_check(stack, claim, wanted)
             try:
                 changes = composer.may_change(wanted)
             except errors.SchedulerError as error:  # before the first write
@@ -128,13 +128,10 @@ class NodeComposer:
         return result.freed
 
     def _connect_and_check(
-        self,
-        stack: contextlib.ExitStack,
-        claim: nouns.Claim,
-        podm: str,
-        wanted: nouns.CompositionRequest,
+        self, stack: contextlib.ExitStack, claim: nouns.Claim, wanted: nouns.CompositionRequest
     ) -> GuardedComposer:
         """Return the composer of a pod manager; end the claim unless every block is free."""
+        (podm,) = claim.podms
         try:
             composer = stack.enter_context(self.connect(podm))
             refusal = composer.refusal(wanted)
@@ -154,7 +151,6 @@ class NodeComposer:
     def _reserve_and_compose(
         self, composer: Composer, claim: nouns.Claim, podm: str, wanted: nouns.CompositionRequest
     ) -> nouns.CompositionResult:
-        """Reserve and compose; after an error, read the pod manager back."""
         subject = _subject(wanted.name, podm)
 
         def note_state(state: str) -> None:

@@ -49,7 +49,6 @@ def dispatch(
 def bind_target(
     settings: DispatchSettings, key: bytes | None, password: str | None
 ) -> Callable[[Dispatch], Sequence[Receipt]]:
-    """Return a function that sends a waiting decision; errors as for :func:`dispatch`."""
     name, url, dispatcher = _parse_target(settings.target, "dispatch: target")
     login = (settings.username, password) if settings.username and password else None
 
@@ -100,10 +99,9 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
 class DispatchSender:
     """Posts the waiting decisions of a store to a controller, each until it is accepted.
 
-    ``post`` raises a SchedulerError unless the decision was certainly accepted. After an error the
-    decision is posted again after a pause, which doubles each time. Meanwhile only later decisions
-    of the same request wait. Each process of a service may have a sender, but a decision is posted
-    by one sender at a time. ``log`` receives a line for each change, ``sleep`` waits.
+    ``post`` raises a SchedulerError unless the decision was certainly accepted; it is posted again
+    after a pause, which doubles each time. Meanwhile only later decisions of the same request wait.
+    Each process may have a sender, but a decision is posted by one sender at a time.
     """
 
     dispatches: "Dispatches"
@@ -114,7 +112,6 @@ class DispatchSender:
     _problem: str = ""
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Post until ``ended`` returns True; raises the errors of the store."""
         while not ended():
             if not self.step():
                 self.sleep(LOOK_S)

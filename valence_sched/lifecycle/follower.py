@@ -88,7 +88,6 @@ class Follower:
         self._decider: Decider | None = None
 
     def decider(self) -> Decider:
-        """Return the decider on the present state; errors of the store and of ``members``."""
         since = self._position
         snapshot = self._store.snapshot(since, self._known)
         if not since.is_before(snapshot.position):  # the state was restored from a backup
@@ -138,7 +137,6 @@ class Follower:
         return self._position
 
     def base(self, podm_id: str) -> LeanPodm:
-        """Return a pod manager of the decider without its claims."""
         return self._bases[podm_id]
 
     def generation(self, podm_id: str) -> int:
@@ -191,7 +189,6 @@ class Follower:
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
     def _updated_decider(self, changed: set[str], *, is_ordered: bool) -> Decider:
-        """Return the updated decider, or a new decider if that costs less."""
         viewed = self._viewed
         # also if it was invalid and is not in the view: it may be valid now
         left = any((one in viewed) != (one in self._remainders) for one in changed)

@@ -43,7 +43,6 @@ class PlanClaimer:
     _done: bool = False
 
     def earlier_claim(self, key: str | None) -> Claim | None:
-        """Return the claim of this plan under a key, if any; NameTaken for another plan."""
         if key is None:
             return None
         owner, content = self.plan.decision.request.owner, self.plan.digest
@@ -205,7 +204,6 @@ class Planner:
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
-        """Repeat the decision of a plan on present readings; also return the differences."""
         texts: dict[str, bytes] = {}
         live = replace(self._live, subtract_claims=True)
         view = self._loader.view(replace(self._selection, live=live), texts)

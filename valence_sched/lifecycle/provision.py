@@ -40,11 +40,9 @@ _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
 class Provisioner:
     """Composes the nodes of requests that a source claims, and the nodes of held claims.
 
-    ``read`` reads a pod manager and returns None if it does not answer. ``refusals`` returns the
-    pod managers that can never compose a request, with reasons; they are excluded. ``prepare``
-    raises before the claim if the hardware in use is unknown. ``disabled`` returns the pod managers
-    that must not get nodes now. ``parallel`` is the number of nodes that a pod manager composes at
-    a time.
+    ``refusals`` are the pod managers that can never compose a request, with reasons. ``prepare``
+    raises before the claim if the hardware in use is unknown. ``disabled`` pod managers must not
+    get nodes now. ``parallel`` is the number of nodes that a pod manager composes at a time.
     """
 
     store: Store

@@ -152,7 +152,6 @@ class StoredInventory:
         return _differing(self._registered, before) | (self._ranks.keys() ^ ranks_before)
 
     def _update_ages(self, followed: Followed) -> set[str]:
-        """Look up the times of readings that seem old; return pod managers with changed ages."""
         self._ask_times(self._max_ages, self._too_old())
         now = self._sources.now()
         at, old = now.timestamp(), self._warn_ages.older(now) & self._ranks.keys()

@@ -80,7 +80,6 @@ class HintFanout:
             self._change.notify()
 
     def report(self, podm: str, stats: Mapping[str, Any]) -> None:
-        """Send the stats of a pod manager to all receivers of reports; ServiceError on failure."""
         try:
             self._client.cast({}, "stats_reported", podm=podm, stats=stats, sender=self._id)
         except Exception as error:

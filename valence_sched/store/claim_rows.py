@@ -9,7 +9,7 @@ of :mod:`valence_sched.store.claims` find the reason or hold the claim.
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -28,7 +28,7 @@ from valence_sched.store.tables import Document, chunks, key_of, now, owner_key
 from valence_sched.words.phrases import state_text
 
 _table = tables.claims
-C = TypeVar("C", Claim, ZoneClaim)
+C = TypeVar("C", bound=Claim | ZoneClaim)
 _PARTS = Document(tuple[ClaimPart, ...])
 decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
 decode_node = msgspec.json.Decoder(ComposedNode).decode
@@ -39,18 +39,35 @@ _FIELDS = {name: name for name in _UNCHANGED} | {"group": "group_name", "key": "
 _INSERT = sa.insert(_table)
 
 
-def select_claims(table: sa.Table) -> sa.Select[Any]:
-    return sa.select(*(table.c[name] for name in _FIELDS.values()), table.c.document)
+class ClaimFinder(Generic[C]):
+    """Finds the claims, or zone claims, of a table; ``decode`` decodes their parts."""
+
+    def __init__(self, table: sa.Table, kind: type[C], decode: Callable[[bytes], Any]) -> None:
+        self._table, self._kind, self._decode = table, kind, decode
+        self.select = sa.select(*(table.c[name] for name in _FIELDS.values()), table.c.document)
+
+    def find(self, connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[C]:
+        """Return the decodable claims in the order in which they were created."""
+        of = self._table.c
+        return self.run(connection, self.select.where(*where).order_by(of.created_at, of.id))
+
+    def run(self, connection: sa.Connection, query: sa.Select[Any]) -> list[C]:
+        return [*readable(connection, self._table, connection.execute(query), self._claim)]
+
+    def find_one(self, connection: sa.Connection, *where: sa.ColumnElement[bool]) -> C | None:
+        """Return the claim of a unique key, if any; Undecodable if it cannot be decoded."""
+        if (row := connection.execute(self.select.where(*where)).first()) is None:
+            return None
+        return one_readable(connection, self._table, "claim", row, self._claim, row.owner)
+
+    def _claim(self, *values: Any) -> C:
+        *scalars, document = values
+        fields = dict(zip(_FIELDS, scalars, strict=True))
+        return msgspec.convert({**fields, "parts": self._decode(document)}, self._kind)
 
 
-def claim_of(kind: type[C], decode: Callable[[bytes], Any], *values: Any) -> C:
-    *scalars, document = values
-    fields = dict(zip(_FIELDS, scalars, strict=True))
-    return msgspec.convert({**fields, "parts": decode(document)}, kind)
-
-
-_SELECT = select_claims(_table)
-_claim = functools.partial(claim_of, Claim, decode_parts)
+_finder = ClaimFinder(_table, Claim, decode_parts)
+find, find_one = _finder.find, _finder.find_one
 
 
 def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
@@ -79,23 +96,13 @@ def columns(claim: Claim | ZoneClaim) -> dict[str, Any]:
     return {**row, "document": to_json(claim.parts)}
 
 
-def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
-    return _claims(connection, _SELECT.where(*where).order_by(_table.c.created_at, _table.c.id))
-
-
-def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim | None:
-    if (row := connection.execute(_SELECT.where(where)).first()) is None:
-        return None
-    return one_readable(connection, _table, "claim", row, _claim, row.owner)
-
-
 def newest(
     connection: sa.Connection, most: int, skip: int, *where: sa.ColumnElement[bool]
 ) -> tuple[list[Claim], int]:
     order = (_table.c.created_at.desc(), _table.c.id)
-    query = _SELECT.where(*where).order_by(*order).limit(most).offset(skip)
+    query = _finder.select.where(*where).order_by(*order).limit(most).offset(skip)
     count = sa.select(sa.func.count()).select_from(_table).where(*where)
-    return _claims(connection, query), connection.scalar(count) or 0
+    return _finder.run(connection, query), connection.scalar(count) or 0
 
 
 def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
@@ -104,10 +111,6 @@ def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
     if connection.dialect.name == "postgresql":
         return sa.func.position(text.op("IN")(_table.c.document)) > 0
     return sa.func.instr(_table.c.document, text) > 0
-
-
-def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
-    return [*readable(connection, _table, connection.execute(query), _claim)]
 
 
 def get(connection: sa.Connection, claim_id: str) -> Claim:
@@ -122,7 +125,6 @@ def change_state(
     connection: sa.Connection, claim_id: str, before: Sequence[State], after: State,
     *where: sa.ColumnElement[bool], **values: Any,
 ) -> bool:  # fmt: skip
-    """Move a claim from a state in ``before`` to another state; return whether it moved."""
     update = sa.update(_table).where(_table.c.id == claim_id, _table.c.state.in_(before), *where)
     changed = connection.execute(update.values(state=after, **values)).rowcount
     if changed:

@@ -39,7 +39,6 @@ def expire_claims(database: Database) -> int:
 
 
 def free_claim(database: Database, claim_id: str) -> None:
-    """Drop the holds of an ended claim, one pod manager after another."""
     query = sa.select(_parts.c.podm_key).where(_parts.c.claim_id == claim_id)
     for key in sorted(database.read(lambda c: c.scalars(query).all(), "reading claims")):
         database.write(lambda c, key=key: _drop(c, claim_id, key), "freeing a claim")  # type: ignore[misc]

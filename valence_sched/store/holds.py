@@ -166,7 +166,6 @@ def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
 
 
 def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: LockedPodm) -> None:
-    """Hold the blocks of a part on a locked pod manager; errors as for :func:`hold`."""
     key, rows = key_of(part.podm), []
     wanted = sorted((key_of(uri), uri, nodes) for uri, nodes in part.blocks.items())
     for block, uri, nodes in wanted:

@@ -262,7 +262,6 @@ def _file_errors(path: Path) -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for JSON: bytes that are not UTF-8 in base 64."""
     if not isinstance(value, bytes):
         return value
     try:

@@ -4,7 +4,7 @@
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 import sqlalchemy as sa
@@ -226,7 +226,6 @@ def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, Stored
 def _compare(
     connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Readings
 ) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
-    """Return the updates in key order, and pod managers with a later stored reading."""
     later = [
         key
         for key, row in rows.items()
@@ -446,25 +445,30 @@ def _store_report(
 
 
 def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
-    return {name: reported.stats for name, reported, _ in _reports(connection)}
+    return {name: one.stats for name, one, _ in _decoded_column(connection, _table.c.stats)}
 
 
 def report_ages_s(connection: sa.Connection) -> dict[str, float]:
-    """Return the seconds since the last reports of pod managers, by the database's clock."""
-    reports = _reports(connection)
+    reports = _decoded_column(connection, _table.c.stats)
     return {name: max(0.0, at - one.at) for name, one, at in reports if one.at is not None}
 
 
 def report_times(connection: sa.Connection) -> dict[str, float]:
-    """Return the times of the last reports of pod managers, by the database's clock."""
-    return {name: one.at for name, one, _ in _reports(connection) if one.at is not None}
+    reports = _decoded_column(connection, _table.c.stats)
+    return {name: one.at for name, one, _ in reports if one.at is not None}
 
 
-def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]]:
-    of = _table.c
-    query = sa.select(of.name, of.stats, now()).where(~of.gone, of.stats.is_not(None))
+def failures(connection: sa.Connection) -> dict[str, ReadFailure]:
+    return {name: one for name, one, _ in _decoded_column(connection, _table.c.failure)}
+
+
+def _decoded_column(
+    connection: sa.Connection, column: sa.Column[Any]
+) -> list[tuple[str, Any, float]]:
+    of, kind = _table.c, cast(tables.Document, column.type)
+    query = sa.select(of.name, column, now()).where(~of.gone, column.is_not(None))
     rows = connection.execute(query.order_by(of.name))
-    decode = msgspec.json.Decoder(ReportedStats).decode
+    decode = kind.decode
     return [*readable(connection, _table, rows, lambda name, text, at: (name, decode(text), at))]
 
 
@@ -513,11 +517,3 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
     _execute(connection, _UPDATE, rows)
     tables.log_changes(connection, changed.keys() - {update.key for update in unknown})
     return sorted(by_key[key][0] for key in changed)
-
-
-def failures(connection: sa.Connection) -> dict[str, ReadFailure]:
-    of = _table.c
-    query = sa.select(of.name, of.failure).where(~of.gone, of.failure.is_not(None))
-    rows = connection.execute(query.order_by(of.name))
-    decode = msgspec.json.Decoder(ReadFailure).decode
-    return dict(readable(connection, _table, rows, lambda name, text: (name, decode(text))))

@@ -54,13 +54,10 @@ def _verb(
 class Store:
     """A store, open from the start; a context manager that closes its connections.
 
-    ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) varies their length. Times that
-    processes share, such as the expiry of a claim, use the clock of the database. ``effects``
-    records the states of claims; ``remark`` receives a line when ``watch`` finds a jump of the
-    clock of the machine. Undecodable rows are noted in the ``quarantine``.
-
-    Raises:
-        StoreError: it cannot be opened, is not a store, or has a newer version.
+    Times that processes share, such as the expiry of a claim, use the clock of the database.
+    ``effects`` records the states of claims, ``quarantine`` the undecodable rows; ``remark``
+    receives a line when ``watch`` finds a jump of the clock of the machine. StoreError if it cannot
+    be opened, is not a store, or has a newer version.
     """
 
     def __init__(

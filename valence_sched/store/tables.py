@@ -480,7 +480,6 @@ def shard_of(key: str) -> int:
 def log_changes(
     connection: sa.Connection, usage: Iterable[str] = (), content: Iterable[str] = ()
 ) -> None:
-    """Record the keys of pod managers with changed usage, and with changed content."""
     marks: list[tuple[sa.Update, list[dict[str, Any]]]] = [
         (statement, [{"number": shard_of(key), "key": key} for key in sorted(keys)])
         for statement, keys in ((_MARK_USAGE, usage), (_MARK_CONTENT, content))

@@ -5,7 +5,6 @@ A zone claim lists the parts of a claim in these zones; their own states have th
 """
 
 import contextlib
-import functools
 import uuid
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
@@ -25,19 +24,19 @@ from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, Zo
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.database import Database, transaction
 from valence_sched.store.decisions import queue_dispatch
-from valence_sched.store.document import decoded, one_readable, readable
+from valence_sched.store.document import decoded, readable
 from valence_sched.store.holds import advance_group, group_generation, lock_group
 from valence_sched.store.identities import listed
 from valence_sched.store.tables import digest_of, key_of, now
 
 _table = tables.zone_claims
 _of = _table.c
-_SELECT = claim_rows.select_claims(_table)
 _IS_OVER = sa.and_(
     _of.state.in_(("PREPARED", "HELD")), sa.func.coalesce(_of.expires_at <= now(), sa.false())
 )
 _decode_parts = msgspec.json.Decoder(tuple[nouns.ZoneClaimPart, ...]).decode
-_claim = functools.partial(claim_rows.claim_of, nouns.ZoneClaim, _decode_parts)
+_finder = claim_rows.ClaimFinder(_table, nouns.ZoneClaim, _decode_parts)
+_find, _find_one = _finder.find, _finder.find_one
 
 
 class ZoneClaimRows:
@@ -89,7 +88,6 @@ class ZoneClaimRows:
         return self._database.write(work, "claiming")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> nouns.ZoneClaim | None:
-        """Return the live claim of a key, if any; errors as for :meth:`begin`."""
         digest = key_of(content)
         return self._database.read(lambda c: _find_by_key(c, owner, key, digest), "reading")
 
@@ -140,7 +138,6 @@ class ZoneClaimRows:
         return self._database.read(lambda c: _find(c, *where), "reading claims")
 
     def generation(self, group: str) -> int:
-        """Return the generation of a group; read it before the members of the group."""
         return self._database.read(lambda c: group_generation(c, group), "reading a group")
 
     def known(self, request: Request, answering: Container[str]) -> GroupState:
@@ -171,17 +168,6 @@ class ZoneClaimRows:
         with contextlib.suppress(StoreError):
             if self._database.read(lambda c: _find(c, over), "reading claims"):
                 self._database.write(lambda c: c.execute(end), "ending claims")
-
-
-def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[nouns.ZoneClaim]:
-    query = _SELECT.where(*where).order_by(_of.created_at, _of.id)
-    return [*readable(connection, _table, connection.execute(query), _claim)]
-
-
-def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> nouns.ZoneClaim | None:
-    if (row := connection.execute(_SELECT.where(*where)).first()) is None:
-        return None
-    return one_readable(connection, _table, "claim", row, _claim, row.owner)
 
 
 def _get(connection: sa.Connection, claim_id: str) -> nouns.ZoneClaim:

@@ -33,5 +33,4 @@ def webhook(url: str, order: Order) -> Sequence[Receipt]:
 
 
 def signature(key: bytes, timestamp: str, body: bytes) -> str:
-    """Return the hexadecimal HMAC-SHA256 of a timestamp and a body."""
     return hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
