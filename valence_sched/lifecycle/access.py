@@ -79,10 +79,7 @@ class PodmAccess:
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:
-        """Yield the composer of one pod manager; the guard must allow each change.
-
-        PodmError if it is not registered or reachable, CredentialError without its password.
-        """
+        """Yield the composer of a pod manager; PodmError or CredentialError if unreachable."""
         target = self._target(name)
         with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
 

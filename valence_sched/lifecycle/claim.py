@@ -41,10 +41,7 @@ LONGEST_PAUSE_S = 0.5  # pause after a lost race against a claim of the same gro
 
 
 class ClaimOutcome(NamedTuple):
-    """The claim of a request, None if no node fits, and the number of lost races.
-
-    ``decision`` is None if the claim already existed under the same key.
-    """
+    """A claim, None if no node fits; its decision, None if the claim existed; and lost races."""
 
     claim: Claim | None
     decision: Decision | None

@@ -90,9 +90,9 @@ class NodeComposer:
         return node
 
     def remove(self, node: nouns.ComposedNode) -> None:
-        """Decompose a node and end its claim; Unverified if parts remain, or the result is unknown.
+        """Decompose a node and end its claim; Unverified if the node or parts of it may remain.
 
-        PodmError, HardwareInUse or BaremetalUnavailable if decomposing did not begin.
+        After any other error decomposing did not begin.
         """
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
         with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):

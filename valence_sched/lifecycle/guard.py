@@ -91,10 +91,7 @@ class HardwareGuard:
             return self._known
 
     def check(self, podm: str, url: str, read_hardware: Callable[[], ConcernedHardware]) -> None:
-        """Check that hardware of the pod manager at a URL may be changed; read it if needed.
-
-        HardwareInUse if an Ironic uses it, BaremetalUnavailable if an Ironic may or is silent.
-        """
+        """Raise HardwareInUse, or BaremetalUnavailable if the use of the hardware is unknown."""
         known = [(one, nodes) for one, nodes in self.listed() if nodes]
         if not known:
             return
@@ -136,10 +133,7 @@ class BmcAddress(NamedTuple):
 
 
 class HardwareMatch:
-    """Finds the Ironic nodes that are hardware of the pod manager at a URL.
-
-    ``names`` returns the names and addresses of a host.
-    """
+    """Finds the Ironic nodes that are hardware of the pod manager at a URL."""
 
     def __init__(
         self, url: str, hardware: ConcernedHardware, names: Callable[[str], frozenset[str]]

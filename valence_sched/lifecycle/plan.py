@@ -56,10 +56,7 @@ class PlanClaimer:
         self, request: Request, *, owner: str | None = None, key: str | None = None,
         ttl_s: float = TTL_S, content: str | None = None, dispatched: bool = False,
     ) -> ClaimOutcome:  # fmt: skip
-        """Hold the plan; ``dispatched`` as for :meth:`Claimer.claim`.
-
-        ClaimLost if a part has changed or is in use, NameTaken if the key is of another plan.
-        """
+        """Hold the plan; ClaimLost if a part changed or is in use, NameTaken for another plan."""
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
             self.claim_lost |= request.exclude_podms == excluded  # otherwise a pod manager refused
@@ -180,9 +177,8 @@ class Planner:
     def claimer(self, store: Store, plan: Plan, claimer: Claimer | None = None) -> PlanClaimer:
         """Read and store the pod managers of a plan, and return its claimer.
 
-        ``claimer`` holds the plan: by default a claimer on the state, under the policy of the plan
-        unless policy files are given. ClaimLost if a pod manager of the plan is gone,
-        InventoryIncomplete if a pod manager is unreadable.
+        ``claimer`` holds the plan, by default under the policy of the plan unless policy files are
+        given. ClaimLost or InventoryIncomplete if a pod manager is gone or unreadable.
         """
         names = tuple(basis.podm.id for basis in plan.podms)
         selection = replace(self._selection, live=self._options_for(names))

@@ -96,11 +96,7 @@ class Provisioner:
         return replace(done, decision=replace(result, report=report))
 
     def compose_claim(self, claim_id: str) -> ProvisionResult:
-        """Compose all nodes of a claim or none, only on the claimed hardware.
-
-        ClaimState if the claim is not held, or if one of its pod managers was disabled: then it
-        stays held. BaremetalUnavailable if Ironic does not answer.
-        """
+        """Compose all nodes of a held claim or none; ClaimState if a pod manager is disabled."""
         self.store.claims.expire()
         claim = self.store.claims.show(claim_id)
         if claim.state != "HELD":
@@ -227,14 +223,10 @@ def _with_outcome(
         return replace(result, nodes=(*result.nodes, node))
     if isinstance(node, errors.Unverified):
         return replace(result, unverified=(*result.unverified, _unverified_node(node)))
-    is_lost = isinstance(node, errors.ClaimLost | errors.HardwareInUse)
-    is_unknown = isinstance(node, errors.BaremetalUnavailable)
-    return replace(
-        result,
-        failures=(*result.failures, str(node)),
-        claim_lost=result.claim_lost or is_lost,
-        use_unknown=result.use_unknown or is_unknown,
-    )
+    failures = (*result.failures, str(node))
+    is_lost = result.claim_lost or isinstance(node, errors.ClaimLost | errors.HardwareInUse)
+    is_unknown = result.use_unknown or isinstance(node, errors.BaremetalUnavailable)
+    return replace(result, failures=failures, claim_lost=is_lost, use_unknown=is_unknown)
 
 
 def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:

@@ -23,10 +23,7 @@ Done = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Reconciles a store; a dry run changes nothing.
-
-    ``connect`` opens the composer of a pod manager, ``read`` reads a pod manager.
-    """
+    """Reconciles a store; a dry run changes nothing."""
 
     store: Store
     connect: Connector

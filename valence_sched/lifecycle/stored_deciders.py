@@ -119,10 +119,7 @@ class StoredInventory:
         self._invalid[podm_id] = str(error)
 
     def check(self, count: int) -> None:
-        """Update the sources; NoPodm if no pod manager is selected.
-
-        InventoryStale if a reading is too old, InventoryIncomplete if ``strict`` and one is unread.
-        """
+        """Update the sources; NoPodm, InventoryStale or InventoryIncomplete by the selection."""
         self._note_sources()
         if not self._ranks:
             raise NoPodm(self._sources.no_podm_message(self._live))

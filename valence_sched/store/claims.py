@@ -131,10 +131,7 @@ class ReapResult(NamedTuple):
 
 
 class Claims:
-    """The claims of a store; ``ids`` makes new ids, ``effects`` records state changes.
-
-    Writing an effect on a pod manager waits for an unreachable database.
-    """
+    """The claims of a store; ``ids`` makes new ids, ``effects`` records state changes."""
 
     def __init__(
         self,
@@ -332,10 +329,7 @@ class Claims:
             expiry.expire_claims(self._database)
 
     def reap(self, *, dry_run: bool = False) -> Sequence[ReapResult]:
-        """End expired claims; return each with the done or planned action.
-
-        A claim that was being composed is only listed: its pod manager knows the outcome.
-        """
+        """End expired claims; a claim that was being composed is only listed."""
         over = _claims.c.sweep_at <= statement_time()
         expired = self._read(lambda c: claim_rows.find(c, over), "reading claims")
         if not dry_run:
@@ -367,10 +361,7 @@ class Claims:
         podm: str | None = None,
         owner: str | None = None,
     ) -> tuple[Sequence[Claim], int]:
-        """Return ``most`` claims, the newest first, without the first ``skip``, and the total.
-
-        The other arguments are as for :meth:`list`. Only documents of these claims are read.
-        """
+        """Return ``most`` claims after ``skip``, the newest first, and the total."""
         is_owned = sa.true() if owner is None else _claims.c.owner == owner
         is_here = sa.true() if podm is None else claim_rows.holds_of(connection, podm)
         where = _claims.c.state.in_(states), is_owned, is_here

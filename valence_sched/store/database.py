@@ -213,11 +213,7 @@ class Database:
         return self.run_unwatched(work, doing, write=False)
 
     def read_row(self, statement: sa.Select[Any] | sa.TextClause, doing: str = "") -> Sequence[Any]:
-        """Return the only row of one statement without parameters, in its own transaction.
-
-        It is much faster than :meth:`read`: one round trip without BEGIN and COMMIT over a
-        persistent connection.
-        """
+        """Return the only row of a statement, in one round trip without BEGIN and COMMIT."""
 
         def run() -> Sequence[Any]:
             self.counts.transactions += 1
@@ -329,10 +325,7 @@ class Database:
     def retry(
         self, work: Callable[[], T], doing: str, *, write: bool = False, most: int = MOST_ATTEMPTS
     ) -> T:
-        """Return the result of ``work``, which runs again after transient failures.
-
-        StoreError for other failures, and after the last attempt or ``patience_s``.
-        """
+        """Return the result of ``work``, run again after transient failures; else StoreError."""
         until, lost = self._clock() + self.patience_s, False
         for attempt in itertools.count(1):
             try:

@@ -29,13 +29,11 @@ _claims, _parts, _nodes = tables.claims, tables.claim_parts, tables.nodes
 _events, _decisions = tables.events, tables.decisions
 
 
-def expire_claims(database: Database) -> int:
+def expire_claims(database: Database) -> None:
     query = sa.select(_claims.c.id).where(_claims.c.sweep_at <= statement_time())
-    ids = database.read(lambda c: c.scalars(query).all(), "reading claims")
-    for claim_id in ids:
+    for claim_id in database.read(lambda c: c.scalars(query).all(), "reading claims"):
         database.write(lambda c, id_=claim_id: _expire(c, id_), "ending a claim")  # type: ignore[misc]
         free_claim(database, claim_id)
-    return len(ids)
 
 
 def free_claim(database: Database, claim_id: str) -> None:

@@ -106,10 +106,7 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
-    """Return another name of each identity; forget it if the pod manager was renamed in a file.
-
-    ``keys`` are the new pod managers by identity.
-    """
+    """Return another name of each identity in ``keys``; forget names that a file changed."""
     found: dict[str, str] = {}
     for of in (_registry.c, _podms.c):
         query = sa.select(of.identity_key, of.podm_key, of.name)

@@ -153,9 +153,7 @@ class Records:
             connection.execute(sa.delete(tables.records).where(_records.id == id_))
             return [] if known is None else bytes(known).split(_END)
 
-        if self.get(id_) is None:
-            return []
-        return self._database.write(work, "taking a record")
+        return [] if self.get(id_) is None else self._database.write(work, "taking a record")
 
     def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
         """Replace an existing record; wait up to ``patience_s`` for an unreachable database."""

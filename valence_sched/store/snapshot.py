@@ -239,10 +239,7 @@ def usages(
     claims: Sequence[str] | None = None,
     everything: bool = False,
 ) -> dict[str, Usage]:
-    """Return, by key, the usage of pod managers by all live claims, or only by ``claims``.
-
-    With ``everything``, one query without keys reads the usage of many pod managers.
-    """
+    """Return, by key, the usage by all live claims, or by ``claims``."""
     if everything and len(keys) > CHUNK:
         return _read_usages(connection)
     found: dict[str, Usage] = {}

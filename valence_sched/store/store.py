@@ -176,10 +176,7 @@ class Store:
         return known
 
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | Refusal]:
-        """Store readings as :meth:`remember_all`; return each pod manager or its error, in order.
-
-        The report of a pod manager overrides its reading. StoreError if the store cannot be used.
-        """
+        """Store readings as :meth:`remember_all`; return pod managers or errors, in order."""
         stored = self._store_all({key_of(podm.id): EncodedPodm(podm) for podm in podms})
         results = (stored[key_of(podm.id)] for podm in podms)
         return [one if isinstance(one, Refusal) else one.full() for one in results]
@@ -210,10 +207,7 @@ class Store:
         return stored
 
     def record_failures(self, readings: FailedReadings) -> list[str]:
-        """Store failures of readings by name; return the names with a change.
-
-        Earlier readings stay; the next stored reading ends the failure.
-        """
+        """Store failures of readings, which end with the next one; return the changed names."""
         changed: list[str] = []
         for names in chunks(sorted(readings), BATCH_SIZE):
             some = {name: readings[name] for name in names}

@@ -257,10 +257,7 @@ class Zones:
     def change(
         self, connection: sa.Connection, zone: ZoneOverview, registration: ZoneRegistration
     ) -> None:
-        """Replace the registration of a child zone; UnknownName if it is gone.
-
-        Its report is forgotten if another service may answer now.
-        """
+        """Replace a registration; UnknownName if it is gone. Forget a report of another service."""
         of, values = _children.c, _row(registration)
         if _access_of(registration) != _access_of(zone.registration):
             values |= {"report": to_json(ZoneReport()), "heard_at": None, "polled_at": None}
@@ -284,10 +281,7 @@ class Zones:
 
     @transaction("storing polled zones", write=True)
     def record(self, connection: sa.Connection, polled: Sequence[PolledZone]) -> None:
-        """Store the reports of polled child zones, except zones changed or deleted meanwhile.
-
-        The change log counts a report only if more than the time of the poll differs.
-        """
+        """Store reports, except of zones changed meanwhile; a new time alone is no change."""
         of, changed = _children.c, False
         for zone, report in polled:
             values = {"report": to_json(report), "polled_at": now()}
