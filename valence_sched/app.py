@@ -175,12 +175,12 @@ class App:
         ``log`` takes a line for each change. Of the processes that share a state, one reads.
         ``messaging`` is the file of the broker that carries hints. Readings are reported every
         ``report_interval_s`` to each target in ``report``: the URL of a service, or ``messaging``
-        for all receivers of that broker; with ``report_policies`` only the fields that decisions of
-        these policies of the service read.
+        for all receivers of that broker. With ``report_policies`` a report has only the fields that
+        decisions of these policies of the service read.
 
-        UsageError: no pod manager is registered; a URL is invalid, or there is no broker. With
-        ``once``, InUse: another process already reads; InventoryIncomplete: no pod manager could be
-        read.
+        UsageError: no pod manager is registered; a URL is invalid, or there is no broker. InUse:
+        with ``once``, another process already reads. InventoryIncomplete: with ``once``, no pod
+        manager could be read.
         """
         from valence_sched.inventory.background_reader import background_reader  # HTTP
 
@@ -413,8 +413,8 @@ class App:
     ) -> None:
         """Serve inventories as live pod managers until a signal stops the process.
 
-        ``ready`` is called with id and URL of each when all listen; ``options`` are the fields of
-        :class:`~valence_sched.simulator.server.serve.ServeOptions`.
+        ``ready`` is called with id and URL of each when all listen; ``options`` are the arguments
+        of :func:`~valence_sched.simulator.server.serve.serve`.
 
         UsageError: a user without a password, or a password without a user. CredentialError: the
         password is missing, or other users can read it. InventoryIncomplete: with ``strict``, a

@@ -10,7 +10,6 @@ A caller imports only this module::
     scheduler.update_resource_stats(None, destination["name"], {"load": 0.5})
 """
 
-import functools
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -119,8 +118,10 @@ class SchedulerClient:
             request = compile_request(parsed)
         else:
             request = self.scheduler.compile_request(parsed)
-        has = context.get if isinstance(context, Mapping) else functools.partial(getattr, context)
-        owner = has("project_id", None)
+        if isinstance(context, Mapping):
+            owner = context.get("project_id")
+        else:
+            owner = getattr(context, "project_id", None)
         if request.owner is None and isinstance(owner, str) and owner:
             request = msgspec.structs.replace(request, owner=owner)
         return with_own_id(request) if parsed.seed is None else request

@@ -36,6 +36,7 @@ def shown_name(file: str) -> str:
 
 
 def read(file: str) -> bytes:
+    """Read a human-written file up to one byte beyond the limit; InputError."""
     try:
         with open(file, "rb") as stream:
             return stream.read(MAX_HUMAN_BYTES + 1)
@@ -151,6 +152,7 @@ def _opened(file: str) -> BinaryIO:
 
 
 def write_json(document: object, file: str) -> None:
+    """Write a document as indented JSON with a stable order, whole or not at all."""
     with pending(file) as write:
         write(json_text(document, file))
 
@@ -195,10 +197,11 @@ def write_podms(
 
 
 class AtomicFile:
-    """A file opened for writing that gets its name only after it is written whole, or OSError.
+    """A file opened for writing that gets its name only after it is written whole.
 
     Its permissions are ``mode``, by default as for the replaced file, else as for a new file. With
     ``sync`` it is on disk before it gets its name. A pipe or a terminal is written directly.
+    OSError: it cannot be written; an earlier file of this name is untouched.
     """
 
     def __init__(self, file: str | Path, *, mode: int | None = None, sync: bool = True) -> None:

@@ -66,7 +66,10 @@ class ComposerReads(Protocol):
 
 
 class Composer(ComposerReads, Protocol):
-    """One pod manager, ready to compose; each verb that writes reads back what came of it."""
+    """One pod manager, ready to compose.
+
+    Each verb that writes reads back, since an HTTP status does not prove the outcome.
+    """
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve the blocks if the service supports it; return whether they are reserved.
@@ -119,6 +122,7 @@ def _describe(reply: Reply) -> str:
 
 
 def refusal(reply: Reply) -> str | None:
+    """Return the refusal in the status or body of a reply, None without a refusal."""
     bodies = (reply.body, *_stanza_responses(reply.body))
     messages = [text for body in bodies for text in _messages(body)]
     task = reply.body or {}
@@ -161,8 +165,9 @@ def _message_text(item: Any) -> str:
 class SendResult(NamedTuple):
     """The outcome of a write: the node in its answer, and the reason of a refusal or loss.
 
-    A ``lost`` write may still take effect, an ``unsent`` write cannot; a write that ``goes_on`` was
-    accepted but did not end in time.
+    A ``lost`` write may still take effect: it has no answer, or a success without a readable node.
+    An ``unsent`` write has no effect. A write that ``goes_on`` was accepted but did not end in
+    time.
     """
 
     node: str | None = None
@@ -188,10 +193,11 @@ def write(
     watch: Watch,
     is_undone: Callable[[], bool] = lambda: False,
 ) -> SendResult:
-    """POST once to ``target``, or DELETE it without a body; wait for the task of the write.
+    """POST ``body`` to ``target``, or DELETE it without a body; wait for the task of the write.
 
-    A write is repeated if its ETag is refused or required, and after each pause that a busy service
-    requests; ``is_undone`` must first find that it had no effect.
+    The write is sent again once if its ETag is refused, once if an ETag is required, and after each
+    pause that a busy service requests. Before each retry ``is_undone`` reads again and must find
+    that the write had no effect.
     """
 
     def send() -> Reply:
@@ -232,19 +238,21 @@ def write(
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Return the last reply, and whether the task still runs."""
+    """Return the last reply, and whether the task still runs; failed reads of it are ignored."""
     if reply.status != ACCEPTED:
         return reply, False
     link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
     monitor = link_path(urljoin(target, str(link))) if link else None
     while monitor and patience.pause(reply.headers):
         watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
-        with contextlib.suppress(PodmError):  # a failed read of the task does not end it
+        try:
             found = session.get(monitor)
-            if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
-                continue
-            reply = found
-            state = (reply.body or {}).get("TaskState")
-            if reply.status != ACCEPTED and state not in RUNNING_TASK_STATES:
-                return reply, False
+        except PodmError:
+            continue
+        if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
+            continue
+        reply = found
+        state = (reply.body or {}).get("TaskState")
+        if reply.status != ACCEPTED and state not in RUNNING_TASK_STATES:
+            return reply, False
     return reply, True

@@ -28,7 +28,8 @@ MOST_TEXT = 200  # characters of a body that is not a document
 class HttpSession:
     """Sends requests over a connection; every HTTP answer is a reply, of any status and body.
 
-    Each request has its own ``timeout_s``: after a lost write there is time to read back.
+    Each request has its own ``timeout_s``: after a lost write there is time to read back. ``root``
+    is the service root from the login. A PATCH or DELETE carries the ETag of the last read.
     """
 
     connection: Connection
@@ -105,8 +106,8 @@ def connect(
     """Yield the composer of a pod manager and its session, which is deleted afterwards.
 
     ``timeout_s`` limits the login and each request, ``patience_s`` the wait for an accepted task.
-    Raises PodmError if the pod manager is unreachable, refuses the login, is another service or
-    cannot compose.
+    PodmError: the pod manager is unreachable, refuses the login, is not the registered service, or
+    has a read-only dialect. PluginError: a dialect failed on the service root.
     """
     registration = target.registered
     with Connection(registration, target.password, Deadline(timeout_s)) as connection:
@@ -128,6 +129,8 @@ def connect(
 
 
 def live_identity(connection: Connection, root: Json) -> str:
+    """Return the identity that a service states, else its address; PodmError on failure."""
+
     def get(uri: str) -> Json | None:
         if uri == ROOT:
             return root
@@ -141,7 +144,10 @@ def live_identity(connection: Connection, root: Json) -> str:
 
 
 def probe_identity(registration: Registration, password: str | None, timeout_s: float) -> str:
-    """Return the identity of the service at a registered URL; PodmError, InputError on failure."""
+    """Return the identity of the service at a registered URL; it logs in if that is needed.
+
+    PodmError or InputError: the service does not answer, refuses the login, or has no root.
+    """
     with Connection(registration, password, Deadline(timeout_s)) as connection:
         answer = connection.get_anonymous(ROOT)
         if answer.status == 200 and (identity := root_identity(root_document(answer))):

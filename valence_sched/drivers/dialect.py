@@ -65,7 +65,10 @@ Dialects = Mapping[str, Callable[[], Dialect]]
 
 
 def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
-    """Return the first dialect, in the order of names, that recognises a root, else DMTF's."""
+    """Return the first dialect, in the order of names, that recognises a root, else DMTF's.
+
+    PluginError: a dialect fails. UnknownName: DMTF's is not installed.
+    """
     present = current_form(root, root=True) if root else {}
     for name in dialects if present else ():
         try:

@@ -50,9 +50,11 @@ MOST_SUBSCRIPTIONS = 100
 
 
 def hint_of(data: bytes) -> str | None:
-    event = None
-    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    """Return the hint of an event, as :func:`hint_of_records`; None if the event is unparsable."""
+    try:
         event = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
     records = event.get("Events") if isinstance(event, dict) else None
     return hint_of_records(records if isinstance(records, list) else ())
 
@@ -156,7 +158,12 @@ class EventStream:
         self._connection = Connection(target.registered, target.password, deadline, tls=tls)
 
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
-        """Call ``opened`` once the stream is open, then ``hint`` for each event of a resource."""
+        """Call ``opened`` once the stream is open, then ``hint`` for each event about a resource.
+
+        Return when the pod manager ends the stream, after deleting the session. NoEvents: it offers
+        no stream. PodmError, InputError: it does not answer, refuses the login, sends too much, or
+        sends another content type than an event stream.
+        """
         with self._connection, contextlib.closing(self._open()) as stream:
             opened()
             parser, since, received = EventParser(), self._clock(), 0
@@ -220,8 +227,10 @@ class EventSubscription:
     def follow(self, opened: Callable[[], object], _hint: Callable[[str], object]) -> None:
         """Subscribe, and call ``opened``; return after :meth:`cut` and the deletion.
 
-        Raises NoEvents without subscriptions, SubscriptionLeft if the subscription could not be
-        deleted, PodmError or InputError on failure.
+        Subscriptions of an earlier process to this address are deleted first. NoEvents: the pod
+        manager offers no subscriptions. SubscriptionLeft: the subscription could not be deleted.
+        PodmError, InputError: the pod manager does not answer, refuses the subscription, or has
+        deleted or changed it.
         """
         with self._connection(self._timeout_s) as connection:
             found = (it for it in _event_services(connection) if any(it.subscriptions))

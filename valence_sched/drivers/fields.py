@@ -275,10 +275,11 @@ def _found(uri: str, path: str, value: Any, expected: str) -> str:
 
 
 def _link(item: Any) -> str:
-    if isinstance(item, dict):
+    target = item
+    if isinstance(item, dict) and (target := item.get("@odata.id")) is None:
         found = (value for key, value in item.items() if key.casefold() in _LINK_NAMES)
-        item = item["@odata.id"] if item.get("@odata.id") is not None else next(found, None)
-    return item if isinstance(item, str) else ""
+        target = next(found, None)
+    return target if isinstance(target, str) else ""
 
 
 _health = choice("OK", "Warning", "Critical")

@@ -115,5 +115,6 @@ def _interfaces(get: Get, uri: str, json: Json) -> Iterator[tuple[str, Json]]:
         if "Members" not in document:
             yield link, document
             continue
-        members = (it for page in collection_pages(get, link) for it in link_paths(page.members))
-        yield from ((it, get(it) or {}) for it in members)
+        for page in collection_pages(get, link):
+            for member in link_paths(page.members):
+                yield member, get(member) or {}

@@ -113,7 +113,10 @@ class LinkedDocuments:
         return self._shared.setdefault(make, make()) if found is None else found
 
     def uri(self, link: str, where: str) -> str | None:
-        """Return the URI of a link; for another host than the first, take a note, return None."""
+        """Return the URI of a link; for another host, take a note and return None.
+
+        The host of a recording is the first that a link names.
+        """
         if link in self._plain:
             return link
         if not link:
@@ -252,11 +255,11 @@ class LinkedDocuments:
                 yield Collection(uri, json, self.notes)
 
     def unread_members(self, links: Iterable[str], where: str) -> Iterator[str]:
-        members = (it for first in self.collections(links, where) for it in self._members(first))
-        for link, page in members:
-            uri = self.uri(link, page)
-            if uri and (uri in self.unreadable or self.json(uri, page) is None):
-                yield uri
+        for first in self.collections(links, where):
+            for link, page in self._members(first):
+                uri = self.uri(link, page)
+                if uri and (uri in self.unreadable or self.json(uri, page) is None):
+                    yield uri
 
     def _members(self, first: Collection) -> Iterator[tuple[str, str]]:
         """Yield the links of all members, each with the URI of its page; note missing members."""
@@ -278,11 +281,13 @@ class LinkedDocuments:
             yield page
             link = page.next_link
             uri = self.uri(link, page.uri) if link else None
+            if uri is None:
+                return
             if uri in seen:
                 what = "found a link to an earlier page, expected the next page"
                 self.notes.skip(f"{page.uri}: {what}")
                 return
-            if uri is None or (json := self.json(uri, page.uri)) is None:
+            if (json := self.json(uri, page.uri)) is None:
                 return
             if MEMBERS not in json:
                 self.notes.skip(f"{uri}: found no members, expected a page of {page.uri}")
@@ -331,7 +336,7 @@ def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
 
 
 def link_paths(links: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of links to any host, without links that lack a target."""
+    """Yield the path of each link, to whichever host; a link without a target has none."""
     yield from filter(None, map(link_path, links))
 
 

@@ -51,7 +51,10 @@ MAX_NESTING = 1
 
 
 def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zip"], BinaryIO]:
-    """Return the form of a source, and its stream decompressed from its beginning."""
+    """Return the form of a source, and its stream decompressed from its beginning.
+
+    InputError: it is empty or has another compression.
+    """
     at = source.tell() if source.seekable() else None
     if not (head := _read_head(source)):
         hint = "check that the capture finished"
@@ -108,6 +111,7 @@ def _read_head(source: BinaryIO) -> bytes:
 
 
 def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
+    """Return the files and folders in a folder in the order of names; note links out of it."""
     found = []
     for path in _entries(folder, folder.resolve(), file, diagnostics):
         if path.is_dir() or path.is_file():
@@ -379,8 +383,8 @@ class RecordReader:
         if documents := self._documents_below(path, file):
             yield self._tree_record(documents, stem(path), file)
             return
-        below, places = self._documents_below, children(path, file, self._diagnostics)
-        entries = (Entry(it.name, partial(below, it), it) for it in places)
+        places = children(path, file, self._diagnostics)
+        entries = (Entry(it.name, partial(self._documents_below, it), it) for it in places)
         yield from self._read_entries(entries, file, 0)
 
     def _archive(
@@ -398,8 +402,10 @@ class RecordReader:
             if "" not in below:  # a single packed folder: read its content
                 yield from self._archive(below, f"{file}/{top}", top, nesting)
                 return
-        named = groups.items()
-        entries = (Entry(top, partial(_if_tree, it), it.get("", b"")) for top, it in named)
+        entries = (
+            Entry(top, partial(_if_tree, below), below.get("", b""))
+            for top, below in groups.items()
+        )
         yield from self._read_entries(entries, file, nesting)
 
     def _read_entries(self, entries: Iterable[Entry], file: str, nesting: int) -> Iterator[Record]:
@@ -412,8 +418,7 @@ class RecordReader:
                         known = True
                         yield self._tree_record(documents, id_, name)
                     elif json_inventory.is_inventory_name(entry.name):
-                        data = entry.content
-                        with data.open("rb") if isinstance(data, Path) else BytesIO(data) as stream:
+                        with _opened(entry.content) as stream:
                             for record in self.read_stream(stream, name, id_, nesting + 1):
                                 known = True
                                 yield record
@@ -438,6 +443,10 @@ class RecordReader:
         is_tree = path.is_dir() and any((path / it).is_file() for it in bounds.TREE_MARKERS)
         place = file or str(path)
         return files_below(path.resolve(), place, self._diagnostics) if is_tree else None
+
+
+def _opened(content: Path | bytes) -> BinaryIO:
+    return content.open("rb") if isinstance(content, Path) else BytesIO(content)
 
 
 def _if_tree(files: Mapping[str, bytes]) -> Documents | None:

@@ -151,7 +151,10 @@ def _decided(
     order: Iterable[int],
     planned: Sequence[PlannedFits] | None = None,
 ) -> Iterator[tuple[int, Decision]]:
-    """Yield the number and the decision of each request in an order, and then take its nodes."""
+    """Yield the number and the decision of each request in an order; take its nodes afterwards.
+
+    The nodes of the last decision stay free if the caller stops at it.
+    """
     total, spending = sum(one.count for one in requests), succession.spending(requests)
     for number in order:
         request = requests[number]
@@ -230,14 +233,16 @@ class BatchPlan:
         # the optimiser takes about as long as one fit per pool and type
         is_small = exact or len(view) * len(self.types) <= self._fits_left
         if goals or (is_small and not self._is_proven(best)):
-            groups = [self.requests[self.type_of.index(at)].group for at in range(len(self.types))]
-            fixed = [one for one in self.nodes_of(best) if groups[one.node_type] and not exact]
+            fixed = [] if exact else [node for node in self.nodes_of(best) if self._grouped(node)]
             best = min(best, self._optimised(goals, fixed), key=value)
         for order in orders:
             if self._is_proven(best) or self._fits_left <= 0:
                 break
             best = min(best, self.trial(order), key=value)
         return best
+
+    def _grouped(self, node: WitnessNode) -> bool:
+        return self.requests[self.type_of.index(node.node_type)].group is not None
 
     def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode]) -> Trial:
         """Return the trial of ``fixed`` nodes and the optimiser's nodes; lower the bound."""

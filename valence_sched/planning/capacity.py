@@ -65,7 +65,7 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
     common = _common_lines(node_type)
 
     def most(lines: Lines) -> Ints:
-        counts = np.full(len(view.podms) + 1, float(MAX_NODES))  # on each podm, and on all of them
+        counts = np.full(len(view.podms) + 1, float(MAX_NODES))  # on each podm, last on all of them
         for line, amount in lines.items():
             has = free.of(line)
             counts = np.minimum(counts, np.append(has, has.sum()) / amount + ROUNDING)
@@ -97,8 +97,9 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
 
     def largest(most: Sequence[int]) -> int:
         sizes = range(1, min(MAX_NODES, sum(most) + len(shares)) + 1)
-        fitting = bisect.bisect_left(sizes, True, key=lambda size: not fits(size, most))
-        return min(fitting, sum(most))
+        # of the sizes in order the first ones fit, and the others do not
+        number = bisect.bisect_left(sizes, True, key=lambda size: not fits(size, most))
+        return min(number, sum(most))
 
     site, podms = largest([one.site for one in alone]), largest([one.podms for one in alone])
     return NodeSums((), podms, site)

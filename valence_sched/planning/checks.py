@@ -32,9 +32,10 @@ Record = Callable[[str, Report], None]
 class Checker:
     """Checks expectations on a site, or on the site after a scenario or edits.
 
-    Names of files are relative to the file of the expectation. With ``record`` golden decisions are
-    passed to it, and not compared. ``progress`` receives the name of each run of a workload, and
-    returns the function that receives the number of requests decided so far.
+    Names of files are relative to the file of the expectation. If ``record`` is given, it receives
+    the file and the decision of each golden decision, and no comparison is made. ``progress``
+    receives the name of each run of a workload, and returns a function that receives the number of
+    requests decided so far.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -254,18 +254,21 @@ def _set(site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch
             pools = (change(pool) if pool.id in match.pools else pool for pool in podm.pools)
             podms[match.podm] = replace(podm, pools=tuple(pools))
         else:  # a pod manager that lists no pools has one pool with the same traits
-            facts = podm.facts | changes.get("facts", {})
-            given = changes.get("capabilities", {}).items()
-            given = {key: (value,) if isinstance(value, str) else value for key, value in given}
-            capabilities = (podm.capabilities | given).items()
-            merged = {
-                "facts": {key: value for key, value in facts.items() if value is not None},
-                "capabilities": {key: values for key, values in capabilities if values},
-            }
-            after = {key: merged.get(key, value) for key, value in changes.items()}
-            podms[match.podm] = replace(podm, **after)
+            podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
     counts = {"podms": len(matches), "pools": sum(len(match.pools) for match in matches)}
     return podms, {**counts, "blocks": sum(len(match.blocks) for match in matches)}
+
+
+def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
+    facts = podm.facts | changes.get("facts", {})
+    given = changes.get("capabilities", {}).items()
+    given = {key: (value,) if isinstance(value, str) else value for key, value in given}
+    capabilities = (podm.capabilities | given).items()
+    merged = {
+        "facts": {key: value for key, value in facts.items() if value is not None},
+        "capabilities": {key: values for key, values in capabilities if values},
+    }
+    return {name: merged.get(name, value) for name, value in changes.items()}
 
 
 def _clones(
@@ -399,8 +402,9 @@ class ScenarioKey(NamedTuple):
 def scenario_sites(base: Site, references: Sequence[str], config: Configuration) -> list[Site]:
     """Return a site for each named scenario, ``FILE#NAME`` or all of a ``FILE``.
 
-    InputError: a file is invalid, or scenarios extend each other in a cycle. UnknownName: no such
-    scenario, policy or weigher. Errors of edits name their place in the file.
+    Each has the name of its scenario, with the file if two names are equal. InputError: a file is
+    invalid, or scenarios extend each other in a cycle. UnknownName: no such scenario, policy or
+    weigher. Errors of edits name their place in the file.
     """
     scenarios = _Scenarios(base, config)
     keys = dict.fromkeys(key for one in references for key in scenarios.keys(one))

@@ -176,8 +176,9 @@ def cheapest_purchase(
     None: all options together are not enough, or the effort ended before a purchase was found.
     RequestError: a node type without ``most``, or a price below 0.
     """
-    if low := [option.price for option in options if option.price < 0]:
-        raise RequestError(f"price {low[0]}: give a whole number from 0")
+    for option in options:
+        if option.price < 0:
+            raise RequestError(f"price {option.price}: give a whole number from 0")
     most = [node_type.most for node_type in node_types]
     if not most or None in most:
         raise RequestError("no number of nodes given for a flavor")

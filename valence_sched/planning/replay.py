@@ -226,6 +226,8 @@ class Occupancy:
         }
 
     def series(self) -> dict[str, Any]:
+        """Return the fields of a ``ReplaySeries`` with means by bucket."""
+
         def means(level: int, total: float = 1.0) -> tuple[float, ...]:
             return tuple(rounded(one.means[level] / total) for one in self._timeline.buckets)
 

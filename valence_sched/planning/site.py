@@ -4,10 +4,9 @@
 import dataclasses
 import fnmatch
 import functools
-import itertools
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -106,6 +105,7 @@ def site_of(podms: Iterable[FullPodm], config: Configuration, selection: Selecti
 
 
 Matches = Callable[[Collection[str]], bool]
+BlockNumbers = dict[int, Sequence[int]]  # of some blocks, by the number of their pod manager
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,47 +205,65 @@ def _find_blocks(
     podms: Sequence[LeanPodm], numbers: Sequence[int], target: Target, kinds: BlockKinds
 ) -> list[TargetMatch]:
     """Narrow the blocks by one condition after another; the error is about the first unmet one."""
-    found = [(at, number, block) for at in numbers for number, block in enumerate(podms[at].blocks)]
+    found: BlockNumbers = {at: range(len(podms[at].blocks)) for at in numbers}
     if target.pool is not None or target.trait is not None:
         pools = {at: _pools(podms[at], target) for at in numbers}
         if not any(pools.values()):
             _raise_no_pool([podms[at] for at in numbers], target)
-        found = [
-            (at, number, block)
-            for at, number, block in found
-            if pools[at].intersection(members(podms[at], block.pools))
-        ]
+        for at, podm in ((at, podms[at]) for at in numbers):
+            inside = (not pools[at].isdisjoint(members(podm, it.pools)) for it in podm.blocks)
+            found[at] = [number for number, is_inside in enumerate(inside) if is_inside]
     if target.block is not None:
-        known = {block_names(block)[1] for *_, block in found}
         is_named = name_matcher(target.block)
-        found = [one for one in found if is_named(block_names(one[2]))]
-        if not found:
+        named = _narrowed(podms, found, lambda block: is_named(block_names(block)), (True,))
+        if not any(named.values()):
+            known = {block_names(block)[1] for block in _blocks(podms, found)}
             raise NothingMatches(f"block named {target.block!r}", suggest(target.block, known))
+        found = named
+
+    def kind_of(block: LeanBlock) -> int:
+        return kinds.number(block.type, block.devices, "site", "$")
+
     for wanted, words, values, matches in (
         (target.type, "of type", lambda kind: set(kind.types), operator.eq),
         (target.kind, "with a device of kind", _accelerator_kinds, operator.eq),
         (target.model, "with a device of model", _models, has_words),
     ):
         if wanted is not None:
-            kind_of = [kinds.number(one.type, one.devices, "site", "$") for *_, one in found]
-            by_kind = {number: values(kinds.kinds[number]) for number in set(kind_of)}
+            present = set(map(kind_of, _blocks(podms, found)))
+            by_kind = {number: values(kinds.kinds[number]) for number in present}
             met = {
                 one for one, has in by_kind.items() if any(matches(each, wanted) for each in has)
             }
             if not met:
                 known = set().union(*by_kind.values())
                 raise NothingMatches(f"block {words} {wanted!r}", suggest(wanted, known))
-            found = [one for one, number in zip(found, kind_of, strict=True) if number in met]
+            found = _narrowed(podms, found, kind_of, met)
     if target.free is not None:
         is_free = functools.cache(lambda status: inventory.parse_status(status).slots > 0)
-        found = [one for one in found if is_free(bytes(one[2].status or b"")) is target.free]
-    if not found:
+        free = (target.free,)
+        found = _narrowed(podms, found, lambda block: is_free(bytes(block.status or b"")), free)
+    if not any(found.values()):
         word = {True: " that is free", False: " that is in use", None: ""}[target.free]
         raise NothingMatches(f"block{word}")
-    return [
-        TargetMatch(at, blocks=tuple(number for _, number, _ in blocks))
-        for at, blocks in itertools.groupby(found, key=operator.itemgetter(0))
-    ]
+    return [TargetMatch(at, blocks=tuple(own)) for at, own in found.items() if own]
+
+
+def _blocks(podms: Sequence[LeanPodm], found: BlockNumbers) -> Iterator[LeanBlock]:
+    return (podms[at].blocks[number] for at, own in found.items() for number in own)
+
+
+def _narrowed(
+    podms: Sequence[LeanPodm],
+    found: BlockNumbers,
+    key: Callable[[LeanBlock], object],
+    keys: Container[object],
+) -> BlockNumbers:
+    """Return the blocks whose ``key`` is one of the ``keys``."""
+    return {
+        at: [number for number in own if key(podms[at].blocks[number]) in keys]
+        for at, own in found.items()
+    }
 
 
 def _accelerator_kinds(kind: BlockKind) -> set[str]:

@@ -60,12 +60,14 @@ class Succession:
         return max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
 
     def policy(self, request: Request) -> Policy:
+        """Return the policy of a request; UnknownName if it does not exist."""
         return self._policies.policy(request.policy).policy
 
     def costs(self, request: Request) -> Ints:
         return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
+        """Return a request sealed for its policy; same errors as ``BoundPolicies.prepare``."""
         return self._prepare(request)[0]
 
     def decide(
@@ -78,9 +80,9 @@ class Succession:
     ) -> Decision:
         """Choose pool and blocks for every node of a request, without taking them.
 
-        ``other_nodes`` are in other requests of the same decision, which share ``spending``. If
-        ``planned`` fits are given, by alternative, only these are placed. Same errors as a decider,
-        except DecisionUndecided.
+        ``other_nodes`` is the number of nodes of other requests in the same decision; these share
+        ``spending``. If ``planned`` fits are given, by alternative, only these are placed. Same
+        errors as a decider, except DecisionUndecided.
         """
         context = self._context(request)
         if planned is not None:

@@ -57,8 +57,9 @@ Workers = Callable[[Run, Iterable[SweepTask]], Iterator[SweepRun]]
 class Sweep:
     """The runs of a workload on sites, under policies and with seeds.
 
-    Without ``policies`` each request has its own. A seed draws a synthetic workload; for a file it
-    is the seed of each request. UnknownName: a site lacks a policy. UsageError: two sites have one
+    Without ``policies`` each request has its own policy, by default the policy of the site. A seed
+    draws the requests of a synthetic workload; for a file it is the seed of each request. Same
+    errors as the workload, and UnknownName: a site lacks a policy. UsageError: two sites have one
     name.
     """
 
@@ -127,7 +128,10 @@ Encode = Callable[[Sequence[SweepRun]], bytes]
 
 
 def encoder(file: str) -> Encode:
-    """Return the encoder for the suffix of a file; UsageError; SchedulerError without pyarrow."""
+    """Return the encoder for the suffix of a file.
+
+    UsageError: the suffix is unknown. SchedulerError: pyarrow is not installed.
+    """
     suffix = PurePath(file).suffix
     if suffix == ".jsonl":
         return lambda runs: b"".join(map(to_line, runs))
@@ -228,6 +232,7 @@ class SweepJournal:
         return list(runs.values())
 
     def add(self, run: SweepRun) -> None:
+        """Add a finished run; SchedulerError if it cannot be written."""
         line = to_line(run)
         try:
             if os.fstat(self._stream.fileno()).st_size != self._whole:

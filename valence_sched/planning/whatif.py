@@ -67,7 +67,8 @@ def rebalance(
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
     With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
-    site's; with ``imbalance_below`` it is imbalance of the pod managers below that number.
+    site's. With ``imbalance_below`` the goal is imbalance of the pod managers below that number. In
+    both cases the measures of the moves include the room for nodes of the ``request``.
     RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError:
     the policies cannot place the node, or the moved nodes.
     """
@@ -372,7 +373,8 @@ class WhatIf:
     ) -> list[Site]:
         """Return the site of each scenario, by default of the given site, after the edits.
 
-        ``policy`` decides requests that name no policy. Same errors as scenarios and edits.
+        ``policy`` decides requests that name no policy; ``weights`` override weights of its
+        weighers. Same errors as scenarios and edits.
         """
         sites = scenario_sites(site, scenarios, self._config) if scenarios else [site]
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
@@ -411,10 +413,11 @@ class WhatIf:
         sort: bool = False,
         near_maps: Sequence[str] = (),
     ) -> Workload:
-        """Return the workload of a file, ``-`` for standard input; InputError, now or in a run.
+        """Return the workload of a file, ``-`` for standard input.
 
-        ``columns``, also those in ``column_files``, are of a recorded trace, by field. With
-        ``sort`` its lines may be in any order.
+        ``columns``, and the columns in ``column_files``, are columns of a recorded trace, by field.
+        With ``sort`` its lines may be in any order. InputError: a file cannot be read, now or in a
+        run.
         """
         every: dict[str, TraceColumn] = {}
         for name in column_files:

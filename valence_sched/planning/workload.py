@@ -66,8 +66,9 @@ class Workload(Protocol):
 class FileWorkload:
     """The workload of a file; CSV and JSON Lines are streams.
 
-    ``opened`` reopens the file. ``columns`` are of a recorded trace, by field. With ``sort`` at
-    most ``MOST_SORTED`` lines are sorted in memory. ``resolve`` locates volumes and networks.
+    ``opened`` reopens the file and decompresses it. ``columns`` are the columns of a recorded
+    trace, by field. With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve``
+    finds the location of volumes and networks.
     """
 
     def __init__(
@@ -179,7 +180,8 @@ class CompiledWorkload:
     """The requests of a workload, compiled with the flavors of one site.
 
     ``times`` has shape ``(4, entries)``: arrival and departure in seconds (NaN for nodes that
-    stay), request number, and line. ``places`` is the place of a line without its number.
+    stay), request number, and line. ``places`` is the place of a line in errors, without the
+    number.
     """
 
     def __init__(
@@ -229,6 +231,7 @@ class CompiledWorkload:
 
 
 def compile_workload(workload: Workload, flavors: Flavors) -> CompiledWorkload:
+    """Return a workload compiled with flavors; same errors as for its entries."""
     numbers: dict[int, int] = {}
     requests: list[Request] = []
     rows: list[tuple[float, float, int, int]] = []
@@ -255,6 +258,7 @@ class SyntheticWorkload:
         return f"{self.name} request {number}"
 
     def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
+        """Yield the drawn requests; UnknownName for a flavor, UsageError if there is no request."""
         requests = []
         for name in self._spec.mix:
             if name not in flavors:

@@ -47,8 +47,8 @@ class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
 class DocumentCache:
     """The cached documents of one pod manager, empty without a folder.
 
-    Another service (``identity``) at the same URL has other documents. ``now_s`` is seconds since
-    1970.
+    ``identity`` identifies the service: another service at the same URL has other documents.
+    ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be used.
     """
 
     def __init__(
@@ -202,7 +202,11 @@ class Answers:
 
 
 class RememberedReading(NamedTuple):
-    """The result of a reading, digests of its answers, and other inputs (``basis``)."""
+    """The result of a reading, as a document, with digests of the answers.
+
+    ``basis`` identifies the other inputs, such as the dialect. The cached documents expire at
+    ``until_s``, seconds since 1970.
+    """
 
     basis: Hashable
     digests: dict[ReadRequest, bytes]

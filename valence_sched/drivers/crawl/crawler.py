@@ -27,9 +27,10 @@ MAX_TRIALS = 100
 
 
 class FetchTask(NamedTuple):
-    """A document to fetch, its class, the levels to expand, and the document with the link.
+    """A document to fetch: its URI, its folded URI, its resource class, and levels to expand.
 
-    ``instead`` has the URIs to try if the document is gone, None until the link itself was tried.
+    ``parent`` is the document with the link. If the document is gone, the URIs ``instead`` are
+    tried; they are None until the link itself was tried.
     """
 
     uri: str
@@ -56,7 +57,8 @@ class ExpandReader:
     """Reads documents by the ``get`` of a connection, up to ``levels`` levels in one answer."""
 
     def __init__(self, get: Callable[..., Answer]) -> None:
-        self._get, self.levels, self._counted = get, 0, False
+        self._get, self.levels = get, 0
+        self._counted = False
 
     def read_features(self, root: Json) -> None:
         features: Any = root.get("ProtocolFeaturesSupported")
@@ -69,8 +71,8 @@ class ExpandReader:
     def read(self, path: str, levels: int = 0, *, is_guess: bool = False) -> dict[str, Json]:
         """Return the documents of the answer for a path by URI, empty if it is gone.
 
-        Raises InputError if only this document is unreadable, PodmError if the answer is late,
-        truncated, or means an outage.
+        InputError: the pod manager answers, but this document is unreadable. PodmError: the answer
+        is late or truncated, or its status means an outage and the service itself links the path.
         """
         if "$expand" not in path:
             while most := min(levels, self.levels):
@@ -372,7 +374,8 @@ class Crawler:
     def _keep(self, uri: str, json: Json, levels: int) -> None:
         """Keep a document; of two different copies, keep the copy from the less expanded answer.
 
-        Copies differ if a document misspells its own URI; answers arrive in random order.
+        Copies differ if a document misspells its own URI: expanding changes the links to it.
+        Answers arrive in random order.
         """
         if named := self._resolve(uri):
             exact, key = named

@@ -98,6 +98,7 @@ class ReaderPool:
             self._start_thread()
 
     def next(self) -> tuple[int, Reading]:
+        """Return the next result and the index of its pod manager; raise a thread's error."""
         while True:
             try:
                 result = self._results.get(timeout=self._pause_s())
@@ -115,6 +116,7 @@ class ReaderPool:
                 return index, reading
 
     def end(self) -> None:
+        """Stop the readers that still run, and wait for the deletion of sessions."""
         self._todo.clear()
         for reader in list(self._running.values()):
             reader.cut()

@@ -38,11 +38,12 @@ from valence_sched.model.registration import AUTO, Registration
 
 MaxBlocks = Mapping[BlockType, int]
 LOG = logging.getLogger(__name__)
-MAX_PASSES = 20
+MAX_PASSES = 20  # in which the reader may need more documents
 _NO_RESOURCE = "found no property of its schema, expected a service, a collection or a member"
 
 
 def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> FullPodm:
+    """Return the pod manager with ``max_blocks``; note each stricter limit that it states."""
     stricter: dict[tuple[BlockType, int], list[str]] = {}
     pools = []
     for pool in podm.pools:
@@ -127,6 +128,7 @@ class PodmReader:
         return self._deadline.left_s
 
     def read(self, dialects: Dialects) -> Reading:
+        """Return the pod manager, or the reason why it could not be read."""
         try:
             return self._read(dialects)
         except (Unreachable, InputError) as error:
@@ -187,8 +189,14 @@ class PodmReader:
             # After the first save of the cache the next reading requests fewer documents:
             # this result must not be remembered.
             if basis[-1] is not None or stamp is None:
-                state = (*basis[:-1], stamp), answers.digests, to_json(podm), diagnostics
-                memory.put(key, RememberedReading(*state, cache.until_s))
+                reading = RememberedReading(
+                    basis=(*basis[:-1], stamp),
+                    digests=dict(answers.digests),
+                    document=to_json(podm),
+                    diagnostics=diagnostics,
+                    until_s=cache.until_s,
+                )
+                memory.put(key, reading)
         return self._reading(podm, diagnostics, read)
 
     def _check_service(self, dialect: Dialect, root: Json) -> None:
@@ -253,7 +261,9 @@ def read_in_passes(
 ) -> ReadPass:
     """Repeat passes until every needed document is fetched; return the last pass.
 
-    If answers are expanded, a pass runs before the crawl: the documents that the root links may be
+    ``linked`` returns the linked documents. Its arguments are a function that returns a document,
+    the notes, and the URIs of present documents. A full crawl takes as long as reading. If answers
+    are expanded, a pass runs before the crawl, since the documents that the root links may be
     enough.
     """
     crawl.add(ROOT, root)
@@ -271,8 +281,8 @@ def read_in_passes(
         for uri in (*found.read, *found.missing):
             crawl.queue_deferred(uri)
         crawl.fetch([])
-    what = f"stopped after {MAX_PASSES} passes"
-    raise PodmError(f"its documents link further documents without end ({what})")
+    what = "its documents link further documents without end"
+    raise PodmError(f"{what} (stopped after {MAX_PASSES} passes)")
 
 
 def _run_pass(
@@ -308,7 +318,10 @@ class ListCheck:
         self._crawl, self._service = crawl, service
 
     def check(self, holder: Resource, *, is_near: bool = False) -> None:
-        """Raise Unreachable if a collection is incomplete; check services only if ``is_near``."""
+        """Raise Unreachable if a collection below a resource is incomplete.
+
+        A service is checked only if it ``is_near``: linked by the root, or by another near service.
+        """
         for way in holder.link_fields if holder.leads else ():
             if isinstance(way, Parts) or way.late or way.to.lasting:
                 continue

@@ -35,8 +35,8 @@ MAX_BLANK_LINES = 1000
 class Record(NamedTuple):
     """One unvalidated pod manager: its file and place, tree, and capture time.
 
-    ``content`` is its JSON, or the pod manager that a driver read; ``stated`` has the capabilities
-    of its zones.
+    ``content`` is its JSON, or the pod manager that a driver read from its documents. ``stated``
+    has the capabilities of its zones; its own capabilities override them.
     """
 
     content: inventory.FullPodm | bytes | Raw

@@ -164,7 +164,11 @@ class Login:
         return self._connection.send("POST", uri, data=account)
 
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
-        """Return the answer with basic authentication; without a challenge a read tests it."""
+        """Return the answer to a POST with basic authentication, which some services require.
+
+        Without a WWW-Authenticate header a read tests the password first: a wrong password is sent
+        twice.
+        """
         challenge = refused.headers.get("WWW-Authenticate", "")
         if challenge and "basic" not in challenge.casefold():
             return refused
@@ -181,6 +185,7 @@ class Login:
 
 
 def base_url(registration: Registration) -> str:
+    """Return scheme, host and port of a pod manager; PodmError if its URL is invalid."""
     try:
         parts = urlsplit(registration.url)
         port = parts.port
@@ -206,7 +211,10 @@ def proxies_to(url: str) -> dict[str, str]:
 
 
 class Connection:
-    """One connection, thread-safe; ``url`` is the base URL, without credentials."""
+    """One connection, thread-safe; ``url`` is its base URL, without credentials.
+
+    ``requests`` is the number of sent requests, ``root_uri`` the URI of the service root.
+    """
 
     def __init__(
         self,
@@ -255,10 +263,11 @@ class Connection:
             self._headers = HEADERS
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Read, and retry while a later answer is possible; truncate a body after ``most`` bytes.
+        """Read, and retry while a later answer is possible.
 
-        Raises InputError if only this document is unreadable, Slow without an answer within the
-        ``share`` of the remaining time, else Unreachable or LoginRefused.
+        A body is truncated after ``most`` bytes. The server may be silent for at most a ``share``
+        of the time until the deadline. InputError: only this document is unreadable. Unreachable:
+        no answer came. Slow: no answer came within the share. LoginRefused: the login is refused.
         """
         logins = self.login.count
         answer = self._read(uri, most, share)
@@ -343,7 +352,12 @@ class Connection:
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
-        """Read, and retry after HTTP 429 or 503, or without an answer, until the deadline."""
+        """Read, and retry after HTTP 429 or 503, or without an answer.
+
+        If the pause that the service requests exceeds the whole deadline, the answer is returned.
+        If the pause exceeds the remaining time, the error of the deadline is raised. Closing a
+        connection shortens its deadline.
+        """
         for attempt in range(1, exchange.READ_ATTEMPTS + 1):
             is_last = attempt == exchange.READ_ATTEMPTS
             jitter = random.uniform(0.5, 1)  # noqa: S311
@@ -428,11 +442,17 @@ class Connection:
 
 
 def enter_service(connection: Connection) -> Json:
-    """Return the service root and log in; some services show the root only after the login."""
+    """Return the service root and log in; some services show the root only after the login.
+
+    Errors as for :meth:`Connection.get`, and an InputError without a service root.
+    """
     root, login_status, problem = _search_root(connection)
-    if root is not None or login_status:
-        connection.login.log_in(root and current_form(root, root=True))
-    if login_status or (root and connection.login.count and _linked(root) <= LOGIN_ENTRIES):
+    if root is not None:
+        connection.login.log_in(current_form(root, root=True))
+        if connection.login.count and _linked(root) <= LOGIN_ENTRIES:
+            root, login_status, problem = _search_root(connection)
+    elif login_status:
+        connection.login.log_in(None)
         root, login_status, problem = _search_root(connection)
     if root is not None:
         return root

@@ -57,6 +57,7 @@ class PodmRequest(NamedTuple):
     body: Json | None = None
 
     def check_headers(self) -> None:
+        """Raise Unreachable if a header has a value from the pod manager that cannot be sent."""
         if problem := header_problem(self.headers):
             hint = "the pod manager sent this value: report it to the vendor"
             raise Unreachable(f"{problem} ({hint})", sent=False)
@@ -182,7 +183,10 @@ class TlsContexts:
     def for_verify(
         self, verify: bool | str, certificate: ClientCertificate | None = None
     ) -> ssl.SSLContext:
-        """Return the context for default authorities, for a file, or without verification."""
+        """Return the context for the default authorities, for a file, or without verification.
+
+        It presents the client certificate. Unreachable: a file is invalid. OSError: unreadable.
+        """
         authorities = verify or ""
         if authorities is True:
             try:
@@ -246,7 +250,8 @@ def late_alert(
 ) -> ssl.SSLError | None:
     """Return the alert that a server sends after a handshake, None without an alert.
 
-    With TLS 1.3 a request that is sent meanwhile can hide it, so this connection only waits for it.
+    With TLS 1.3 a server checks the client certificate after the handshake, and a request that is
+    sent meanwhile can hide the alert. So another connection waits for the alert without a request.
     """
     with contextlib.suppress(ValueError, OSError):
         try:
@@ -286,7 +291,7 @@ def unsupported_encoding(encoding: str) -> Unreachable:
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes, the root cause last; a SchedulerError is not a cause."""
+    """Return an error and its causes, the root cause last."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:

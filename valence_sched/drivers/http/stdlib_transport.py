@@ -60,9 +60,11 @@ class Headers(Mapping[str, str]):
 class Response:
     """The response to one request: its constructor reads the head, ``read`` the body.
 
-    ``receive`` returns the next bytes, empty at the end of the connection. The parser calls the
-    methods ``on_…``. Folded headers, lines without a carriage return and padded chunk sizes are
-    accepted.
+    ``receive`` returns the next bytes, empty at the end of the connection. After an ``is_reusable``
+    response the connection can serve another request. The constructor and ``read`` raise
+    HTTPException for a malformed head, MalformedBody for a malformed body, and the errors of
+    ``receive``. The parser calls the methods ``on_…``. Interim responses (1xx) are skipped. Folded
+    headers, lines without a carriage return and padded chunk sizes of old servers are accepted.
     """
 
     def __init__(self, receive: Callable[[int], bytes], method: str) -> None:
@@ -175,7 +177,10 @@ class Response:
 
 
 class StdlibTransport:
-    """The connections to one host, one per concurrent request; thread-safe."""
+    """The connections to one host, one per concurrent request; thread-safe.
+
+    Unreachable: the authorities of ``verify`` or the client certificate are unreadable.
+    """
 
     def __init__(
         self,
@@ -278,12 +283,10 @@ class StdlibTransport:
         """Return whether the port requires TLS: servers may just close, or answer HTTP 400."""
         if self._context is not None or not self._is_untried:
             return False
-        context, timeout_s = (
-            exchange.TlsContexts().for_verify(False),
-            min(timeout_s, exchange.PROBE_S),
-        )
+        context = exchange.TlsContexts().for_verify(False)  # the probe sends no data
+        address, most_s = (self._host, self._port), min(timeout_s, exchange.PROBE_S)
         try:
-            with socket.create_connection((self._host, self._port), timeout_s) as sock:
+            with socket.create_connection(address, most_s) as sock:
                 context.wrap_socket(sock, server_hostname=self._host).close()
         except ssl.SSLError as error:
             return "alert" in plain_text(error)

@@ -111,7 +111,10 @@ def _wrapped_error(error: BaseException) -> Unreachable:
 
 
 class SushyTransport:
-    """The connector to one host; only here private parts of sushy are used."""
+    """The connector to one host, which sends each request once and follows no redirect.
+
+    Only this module uses private parts of sushy: ``Connector._op`` and ``Connector._session``.
+    """
 
     def __init__(
         self,
@@ -124,8 +127,9 @@ class SushyTransport:
     ) -> None:
         context = functools.partial(trust.for_verify, verify, certificate)
         self._adapter = PooledAdapter(parallel, context)
-        options = {"response_callback": _raise_status, "server_side_retries": 1}
-        self._connector = Connector(url, verify=verify, **options)
+        self._connector = Connector(
+            url, verify=verify, response_callback=_raise_status, server_side_retries=1
+        )
         session = self._connector._session
         session.proxies = dict(proxies)
         session.trust_env = False

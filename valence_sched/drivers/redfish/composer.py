@@ -79,7 +79,10 @@ class AmountComposer:
         return Creation(tuple(made))
 
     def find(self, request: CompositionRequest) -> Creation:
-        """Return the existing amounts of a request, by their URI or by its name."""
+        """Return the existing amounts of a request, by their URI or by its name.
+
+        An amount at a known URI must have the name of the request or, without a name, the size.
+        """
         known = request.amounts or self._made.get(request.name, ())
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
         for _, uri, json in () if known else self._existing(request):
@@ -237,7 +240,11 @@ class BlockReservations:
         self._reserved: list[str] | None = None
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve all unshared blocks, or none; ClaimLost if another client has reserved one."""
+        """Reserve all unshared blocks; return whether that succeeded, else undo it.
+
+        ClaimLost: another client has reserved a block. PodmError: the state of a block cannot be
+        read, or a reservation cannot be undone.
+        """
         self._reserved = []
         for block in self._own(request, self._reader.last_block):
             if block.reserved:
@@ -289,7 +296,10 @@ class BlockReservations:
         return [block for block in blocks if block and not own_status(block).shareable]
 
     def _set(self, block: ResourceBlock, reserved: bool, *, verify: bool = True) -> bool:
-        """Set or clear the flag, twice if its ETag is refused; return whether that succeeded."""
+        """Set or clear the flag; return whether that succeeded.
+
+        A change with a refused ETag is sent again once if the object is unchanged.
+        """
         uri, status = block.uri, "CompositionStatus"
         # Some services replace the whole object, so all of it is sent.
         body = {status: dict(block.json[status], Reserved=reserved)}
@@ -359,6 +369,7 @@ class RedfishComposer:
         return None if isinstance(way, str) or not way.exact else way.target
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
+        """Create the amounts, then the node; if the node fails, delete the amounts."""
         created = self._amounts.create(request, watch)
         if created.problem:
             outcome = CompositionResult(state="absent", reason=created.problem)
@@ -443,13 +454,13 @@ class RedfishComposer:
         self, request: CompositionRequest, way: ComposeWrite, watch: Watch
     ) -> tuple[CompositionResult, SendResult]:
         watch(f"composing ({way.name})")
+        target, patience = way.target, self._patience()
         before = self._reader.system_uris()
 
         def is_undone() -> bool:
             found = self._reader.read_node(request, None, same_blocks=True, written=Written(before))
             return found.state == "absent" and not found.reason  # no other node has a block
 
-        target, patience = way.target, self._patience()
         sent = composer.write(self._session, target, way.body, patience, watch, is_undone)
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason), sent

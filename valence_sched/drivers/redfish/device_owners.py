@@ -93,15 +93,16 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     blocks: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     uris: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     repeated: set[tuple[str, str, str]] = set()
-    for block, devices in ((block, it.devices) for block, of in lists.items() for it in of):
-        named = [device for device in devices if not _NAMING.isdisjoint(device.json)]
-        each = {device.uri: names for device in named if (names := names_of(device))}
-        counts = Counter(name for names in each.values() for name in names)
-        repeated.update(name for name, count in counts.items() if count > 1)
-        for uri, names in each.items():
-            for name in names:
-                blocks[name].add(block)
-                uris[name].add(uri)
+    for block, of_block in lists.items():
+        for _, devices in of_block:
+            named = [device for device in devices if not _NAMING.isdisjoint(device.json)]
+            each = {device.uri: names for device in named if (names := names_of(device))}
+            counts = Counter(name for names in each.values() for name in names)
+            repeated.update(name for name, count in counts.items() if count > 1)
+            for uri, names in each.items():
+                for name in names:
+                    blocks[name].add(block)
+                    uris[name].add(uri)
     copied = {name for name in repeated if name[1] == "slot" or len(uris[name]) > 2}
     copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
     if copied:

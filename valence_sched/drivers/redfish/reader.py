@@ -32,9 +32,10 @@ _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 class LimitsByZone:
     """The limits in the capabilities of a pod manager for each of its zones.
 
-    A composed node boots as one system: for blocks that are whole compute units the default maximum
-    is 1. The operator can set another maximum, and a composed system with several such blocks
-    (``joined``) raises it.
+    A composed node boots as one system, so two servers do not add up to one. For blocks that are
+    whole compute units the default maximum is therefore 1. The operator can set another maximum,
+    and a composed system with several such blocks raises it. ``joined`` has the largest number of
+    blocks of each type in a composed system, ``zones`` the URIs of zones.
     """
 
     def __init__(
@@ -57,7 +58,10 @@ class LimitsByZone:
                 self._stated.append((found, limits))
 
     def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
-        """Return the strictest limits of a zone with these blocks, or without zones of them all."""
+        """Return the strictest limits of a zone, or of a pod manager without zones.
+
+        ``blocks`` has the number of its blocks by type.
+        """
         found: Limits = {}
         stated = [it for zones, it in self._stated if not zones or (zone and zone.uri in zones)]
         if zone:

@@ -322,8 +322,10 @@ def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) 
         limit = known.get(kind, inventory.Limit())
         if limit.max is None and count:
             known[kind] = inventory.Limit(limit.min, max(count, limit.min, 1))
-    bounds = (((f"Min{of}", it.min or None), (f"Max{of}", it.max)) for of, it in known.items())
-    return _known(dict(itertools.chain.from_iterable(bounds)))
+    found: Json = {}
+    for kind, limit in known.items():
+        found |= _known({f"Min{kind}": limit.min or None, f"Max{kind}": limit.max})
+    return found
 
 
 def _write_chassis(writer: DocumentWriter, places: _RenderUris) -> str | None:

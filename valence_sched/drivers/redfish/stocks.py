@@ -27,7 +27,7 @@ def stocks(
     """Return the memory domains of all chassis and systems, and all storage pools, each once.
 
     Redfish has no link from a zone to a stock, so each stock is in all ``pools`` unless it names
-    its own.
+    its own. A stock without a collection for new chunks or volumes is noted and left out.
     """
 
     def pools_of(stock: schema.MemoryDomain | schema.StoragePool) -> tuple[str, ...]:
@@ -86,8 +86,9 @@ def pool_sizes(
     totals = {uri: _pool_bytes(service, pool) for uri, pool in every.items()}
     parts: dict[str, set[str]] = defaultdict(set)  # nested pools
     for uri, pool in every.items():
-        for of in (of for it in sources_of(pool) for of in service.uris(it.pools, uri)):
-            parts[of].add(uri)
+        for source in sources_of(pool):
+            for of in service.uris(source.pools, uri):
+                parts[of].add(uri)
     for uri, pool in every.items():
         total, used = totals[uri], pool.used_bytes
         cut = [totals[it] for it in parts.get(uri, ())]

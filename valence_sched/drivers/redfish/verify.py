@@ -119,7 +119,10 @@ class NodeReader:
         return replace(found, state=state, reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
-        for uri, block in ((uri, block) for uri, block in made_of.items() if block):
+        """Return whether a block shows the system; a service that only stores requests has none."""
+        for uri, block in made_of.items():
+            if block is None:
+                continue
             now, before = own_status(block), self._free.get(uri)
             was = (before.state, before.compositions) if before else None
             is_new = now.state in IN_USE and (now.state, now.compositions) != was
@@ -184,6 +187,7 @@ class NodeReader:
                 yield system
 
     def _doubtful(self, request: CompositionRequest, same: bool, written: Written | None) -> str:
+        """Return the reason to suspect that a system is the node, empty without a suspect."""
         exact = composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
         for it in (it for it in self._seen if it.is_composed):
@@ -197,12 +201,13 @@ class NodeReader:
         return ""
 
     def _system_or_none(self, uri: str | None) -> ListedSystem | None:
-        system = None
         try:
             system = self._system(uri)
-            self._seen += [system] if system else []
         except PodmError as error:
             self._problems.append(error)
+            return None
+        if system is not None:
+            self._seen.append(system)
         return system
 
     def _systems(self) -> Iterator[str]:
@@ -223,6 +228,7 @@ class NodeReader:
         return self._read[folded]
 
     def block(self, uri: str) -> ResourceBlock | None:
+        """Return the present block, None if it is gone; PodmError if it is unreadable."""
         json = get_document(self._session, uri)
         block = self._last[uri] = ResourceBlock(uri, json, NO_NOTES) if json else None
         return block
@@ -239,7 +245,11 @@ class NodeReader:
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
-    """Return the result for a node that was not found: ``left`` if it still uses blocks."""
+    """Return the result for a node that was not found: ``left`` if it still uses blocks.
+
+    Links of systems count, since some blocks link no system. The state of a shareable block does
+    not count.
+    """
     quiet = {uri for uri, it in blocks.items() if it and (is_free(it) or own_status(it).shareable)}
     used = {uri: block for uri, block in blocks.items() if uri not in quiet}
     foreign = {uri for it in systems if it.is_composed for uri in _folded(it.blocks)}

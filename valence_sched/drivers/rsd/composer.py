@@ -184,7 +184,8 @@ class RsdComposer:
     ) -> CompositionResult:
         """Read the allocated node from the answer; after a lost reply search for some time.
 
-        Without the answer, a node with the blocks may belong to another client.
+        A new node in the answer is ours, even under another name. Without the answer, a node with
+        the blocks may belong to another client.
         """
         if sent.succeeded and sent.node and fold_uri(sent.node) not in before:
             self._made.add((request.name, fold_uri(sent.node)))

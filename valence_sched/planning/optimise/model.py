@@ -120,9 +120,7 @@ class _CoverSearch:
         position = len(counts)
         if max(missing) <= 0:
             used = itertools.compress(self.part.coverage, counts)
-            pairs_of_used = (zip(missing, coverage, strict=True) for coverage in used)
-            # without one of these blocks a demand would not be met
-            if all(any(size and have + size > 0 for have, size in each) for each in pairs_of_used):
+            if all(self._is_needed(coverage, missing) for coverage in used):
                 self.found.append(counts + (0,) * (len(self.part.classes) - position))
             return
         served = zip(missing, self._served[position], strict=True)
@@ -139,6 +137,11 @@ class _CoverSearch:
         for number in range(most, -1, -1):
             left = tuple(amount - number * size for amount, size in pairs)
             self._search((*counts, number), left)
+
+    @staticmethod
+    def _is_needed(coverage: Counts, missing: Counts) -> bool:
+        pairs = zip(missing, coverage, strict=True)
+        return any(amount + size > 0 for amount, size in pairs if size)
 
 
 def cover_parts(
