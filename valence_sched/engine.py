@@ -123,9 +123,9 @@ class Engine(scheduler.OwnScheduler):
             self._state.registry,
             self._config.zone_password,
             self._effects,
-            self._podms_of_zone,
-            self._state.reports,
-            self._sources.now,
+            podms=self._podms_of_zone,
+            reports=self._state.reports,
+            now=self._sources.now,
         )
 
     @functools.cached_property
@@ -391,6 +391,7 @@ class Engine(scheduler.OwnScheduler):
         self._refuse_recordings("previewed")
         decider, chosen = self.decider(), [one.chosen for one in report.placements]
         with self._access() as access:
+            # without the nodes on pod managers of other zones
             here = [one for one in chosen if one.podm in access.members]
             verify(decider, report.request, here, partial=True)
             yield from map(access.preview, report.placements)

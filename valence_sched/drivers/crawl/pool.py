@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader pool: reads many live pod managers in parallel, each within its deadline."""
 
-from __future__ import annotations
-
 import itertools
 import queue
 import threading

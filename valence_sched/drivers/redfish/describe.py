@@ -98,16 +98,17 @@ class Describer:
         if (found := self._sets.get(every)) is not None:
             return found
         counts: dict[DeviceNoun, int] = defaultdict(int)
-        for noun in (it for it in map(self._noun, keys, devices) if it is not None):
-            one = noun if noun.count in (None, 1) else replace(noun, count=1)
-            counts[one] += noun.count or 0
+        for noun in map(self._noun, keys, devices):
+            if noun is not None:
+                one = noun if noun.count in (None, 1) else replace(noun, count=1)
+                counts[one] += noun.count or 0
         groups: dict[str, Any] = defaultdict(tuple)
         for one, count in counts.items():
             line = one if count == one.count else replace(one, count=count or None)
             groups[_GROUPS[type(one)]] += (line,)
         found = inventory.Devices(**groups)
-        is_quiet = all(key in self._memo for key in keys)  # otherwise each device repeats its notes
-        if len(keys) <= MAX_SET_DEVICES and is_quiet:
+        # otherwise each device repeats its notes
+        if len(keys) <= MAX_SET_DEVICES and all(key in self._memo for key in keys):
             if len(self._sets) >= MAX_SETS:
                 self._sets.clear()
             return self._sets.setdefault(every, found)  # another thread may be faster

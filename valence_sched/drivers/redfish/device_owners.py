@@ -134,8 +134,9 @@ def merge_lists(where: str, lists: Sequence[DeviceList], trusted: Names, notes: 
         return {device.uri: device for device in lists[0].devices}
     found: dict[str, Device] = {}
     mergers: dict[str, _Merger] = defaultdict(lambda: _Merger(where, trusted, notes))
-    for one in (it for it in lists if it.devices):
-        mergers[one.kind].add(one)
+    for one in lists:
+        if one.devices:
+            mergers[one.kind].add(one)
     for merger in mergers.values():
         found |= merger.devices
         first: dict[tuple[str, str, str], str] = {}

@@ -122,8 +122,9 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
 
     def zone_ids(links: tuple[str, ...]) -> tuple[str, ...] | None:
         uris = list(service.uris(links, ROOT))
-        for uri in (uri for uri in uris if uri not in ids):
-            service.notes.remark(f"{uri}: found no such zone, but a stock links it")
+        for uri in uris:
+            if uri not in ids:
+                service.notes.remark(f"{uri}: found no such zone, but a stock links it")
         return tuple(ids[uri] for uri in uris if uri in ids) if links else None
 
     amounts = stocks(service, found.root, everywhere, zone_ids)
@@ -199,11 +200,14 @@ def _pools(
 
 def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
     known = {block.uri for block in found.blocks}
-    for system in (it for it in found.systems if it.is_composed):
+    for system in found.systems:
+        if not system.is_composed:
+            continue
         blocks = tuple(dict.fromkeys(service.member_uris(system.blocks, system.uri, known)))
-        for uri in (uri for uri in blocks if uri not in known):
-            what = f"found {uri}, expected a listed resource block"
-            system.remark(what, schema.ListedSystem.blocks)
+        for uri in blocks:
+            if uri not in known:
+                what = f"found {uri}, expected a listed resource block"
+                system.remark(what, schema.ListedSystem.blocks)
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 
