@@ -66,10 +66,7 @@ class ComposerReads(Protocol):
 
 
 class Composer(ComposerReads, Protocol):
-    """One pod manager, ready to compose.
-
-    Each verb that writes reads back, since an HTTP status does not prove the outcome.
-    """
+    """One pod manager; verbs that write read back, since an HTTP status proves no outcome."""
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve the blocks if the service supports it; return whether they are reserved.

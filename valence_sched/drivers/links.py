@@ -113,10 +113,7 @@ class LinkedDocuments:
         return self._shared.setdefault(make, make()) if found is None else found
 
     def uri(self, link: str, where: str) -> str | None:
-        """Return the URI of a link; for another host, take a note and return None.
-
-        The host of a recording is the first that a link names.
-        """
+        """Return the URI of a link; for a link to another host take a note, and return None."""
         if link in self._plain:
             return link
         if not link:
@@ -129,7 +126,7 @@ class LinkedDocuments:
         path = link
         if "://" in link:
             host, path = host_and_path(link)
-            self._host = self._host or host
+            self._host = self._host or host  # of a recording: that of its first link
             if host != self._host:
                 found = f"a link to {host}{path}" if host else f"{link[:60]!r} for a link"
                 self._refuse(path, where, f"{found}, expected links to {self._host} only")

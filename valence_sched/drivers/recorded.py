@@ -51,10 +51,7 @@ MAX_NESTING = 1
 
 
 def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zip"], BinaryIO]:
-    """Return the form of a source, and its stream decompressed from its beginning.
-
-    InputError: it is empty or has another compression.
-    """
+    """Return the form of a source and its decompressed stream; InputError: empty or unknown."""
     at = source.tell() if source.seekable() else None
     if not (head := _read_head(source)):
         hint = "check that the capture finished"

@@ -151,10 +151,7 @@ def _decided(
     order: Iterable[int],
     planned: Sequence[PlannedFits] | None = None,
 ) -> Iterator[tuple[int, Decision]]:
-    """Yield the number and the decision of each request in an order; take its nodes afterwards.
-
-    The nodes of the last decision stay free if the caller stops at it.
-    """
+    """Yield the number and the decision of each request in an order; take its nodes afterwards."""
     total, spending = sum(one.count for one in requests), succession.spending(requests)
     for number in order:
         request = requests[number]
@@ -164,7 +161,7 @@ def _decided(
             spending=spending,
             planned=None if planned is None else planned[number],
         )
-        yield number, decision
+        yield number, decision  # a caller that stops here leaves its nodes free
         _keep_explainable(decision, succession.current_view)
         for node in decision.fitting_nodes:
             succession.take(request, node.chosen)

@@ -128,10 +128,7 @@ Encode = Callable[[Sequence[SweepRun]], bytes]
 
 
 def encoder(file: str) -> Encode:
-    """Return the encoder for the suffix of a file.
-
-    UsageError: the suffix is unknown. SchedulerError: pyarrow is not installed.
-    """
+    """Return the encoder for a suffix. UsageError: it is unknown. SchedulerError: no pyarrow."""
     suffix = PurePath(file).suffix
     if suffix == ".jsonl":
         return lambda runs: b"".join(map(to_line, runs))

@@ -202,10 +202,9 @@ class Answers:
 
 
 class RememberedReading(NamedTuple):
-    """The result of a reading, as a document, with digests of the answers.
+    """The result of a reading as a document, with digests of the answers.
 
-    ``basis`` identifies the other inputs, such as the dialect. The cached documents expire at
-    ``until_s``, seconds since 1970.
+    ``basis`` are the other inputs; cached documents expire at ``until_s``, seconds since 1970.
     """
 
     basis: Hashable

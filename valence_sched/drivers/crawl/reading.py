@@ -318,10 +318,7 @@ class ListCheck:
         self._crawl, self._service = crawl, service
 
     def check(self, holder: Resource, *, is_near: bool = False) -> None:
-        """Raise Unreachable if a collection below a resource is incomplete.
-
-        A service is checked only if it ``is_near``: linked by the root, or by another near service.
-        """
+        """Raise Unreachable if a collection is incomplete; check services only if ``is_near``."""
         for way in holder.link_fields if holder.leads else ():
             if isinstance(way, Parts) or way.late or way.to.lasting:
                 continue

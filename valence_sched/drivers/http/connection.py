@@ -164,11 +164,7 @@ class Login:
         return self._connection.send("POST", uri, data=account)
 
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
-        """Return the answer to a POST with basic authentication, which some services require.
-
-        Without a WWW-Authenticate header a read tests the password first: a wrong password is sent
-        twice.
-        """
+        """POST with basic authentication; without a challenge a read tests the password first."""
         challenge = refused.headers.get("WWW-Authenticate", "")
         if challenge and "basic" not in challenge.casefold():
             return refused
@@ -211,10 +207,7 @@ def proxies_to(url: str) -> dict[str, str]:
 
 
 class Connection:
-    """One connection, thread-safe; ``url`` is its base URL, without credentials.
-
-    ``requests`` is the number of sent requests, ``root_uri`` the URI of the service root.
-    """
+    """One connection, thread-safe; ``url`` is its base URL, without credentials."""
 
     def __init__(
         self,
@@ -354,9 +347,8 @@ class Connection:
     def _read(self, uri: str, most: int, share: float) -> Answer:
         """Read, and retry after HTTP 429 or 503, or without an answer.
 
-        If the pause that the service requests exceeds the whole deadline, the answer is returned.
-        If the pause exceeds the remaining time, the error of the deadline is raised. Closing a
-        connection shortens its deadline.
+        If the requested pause exceeds the whole deadline, the answer is returned. If it exceeds the
+        remaining time, which closing a connection shortens, the error of the deadline is raised.
         """
         for attempt in range(1, exchange.READ_ATTEMPTS + 1):
             is_last = attempt == exchange.READ_ATTEMPTS

@@ -291,7 +291,7 @@ def unsupported_encoding(encoding: str) -> Unreachable:
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes, the root cause last."""
+    """Return an error and its causes, the root cause last; a SchedulerError is not a cause."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:

@@ -177,10 +177,7 @@ class Response:
 
 
 class StdlibTransport:
-    """The connections to one host, one per concurrent request; thread-safe.
-
-    Unreachable: the authorities of ``verify`` or the client certificate are unreadable.
-    """
+    """The connections to one host, one per concurrent request; thread-safe."""
 
     def __init__(
         self,

@@ -111,10 +111,7 @@ def _wrapped_error(error: BaseException) -> Unreachable:
 
 
 class SushyTransport:
-    """The connector to one host, which sends each request once and follows no redirect.
-
-    Only this module uses private parts of sushy: ``Connector._op`` and ``Connector._session``.
-    """
+    """The connector to one host; only here ``_op`` and ``_session`` of sushy are used."""
 
     def __init__(
         self,

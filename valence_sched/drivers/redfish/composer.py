@@ -79,10 +79,7 @@ class AmountComposer:
         return Creation(tuple(made))
 
     def find(self, request: CompositionRequest) -> Creation:
-        """Return the existing amounts of a request, by their URI or by its name.
-
-        An amount at a known URI must have the name of the request or, without a name, the size.
-        """
+        """Return the existing amounts of a request, by their URI or by its name."""
         known = request.amounts or self._made.get(request.name, ())
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
         for _, uri, json in () if known else self._existing(request):
@@ -240,11 +237,7 @@ class BlockReservations:
         self._reserved: list[str] | None = None
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve all unshared blocks; return whether that succeeded, else undo it.
-
-        ClaimLost: another client has reserved a block. PodmError: the state of a block cannot be
-        read, or a reservation cannot be undone.
-        """
+        """Reserve all unshared blocks; return whether that succeeded, else undo it."""
         self._reserved = []
         for block in self._own(request, self._reader.last_block):
             if block.reserved:
@@ -296,10 +289,7 @@ class BlockReservations:
         return [block for block in blocks if block and not own_status(block).shareable]
 
     def _set(self, block: ResourceBlock, reserved: bool, *, verify: bool = True) -> bool:
-        """Set or clear the flag; return whether that succeeded.
-
-        A change with a refused ETag is sent again once if the object is unchanged.
-        """
+        """Set or clear the flag, once more after a refused ETag; return whether that succeeded."""
         uri, status = block.uri, "CompositionStatus"
         # Some services replace the whole object, so all of it is sent.
         body = {status: dict(block.json[status], Reserved=reserved)}

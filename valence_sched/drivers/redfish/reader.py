@@ -58,10 +58,7 @@ class LimitsByZone:
                 self._stated.append((found, limits))
 
     def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
-        """Return the strictest limits of a zone, or of a pod manager without zones.
-
-        ``blocks`` has the number of its blocks by type.
-        """
+        """Return the strictest limits of a zone with these blocks, or of a podm without zones."""
         found: Limits = {}
         stated = [it for zones, it in self._stated if not zones or (zone and zone.uri in zones)]
         if zone:

@@ -245,11 +245,7 @@ class NodeReader:
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
-    """Return the result for a node that was not found: ``left`` if it still uses blocks.
-
-    Links of systems count, since some blocks link no system. The state of a shareable block does
-    not count.
-    """
+    """Return the result without a node: ``left`` if blocks or links of systems show its use."""
     quiet = {uri for uri, it in blocks.items() if it and (is_free(it) or own_status(it).shareable)}
     used = {uri: block for uri, block in blocks.items() if uri not in quiet}
     foreign = {uri for it in systems if it.is_composed for uri in _folded(it.blocks)}
