@@ -104,6 +104,17 @@ PUBLIC = [
     "to_json",
 ]
 
+#: By class of the plug-in interface: the documented verbs that plug-ins and programs call.
+VERBS = {
+    "Ledger": "close context correct release remove_node take",
+    "View": """
+        all_rows constant forget_changes free free_table freeze grant_count inverse invalidate_free
+        is_unknown largest_grant memoise memoise_free memoise_latest memoise_selected number podm
+        podm_lots precompute_free rows rows_of take take_counts text total window with_own_memo
+        without_memo
+    """,
+}
+
 PROBE = """
 import sys, valence_sched
 print(*(name for name in sys.modules if name.startswith("valence_sched.")))
@@ -146,6 +157,13 @@ class TestPublicNames(unittest.TestCase):
             with self.subTest(name):
                 value = getattr(importlib.import_module(module), name)
                 self.assertIs(value, getattr(valence_sched, name))
+
+    def test_the_verbs_of_the_plugin_interface_stay_and_are_documented(self):
+        for name, verbs in VERBS.items():
+            kind = getattr(valence_sched, name)
+            for verb in verbs.split():
+                with self.subTest(name, verb=verb):
+                    self.assertTrue(inspect.getdoc(getattr(kind, verb)))
 
     def test_every_error_is_public(self):
         tree = {

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches: places the nodes of one request one after another on a private overlay."""
+"""Batches: places the nodes of one request one after another on a private overlay.
+
+The alternatives of the request are tried in order. If a group must stay together, its first node
+fixes one domain value for all nodes: the anchor. Other anchors are tried if nodes do not fit.
+"""
 
 import functools
 from collections.abc import Callable
@@ -50,10 +54,10 @@ class PlacedNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome: the nodes; view, evaluation and request after the last node.
+    """The outcome: the nodes in order; view, evaluation and request after the last node.
 
-    It is unknown whether the node fits the ``undecided_rows``; ``bound`` is a proven bound of the
-    nodes.
+    It is unknown whether the node fits the ``undecided_rows``, which might have been chosen.
+    ``bound`` is a proven upper bound of the number of nodes, if the scheduler has one.
     """
 
     nodes: list[PlacedNode]
@@ -68,7 +72,8 @@ class Batch:
 def schedule(context: EvaluationContext) -> Batch:
     """Place the nodes of a request by the scheduler that its policy names."""
     kind: Any = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)
-    return kind().schedule(context)  # type: ignore[no-any-return]
+    batch: Batch = kind().schedule(context)
+    return batch
 
 
 def goes_by_cost(policy: Policy) -> bool:
@@ -106,15 +111,15 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
             fit = choose_fit(batch.view, rows, fits, request, best_of, turn, unfit, undecided)
         if fit is None:
             break
-        cost, scores_of = batch.evaluation.cost, batch.evaluation.scores_of
         others: list[Fit] = []
         if request.alternates:
+            rows = order(batch.view, batch.evaluation.cost, request, turn)
             rest, group = request.count - 1 + context.other_nodes, request.group
             if rest and group is not None and group.hard:
                 rest = SPARE_ALTERNATES
             most = request.alternates + min(rest, SPARE_ALTERNATES)
-            rows = order(batch.view, cost, request, turn)
             others = alternate_fits(batch.view, rows, fits, fit, most)
+        cost, scores_of = batch.evaluation.cost, batch.evaluation.scores_of
         alternates = tuple([(one, int(cost[one.row]), scores_of(one.row)) for one in others])
         batch.nodes.append(PlacedNode(fit, int(cost[fit.row]), scores_of(fit.row), alternates))
         if len(batch.nodes) < request.count:
@@ -170,6 +175,7 @@ class Attempt(Struct, frozen=True):
 def _best_by_anchor(
     context: EvaluationContext, attempt: Callable[..., list[Attempt]]
 ) -> list[Attempt]:
+    """Return the attempts at the anchor where most nodes fit; anchors are tried by cost."""
     best = attempts = attempt()
     open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):
@@ -219,6 +225,7 @@ def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Att
 def _try_in_order(
     context: EvaluationContext, schedule: Schedule, open_rows: Mask | None = None
 ) -> list[Attempt]:
+    """Try each alternative once; with ``open_rows`` only these rows can take the first node."""
     attempts: list[Attempt] = []
     for alternative in (None, *context.request.other_alternatives):
         missing = context.request.count - _count_nodes(attempts)
@@ -226,24 +233,34 @@ def _try_in_order(
             break
         current = context
         if alternative is not None:  # after the last alternative, with its group state
-            before, last, needs = attempts[-1].context, attempts[-1].batch, alternative.needs
-            request = structs.replace(last.request, needs=needs, topology=alternative.topology)
-            request = structs.replace(request, count=missing, min_count=None)
-            current = context_of(last.view, request, before.bound, strict=before.strict)
-            planned = before.planned and before.planned[1:]
-            others, spending = before.other_nodes, before.spending
-            current = replace(current, other_nodes=others, spending=spending, planned=planned)
+            before, last = attempts[-1].context, attempts[-1].batch
+            request = structs.replace(
+                last.request,
+                needs=alternative.needs,
+                topology=alternative.topology,
+                count=missing,
+                min_count=None,
+            )
+            current = replace(
+                context_of(last.view, request, before.bound, strict=before.strict),
+                other_nodes=before.other_nodes,
+                spending=before.spending,
+                planned=None if before.planned is None else before.planned[1:],
+            )
         if open_rows is None and needs_anchor(current.request):
             attempts += _best_by_anchor(current, functools.partial(_attempt, current, schedule))
+        elif _count_nodes(attempts):  # the first node is placed: its anchor is fixed
+            attempts += _attempt(current, schedule)
         else:
-            attempts += _attempt(current, schedule, (None if _count_nodes(attempts) else open_rows))
+            attempts += _attempt(current, schedule, open_rows)
     return attempts
 
 
 def _attempt(
     context: EvaluationContext, schedule: Schedule, open_rows: Mask | None = None
 ) -> list[Attempt]:
-    context = context if open_rows is None else with_anchor_rows(context, open_rows)
+    if open_rows is not None:
+        context = with_anchor_rows(context, open_rows)
     return [Attempt(context, schedule(context))]
 
 
@@ -262,8 +279,9 @@ class _NextNode(Struct, frozen=True, gc=False):
 class Lookahead:
     """The overlay and the evaluation of a batch; ``take`` updates both by one node.
 
-    Evaluating one podm costs almost as much as evaluating sixty. So the next nodes of several podms
-    are taken and evaluated together, ahead of their turn. The outcome is the same as without.
+    Evaluating one podm again costs almost as much as evaluating sixty. So the overlay takes the
+    next node of several podms and evaluates these podms together. Each result is stored until its
+    podm is chosen. The outcome is exactly the same as without Lookahead.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:
@@ -281,17 +299,20 @@ class Lookahead:
         self._own_podm_only = own_only and not self._reads_both
         self._weights = row_weights(context.view, context.bound) if group_readers else None
         self._most_ahead = 1 if context.request.alternates or self._reads_both else most_ahead
-        self._count_ahead, self._hits, self._last = 1, 0, -1
+        self._count_ahead, self._hits = 1, 0
+        self._last = -1  # the podm of the last node
         self._left = context.request.count - 1  # the last node is chosen but not taken
 
     @property
     def request(self) -> Request:
+        """Return the request whose group state counts the nodes placed so far."""
         if self._new_member_rows:
             self._request = with_members(self._context.view, self._request, self._new_member_rows)
             self._new_member_rows = []
         return self._request
 
     def fit(self, row: int) -> Fit | Undecided | None:
+        """Return the present fit of a row, even if the next node of its podm was taken ahead."""
         podm = int(self.view.podm_of[row])
         ahead = self._ahead.get(podm)
         if ahead is not None:
@@ -301,7 +322,7 @@ class Lookahead:
         return self._context.fit(self.view, row)
 
     def take(self, fit: Fit) -> tuple[int, int]:
-        """Take a fit; return the first changed row and the row after the last."""
+        """Take the blocks and amounts of a fit; return the rows that may have changed."""
         podm = int(self.view.podm_of[fit.row])
         if podm not in self._ahead:
             # double the number of pods if half of them were used, or pods alternate; else halve it
@@ -312,7 +333,8 @@ class Lookahead:
             self._evaluate_ahead([fit, *self._likely_fits(podm)])
         else:
             self._hits += 1
-        self._last, self._left = podm, self._left - 1
+        self._last = podm
+        self._left -= 1
         ahead = self._ahead.pop(podm)
         first, last = self._overlay.rows(podm)
         self.evaluation.write(slice(first, last), ahead.evaluation)
@@ -331,11 +353,12 @@ class Lookahead:
         return first, last
 
     def close(self) -> None:
+        """Undo all nodes taken ahead, so that the view shows the present state."""
         self._overlay.apply([ahead.undo for ahead in self._ahead.values()])
         self._ahead.clear()
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the fits of the best podms that the short search finds."""
+        """Return the present fits of the best podms, if the short search finds them."""
         count = min(self._count_ahead, self._left) - 1
         if count < 1:
             return []
@@ -370,8 +393,9 @@ class Lookahead:
             self._write_costs(evaluation, rows)
         low = 0
         for fit, change, (first, last) in zip(fits, changes, spans, strict=True):
-            part = evaluation.select(slice(low, low := low + last - first))
-            self._ahead[change[0]] = _NextNode(fit, change, part)
+            high = low + last - first
+            self._ahead[change[0]] = _NextNode(fit, change, evaluation.select(slice(low, high)))
+            low = high
 
     def _write_costs(self, evaluation: Evaluation, rows: Ints) -> None:
         weights = self._weights

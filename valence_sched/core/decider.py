@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 class Decider:
     """Decides on requests for one View, which changes only through :meth:`replace`.
 
-    ``mix`` returns the mix of flavors to keep room for; called once, when a policy first reads it.
+    ``mix`` returns the mix of flavors to keep room for, if a request has none. It is called once,
+    when a policy first reads the mix.
     """
 
     def __init__(
@@ -55,23 +56,31 @@ class Decider:
         self._builder = ViewBuilder(view.kinds)
         self._cache = EvaluationCache(self._snapshot)
         self._supplied_mixes: BoundedMemo[tuple[str, str], bool] = BoundedMemo(MOST_MIXES)
-        self.skipped, self.strict = skipped, strict
+        self.skipped = skipped
+        self.strict = strict
         self.other_podms: Sequence[LeanPodm] = ()
 
     def snapshot(self) -> View:
+        """Return the current snapshot; it never changes; a newer snapshot replaces it."""
         return self._snapshot.view
 
     def note_skipped(self, lines: Sequence[str]) -> None:
+        """Report these lines about unread documents in later decisions."""
         self.skipped = lines
 
     def count_other_podms(self, podms: Sequence[LeanPodm]) -> None:
+        """Count the nodes of these pod managers, which the View lacks, in later decisions."""
         self.other_podms = podms
 
     def policies(self) -> Sequence[Policy]:
+        """Return the policies a request may name."""
         return self.bound_policies.policies()
 
     def policy(self, sealed: Request) -> tuple[Policy, int]:
-        """Return the policy of a sealed request, and the largest cost of a pool under it."""
+        """Return the policy of a sealed request, and the largest cost of a pool under it.
+
+        For a request with a group or an owner, all weighers count as active.
+        """
         bound = active = self.bound_policies.policy(sealed.policy)
         if sealed.group is None and sealed.owner is None:
             active = self.bound_policies.active(sealed, bound)
@@ -80,20 +89,22 @@ class Decider:
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node; the decision has the reasons if nothing fits.
 
-        If strict: PluginError for a broken plug-in, DecisionUndecided if an open pool might be
-        chosen.
+        A strict decider raises PluginError if a plug-in broke its contract. It raises
+        DecisionUndecided if the budget leaves a pool undecided that might be chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)
         return decision
 
     def rank(self, request: Request, limit: int) -> Ranking:
+        """Return at most ``limit`` candidates, best first; same errors as a decision."""
         context = self.context(request)
         attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
         decision = Decision([attempt], self.skipped)
-        view, request, policy = context.view, context.request, context.bound.policy
-        candidates, open_pools = list[Candidate](), list[PoolRef]()
-        for row in rank_rows(view, context.evaluation.cost, request, 0):
+        view, policy = context.view, context.bound.policy
+        candidates: list[Candidate] = []
+        open_pools: list[PoolRef] = []
+        for row in rank_rows(view, context.evaluation.cost, context.request, 0):
             if len(candidates) >= limit:
                 break
             if isinstance(context.fit(view, row), Undecided):
@@ -101,9 +112,12 @@ class Decider:
             elif candidate := decision.candidate(row):
                 candidates.append(candidate)
         self.check_decided(open_pools, policy)
-        missing = (undecided_text(open_pools, policy),) if open_pools else ()
-        found = tuple(candidates)
-        return Ranking(candidates=found, missing=missing, request_id=request.id, seed=request.seed)
+        return Ranking(
+            candidates=tuple(candidates),
+            missing=(undecided_text(open_pools, policy),) if open_pools else (),
+            request_id=context.request.id,
+            seed=context.request.seed,
+        )
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
         """Return a decider without the hardware of these candidates; StaleOffer if one is taken."""
@@ -146,6 +160,11 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
+        """Return the group state of a request after the candidates.
+
+        RequestError: a domain of the group does not exist, or the policy ignores a field that the
+        request sets. UnknownName: no such policy. StaleOffer: one of ``others`` is taken.
+        """
         if others:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
@@ -158,21 +177,25 @@ class Decider:
         return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)
 
     def seal(self, request: Request) -> Request:
+        """Return a request in the form sent to every zone; same errors as a decision."""
         return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
+        """Return whether the mix of a sealed request must still be completed."""
         bound, mix = self.bound_policies.policy(sealed.policy), sealed.mix
         if not mix.shares or mix.scarcity or not bound.mix_completions:
             return False
         key = sealed.policy, mix.digest
-        if key not in self._supplied_mixes:
+        needed = self._supplied_mixes.get(key)  # another thread may empty the memo after a check
+        if needed is None:
             needed = bool(bound.mix_supplies(self._builder.empty_copy().view(), mix))
             self._supplied_mixes.store(key, needed)
-        return self._supplied_mixes[key]
+        return needed
 
     def mix_supplies(
         self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
     ) -> ZoneSupplies:
+        """Return the supplies of these pools to the mix of a request; same errors as ``offers``."""
         if others:
             return self._after(others).mix_supplies(query)
         from valence_sched.core.offers import most_nodes_alone
@@ -191,6 +214,7 @@ class Decider:
         return ZoneSupplies(pools=len(self._snapshot.view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
+        """Return a sealed request with its mix completed by the supplies of all pools."""
         mix = self.bound_policies.policy(sealed.policy).completed_mix(sealed.mix, supplies)
         return msgspec.structs.replace(sealed, mix=mix)
 
@@ -202,23 +226,28 @@ class Decider:
         self._snapshot.replace(*splice(self._snapshot.view, number, builder.view()))
 
     def check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
+        """Raise DecisionUndecided if a strict decider leaves pools undecided."""
         if pools and self.strict:
             raise DecisionUndecided(undecided_text(pools, policy))
 
     def context(self, request: Request) -> EvaluationContext:
+        """Return the context of a decision on a request; same errors as a decision."""
         alone, bound = self.bound_policies.prepare(request, self._snapshot.view)
         # identity and open values do not depend on the group state
         return self._evaluate(self._with_group_state(alone, bound), bound)
 
     def _with_group_state(self, request: Request, bound: BoundPolicy) -> Request:
-        view, eligible = self._snapshot.view, functools.partial(self.eligible, request, bound)
-        return with_group_state(view, request, eligible, self._counts, self.other_podms)
+        eligible = functools.partial(self.eligible, request, bound)
+        return with_group_state(
+            self._snapshot.view, request, eligible, self._counts, self.other_podms
+        )
 
     def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
         active = self.bound_policies.active(request, bound)
         return self._cache.context(request, active, strict=self.strict)
 
     def eligible(self, request: Request, bound: BoundPolicy) -> Mask:
+        """Return the rows that pass all filters that read neither free capacity nor the group."""
         return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
 
 
@@ -226,4 +255,5 @@ def eligible_rows(context: EvaluationContext) -> Mask:
     """Return the rows that pass all filters which read neither free capacity nor the group."""
     readers = context.evaluation.availability_readers
     fixed = [filter_.name not in readers for filter_ in context.bound.filters]
-    return np.logical_and.reduce(context.evaluation.verdicts[fixed])  # type: ignore[no-any-return]
+    passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
+    return passing

@@ -28,9 +28,9 @@ RowFit = Literal["fits", "none", "undecided"]
 class Decision:
     """The nodes chosen for a request, with all data for its explanation.
 
-    ``attempts`` are the alternatives tried, in order; the reasons explain ``main_attempt``. It is
-    not ``explainable`` if its evaluation changed later. ``podms_of_others`` take nodes of other
-    requests.
+    ``attempts`` has one attempt for each alternative tried, in order; the reasons explain
+    ``main_attempt``. A decision is not ``explainable`` if its evaluation was changed later.
+    ``podms_of_others`` take nodes of requests that were decided together with this one.
     """
 
     attempts: Sequence[Attempt]
@@ -40,7 +40,7 @@ class Decision:
 
     @property
     def main_attempt(self) -> Attempt:
-        """The first attempt that placed a node, else the first attempt."""
+        """Return the first attempt that placed a node, else the first attempt."""
         return next((one for one in self.attempts if one.batch.nodes), self.attempts[0])
 
     @property
@@ -65,14 +65,15 @@ class Decision:
 
     @property
     def fitting_nodes(self) -> list[PlacedNode]:
-        """The nodes that fit, even if they are too few to be placed."""
+        """Return the nodes that fit, even if they are too few to be placed."""
         return [node for attempt in self.attempts for node in attempt.batch.nodes]
 
     @functools.cached_property
     def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
         """Return the nodes in order, each with its attempt; empty if fewer fit than required.
 
-        Alternates are on other podms than all nodes, and satisfy the rules of the group with them.
+        No alternate is on a pod manager with a node of the request, or of a request decided
+        together with it. Each alternate satisfies the rules of the group with the other nodes.
         """
         if self.fit_count < self.request.required_count:
             return []
@@ -101,17 +102,19 @@ class Decision:
         return self.attempts[0].context.view
 
     def exclude_alternates_on(self, podms: frozenset[int]) -> None:
+        """Drop the alternates on podms that take nodes of other requests."""
         self.podms_of_others = podms
         vars(self).pop("placed_nodes", None)  # it was computed without them
 
     @property
     def failed_attempts(self) -> list[tuple[int, Attempt]]:
-        """The attempts before the main attempt, numbered from 1."""
+        """Return the attempts before the main attempt, numbered from 1; they placed no node."""
         first = next((n for n, attempt in enumerate(self.attempts) if attempt.batch.nodes), 0)
         return list(enumerate(self.attempts[:first], 1))
 
     @functools.cached_property
     def undecided_rows(self) -> list[int]:
+        """Return the rows whose search is incomplete and which might have been chosen."""
         return sorted(set().union(*(one.batch.undecided_rows for one in self.attempts)))
 
     @property
@@ -137,6 +140,7 @@ class Decision:
         )
 
     def candidate(self, row: int) -> Candidate | None:
+        """Return the first node as a candidate in pool ``row``, None if it does not fit."""
         cost = int(self.context.evaluation.cost[row])
         fit = self.context.fit(self.view, row) if cost != INFINITE_COST else None
         if not isinstance(fit, Fit):
@@ -144,15 +148,19 @@ class Decision:
         return candidate_of(self.context, fit, cost, self.context.evaluation.scores_of(row))
 
     def chosen_podms(self) -> list[int]:
+        """Return the podms that took nodes, each once, in the order of their first nodes."""
         return list(dict.fromkeys(self._podm(node.chosen) for _, node in self.placed_nodes))
 
     @functools.cached_property
     def outcome_by_podm(self) -> dict[int, tuple[str, int, int]]:
+        """Return the outcome, row and cost of a podm's first node, else of its first alternate."""
         nodes = [node for _, node in self.placed_nodes]
         found = [("chosen", node.chosen, node.cost) for node in nodes]
         found += [("alternate", fit, cost) for node in nodes for fit, cost, _ in node.alternates]
-        # the first of a podm wins
-        return {self._podm(fit): (word, fit.row, cost) for word, fit, cost in reversed(found)}
+        outcomes: dict[int, tuple[str, int, int]] = {}
+        for word, fit, cost in found:  # the first of a podm counts
+            outcomes.setdefault(self._podm(fit), (word, fit.row, cost))
+        return outcomes
 
     @functools.cached_property
     def fit_count_by_podm(self) -> Counter[int]:
@@ -175,6 +183,7 @@ class RowFits:
         self._context, self._batch = context, batch
 
     def of(self, row: int) -> RowFit:
+        """Return whether the node fits in a row, regardless of the filters."""
         known = self._known.get(row)
         if known is None:
             fit = self._context.fit(self._batch.view, row)

@@ -26,6 +26,7 @@ from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 def _tracked(name: str) -> Any:
+    """Return a property that records reads of data that changes when nodes are placed."""
     field_of = getattr(View, name)
 
     def read(view: "TrackedView") -> Any:
@@ -36,6 +37,7 @@ def _tracked(name: str) -> Any:
 
 
 def _tracked_call(name: str) -> Any:
+    """Return a method that records each read, memoised or not, of data that nodes change."""
     method = getattr(View, name)
 
     def call(view: "TrackedView", *arguments: Any, **options: Any) -> Any:
@@ -92,7 +94,8 @@ def track_request(request: Request) -> TrackedRequest:
 
 
 @functools.cache
-def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:  # kind: also a subclass
+def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
+    """Return the tracking class for a class of requests, which may be a subclass of Request."""
     if kind is Request:
         return TrackedRequest
     struct: Any = type(Request)
@@ -104,16 +107,18 @@ ONE = np.float64(1.0).view(np.uint64)
 FLOAT = np.dtype(np.float64)
 Use = BoundFilter | BoundWeigher
 #: By kind of plug-in: its name, the kinds of numbers that it may return, their type, and a noun.
-FILTER, WEIGHER = ("filter", "b", np.dtype(bool), "bool"), ("weigher", "fiu", FLOAT, "number")
+FILTER = ("filter", "b", np.dtype(bool), "bool")
+WEIGHER = ("weigher", "fiu", FLOAT, "number")
 
 
 class Evaluation(msgspec.Struct):
     """The answers of every filter and weigher for every pool.
 
-    Per plug-in, ``filter_verdicts`` and ``weigher_scores`` (0..1) have an array of shape
-    ``(pools,)``. ``cost`` is the weighted sum of ``COST_SCALE × (1 - score)``. A placed node
-    changes answers of ``availability_readers`` for its podm, of ``group_state_readers`` for any
-    pool.
+    ``filter_verdicts`` and ``weigher_scores`` (0..1) have an array of shape ``(pools,)`` for each
+    plug-in. ``cost`` is the weighted sum of ``COST_SCALE × (1 - score)``, and ``INFINITE_COST``
+    where a filter rejects. A placed node changes the answers of ``availability_readers`` for its
+    own podm, and the answers of ``group_state_readers`` for any pool. ``failed_plugins`` are not
+    called again in a decision.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -126,25 +131,29 @@ class Evaluation(msgspec.Struct):
 
     @property
     def verdicts(self) -> Mask:
-        """One writable table of shape ``(filters, pools)``."""
-        table: Mask = _table(self.filter_verdicts, bool, len(self.cost))
-        self.filter_verdicts = table
-        return table
+        """The verdicts as one writable table of shape ``(filters, pools)``."""
+        if not isinstance(self.filter_verdicts, np.ndarray):
+            size = (len(self.filter_verdicts), len(self.cost))
+            self.filter_verdicts = np.array(self.filter_verdicts, dtype=bool).reshape(size)
+        return self.filter_verdicts
 
     @property
     def scores(self) -> Floats:
-        """One writable table of shape ``(weighers, pools)``."""
-        table: Floats = _table(self.weigher_scores, FLOAT, len(self.cost))
-        self.weigher_scores = table
-        return table
+        """The scores as one writable table of shape ``(weighers, pools)``."""
+        if not isinstance(self.weigher_scores, np.ndarray):
+            size = (len(self.weigher_scores), len(self.cost))
+            self.weigher_scores = np.array(self.weigher_scores, dtype=np.float64).reshape(size)
+        return self.weigher_scores
 
     def scores_of(self, row: int) -> tuple[float, ...]:
         return tuple([float(scores[row]) for scores in self.weigher_scores])
 
     def copy(self) -> "Evaluation":
+        """Return an evaluation whose arrays can be changed without changing this one."""
         return self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy()).detached()
 
     def select(self, rows: Ints | slice) -> "Evaluation":
+        """Return the evaluation of some rows: a copy, or views for a slice."""
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
     def write(self, rows: Ints | slice, part: "Evaluation") -> None:
@@ -158,22 +167,19 @@ class Evaluation(msgspec.Struct):
         return Evaluation(verdicts, scores, cost, self.notes, *readers)
 
     def detached(self) -> "Evaluation":
+        """Return this evaluation with notes and failed plug-ins of its own."""
         self.notes, self.failed_plugins = list(self.notes), set(self.failed_plugins)
         return self
-
-
-def _table(answers: Any, dtype: Any, size: int) -> Any:
-    if isinstance(answers, np.ndarray):
-        return answers
-    return np.array(answers, dtype=dtype).reshape(len(answers), size)
 
 
 @dataclass(slots=True)
 class EvaluationContext:
     """A snapshot, a request under a policy, their evaluation, and the fitter of the needs.
 
-    A context never changes; it is not frozen because frozen objects take three times as long to
-    make.
+    A context never changes. It is not a frozen class because frozen objects take three times as
+    long to make. ``planned`` has the fits that a plan chose, by alternative, from the present
+    alternative on; None: the scheduler chooses. ``other_nodes`` is the number of nodes of other
+    requests in the same decision, which may take the blocks of an alternate.
     """
 
     view: View
@@ -182,19 +188,22 @@ class EvaluationContext:
     evaluation: Evaluation
     fitter: Fitter
     strict: bool = False  # a plug-in that breaks its contract raises
-    other_nodes: int = 0  # of other requests in the decision: they may take an alternate's blocks
+    other_nodes: int = 0
     spending: Spending = field(default_factory=Spending)
-    planned: tuple[tuple[Fit, ...], ...] | None = None  # by a plan, from this alternative on
-    earlier: tuple[Fit, ...] = ()  # that the same decision placed on this View
+    planned: tuple[tuple[Fit, ...], ...] | None = None
+    earlier: tuple[Fit, ...] = ()  # the fits of nodes that the same decision placed on this View
     turn: int = 0  # the number of nodes that the decision placed in all zones
 
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
+        """Return the fit of the request in one row of a view of these podms."""
         return self.fitter.fit(view, row, self.spending)
 
     def with_others(self, nodes: int, spending: Spending | None) -> "EvaluationContext":
+        """Return the context in a decision that also has ``nodes`` nodes of other requests."""
         return replace(self, other_nodes=nodes, spending=spending or self.spending)
 
     def window(self, first: int, last: int, count: int) -> "EvaluationContext":
+        """Return the context of ``count`` nodes on rows ``[first, last)`` of whole podms."""
         return replace(
             self,
             view=self.view.window(first, last),
@@ -212,7 +221,8 @@ def evaluate(
     A filter that fails rejects every pool and a weigher that fails scores 0; the notes name them.
     PluginError: with ``strict``, a plug-in broke its contract.
     """
-    verdicts, scores = list[Mask](), list[Floats]()
+    verdicts: list[Mask] = []
+    scores: list[Floats] = []
     evaluation = Evaluation(verdicts, scores, np.empty(len(view), dtype=np.int64))
     related = request.group is not None or request.owner is not None
     tracked, asked = track_view(view), track_request(request) if related else request
@@ -244,9 +254,11 @@ def context_of(
     view: View, request: Request, bound: BoundPolicy, *, strict: bool = False
 ) -> EvaluationContext:
     """Return the context of a decision on a request, with all pools evaluated."""
-    evaluation, budget = evaluate(view, request, bound, strict=strict), bound.policy.budget
-    found = evaluation, Fitter(request.needs, view.kinds, request.topology, budget)
-    return EvaluationContext(view, request, bound, *found, strict, spending=Spending(budget))
+    budget = bound.policy.budget
+    evaluation = evaluate(view, request, bound, strict=strict)
+    fitter = Fitter(request.needs, view.kinds, request.topology, budget)
+    spending = Spending(budget)
+    return EvaluationContext(view, request, bound, evaluation, fitter, strict, spending=spending)
 
 
 def reevaluate(
@@ -275,6 +287,7 @@ def _call_again(
     strict: bool,
     changed: Mask | None = None,
 ) -> None:
+    """Write the new answers of some plug-ins, and mark in ``changed`` the rows that differ."""
     names = readers - evaluation.failed_plugins
     for verdicts, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
         if filter_.name in names:
@@ -308,8 +321,9 @@ def write_costs(
 ) -> None:
     """Compute the costs of an evaluation; ``passed`` is the mask of rows that pass all filters.
 
-    With ``weights`` a row's cost is ``worst × sum(weight × cost) / sum(weight)`` with its own
-    weights: a whole number, the largest cost if all are 0.
+    With ``weights`` a row's cost is a mean with its own weights, scaled so that rows are
+    comparable: ``worst × sum(weight × cost) / sum(weight)``, as a whole number. If all weights of a
+    row are 0, it has the largest cost.
     """
     if passed is None:
         passed = np.logical_and.reduce(evaluation.verdicts)
@@ -366,6 +380,7 @@ def _clamped_score(
 
 
 def _all_within(scores: Floats) -> bool:
+    """Return whether all scores are within 0..1; NaN is not."""
     if not scores.size:
         return True
     if scores.strides == (0,):
@@ -387,12 +402,15 @@ def _note(
 
 def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int, int]]:
     """Return each filter with the numbers of pools before and after it."""
-    passing, answers = np.ones(size, dtype=bool), iter(verdicts)
-    numbers = [size]
+    steps: list[tuple[str, int, int]] = []
+    passing, before, answers = np.ones(size, dtype=bool), size, iter(verdicts)
     for name in bound.filter_names:
-        passing = passing if name in bound.idle_filters else passing & next(answers)
-        numbers.append(int(passing.sum()))
-    return list(zip(bound.filter_names, numbers, numbers[1:], strict=False))
+        if name not in bound.idle_filters:
+            passing &= next(answers)
+        after = int(passing.sum())
+        steps.append((name, before, after))
+        before = after
+    return steps
 
 
 def first_failures(verdicts: Mask) -> Sequence[int]:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation cache: evaluations by key, of which only changed rows are evaluated again; ledger."""
+"""Evaluation cache: evaluations by key, and the ledger that takes and releases nodes.
+
+Only rows that changed since the last evaluation are evaluated again: filters and weighers evaluate
+each row by itself.
+"""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
@@ -47,7 +51,7 @@ class CompletedMix:
         self._requests: BoundedMemo[int, tuple[Request, Request]] = BoundedMemo(MOST_REQUESTS)
 
     def request(self, request: Request) -> Request:
-        """Return a request with this mix: the same object for the same request."""
+        """Return a request with this mix, the same object for the same request."""
         if not self._mix.scarcity:
             return request
         known = self._requests.get(id(request))
@@ -83,6 +87,7 @@ class EvaluationCache:
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
+        """Return the present context of a decision; PluginError as for :func:`evaluate`."""
         mix = request.mix
         if bound.mix_completions and mix.shares and not mix.scarcity:
             request = self._completed_mix(request.mix, bound).request(request)
@@ -104,17 +109,27 @@ class EvaluationCache:
                 del self._entries[key]
             elif len(self._entries) > self._most:
                 self._entries.popitem(last=False)
-        found, spending = (cached.evaluation, cached.fitter), Spending(bound.policy.budget)
-        view = self._snapshot.view
-        return EvaluationContext(view, request, bound, *found, strict, spending=spending)
+        return EvaluationContext(
+            self._snapshot.view,
+            request,
+            bound,
+            cached.evaluation,
+            cached.fitter,
+            strict,
+            spending=Spending(bound.policy.budget),
+        )
 
     def mix_supplies(self, mix: Mix, bound: BoundPolicy) -> dict[str, MixSupplies]:
+        """Return the supplies of the pools to the shares of a mix, by weigher."""
         if not bound.mix_completions or not mix.shares:
             return {}
         return self._completed_mix(mix, bound).supplies
 
     def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
-        """Return a mix completed with the supplies of all pools, renewed after enough changes."""
+        """Return a mix completed with the supplies of all pools, renewed after enough changes.
+
+        The completed mix becomes part of the request, so that the decision can be repeated.
+        """
         key, version = (id(bound), mix.digest), self._snapshot.version
         completed = self._mixes.get(key)
         changes = version - completed.version if completed else 0
@@ -135,6 +150,7 @@ class SplicedSnapshot:
         self._splices: deque[Splice] = deque(maxlen=MOST_LAG)
 
     def replace(self, view: View, splice: Splice) -> None:
+        """Replace the View by a newer View, and note the replaced rows."""
         self.view = view
         self.version += 1
         self._splices.append(splice)
@@ -192,9 +208,14 @@ class Ledger:
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
+        """Return the context of a decision on a sealed request.
+
+        PluginError: with ``strict``, a plug-in broke its contract.
+        """
         return self._cache.context(request, bound, strict=strict)
 
     def take(self, fit: Fit) -> None:
+        """Take the blocks and amounts of a fit, until :meth:`release`."""
         self._overlay.allocate_each([(fit.row, fit.blocks, fit.grants)])
         key = self._usage_key(fit)
         self._usage[key] = self._usage.get(key, 0) + 1
@@ -213,10 +234,12 @@ class Ledger:
         self._note_change(key[0])
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> None:
+        """Free the blocks, by number, of a node that the inventory lists on a podm."""
         self._overlay.remove_node(podm, blocks)
         self._note_change(podm)
 
     def close(self, podm: int) -> Undo:
+        """Close a podm to all nodes; return the function that undoes this."""
         undo = self._overlay.close(podm)
         self._note_change(podm)
 
@@ -227,6 +250,7 @@ class Ledger:
         return reopen
 
     def correct(self, podm: int, used: Mapping[int, float]) -> None:
+        """Set the used amounts of some stocks, by stock number, as their podm reports them."""
         first, _ = self._overlay.rows(podm)
         stocks = self.view.block_tables[podm].stocks
         more = [(number, amount - stocks[number].used) for number, amount in used.items()]
@@ -250,6 +274,7 @@ class Ledger:
         return self._whole
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int:
+        """Evaluate the rows of the podms that changed after the cached evaluation."""
         if self._evaluated and self._whole is not None:
             self._overlay.remember_fixed(self._whole)
             self._evaluated = False

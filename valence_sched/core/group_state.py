@@ -25,7 +25,10 @@ class NodeCounts(msgspec.Struct):
     by_owner: dict[str, CountByPodm] = msgspec.field(default_factory=dict)
 
     def add(self, group: str | None, owner: str | None, podm: int, number: int = 1) -> None:
-        """Add 1 for a new node, or -1 for a removed node, even if another table counts it."""
+        """Add ``number`` to the counts of a node.
+
+        A new node adds 1. A removed node adds -1, even if another table counts it.
+        """
         if group is not None:
             of_group = self.by_group.setdefault(group, {})
             _add_count(of_group, owner, podm, number)
@@ -35,6 +38,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
+        """Yield the node counts of a group, for an owner and for no owner; None: for all owners."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts
@@ -62,9 +66,9 @@ def with_group_state(
     """Return the request with its group state; RequestError for a domain that does not exist.
 
     ``eligible`` returns the rows that pass every filter which reads neither free capacity nor the
-    group. The skew ignores values without such rows, but not values whose podms are full
-    (Kubernetes: ``nodeAffinityPolicy: Honor``). Nodes placed ``earlier`` and on ``other_podms``
-    also count.
+    group; it is called only for a group with spread rules. The skew ignores domain values without
+    such rows, but not values whose podms are full (Kubernetes: ``nodeAffinityPolicy: Honor``).
+    Nodes placed ``earlier`` and nodes on ``other_podms``, which are not in the View, also count.
     """
     group = request.group
     if group is None and request.owner is None:
@@ -83,7 +87,8 @@ def with_group_state(
         for members in _count_nodes(other_podms).members(group.name, request.owner):
             others.update(members)
         counts += [(podm, others[number]) for number, podm in enumerate(other_podms)]
-    spread, eligible_podms = group.spread if group else (), list[LeanPodm]()
+    spread = group.spread if group else ()
+    eligible_podms: list[LeanPodm] = []
     if spread:
         eligible_podms = [view.podms[n] for n in sorted(set(view.podm_of[eligible()].tolist()))]
     state = GroupState(
@@ -117,7 +122,8 @@ def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:
     """Return whether a placed node changes answers of these plug-ins only for its own podm.
 
-    All must declare that they count nodes by podm, or by domain if the podm is the only domain.
+    All plug-ins must declare that they count nodes by podm or by domain. Counts by domain are
+    enough if the podm is the only domain of the rules, and no rule compares values.
     """
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):

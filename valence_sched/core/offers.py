@@ -32,7 +32,8 @@ def offers(
 ) -> ZoneAnswer:
     """Return the offers of the podms of a context: nodes one after another, and a ranking.
 
-    ``earlier`` are candidates that the decision has taken; StaleOffer if one is no longer free.
+    The request of the context is the request of the query with its group state. ``earlier`` are the
+    candidates that the decision has already taken; StaleOffer if one is no longer free.
     """
     view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
@@ -77,6 +78,7 @@ def with_candidates(
 
 
 def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[PlacedNode], set[int]]:
+    """Return the first node of the best pools, best first, and the undecided rows."""
     view, evaluation = context.view, context.evaluation
     find_fit: FitFinder = functools.partial(context.fit, view)
     if context.earlier and query.limit:
@@ -125,7 +127,8 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
         raise StaleOffer(f"{podm}: no pool {pool!r}")
     table, position = view.block_tables[view.podm_of[first]], int(view.position_of[rows[0]])
     stocks = {stock.uri: number for number, stock in enumerate(table.stocks)}
-    blocks, grants = list[int](), list[tuple[int, float]]()
+    blocks: list[int] = []
+    grants: list[tuple[int, float]] = []
     for block in candidate.blocks:
         number = table.numbers.get(block.uri)
         if number is None or position not in table.pools[number] or not table.slots[number]:
@@ -140,7 +143,10 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
 
 
 class CandidateFitter:
-    """Fits nodes into exactly the blocks of candidates; one fitter for each alternative."""
+    """Fits the nodes of a request into exactly the blocks and amounts of candidates.
+
+    ``fitters`` has the fitter of each alternative. During a fit only these parts are free.
+    """
 
     def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:
         self._view, self._fitters = view, fitters
@@ -165,9 +171,10 @@ class CandidateFitter:
                 if not isinstance(found, Fit) or len(found.blocks) != len(wanted.blocks):
                     continue
                 missing: defaultdict[int, float] = defaultdict(float)  # by stock
-                for grants, sign in ((wanted.grants, 1), (found.grants, -1)):
-                    for stock, amount in grants:
-                        missing[stock] += sign * amount
+                for stock, amount in wanted.grants:
+                    missing[stock] += amount
+                for stock, amount in found.grants:
+                    missing[stock] -= amount
                 if all(abs(amount) < SLACK for amount in missing.values()):
                     return structs.replace(found, row=wanted.row), number
         finally:

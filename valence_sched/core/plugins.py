@@ -44,6 +44,7 @@ class Plugins(Struct, frozen=True, eq=False):
         return self.by_name[name]
 
     def ours_first(self) -> list[str]:
+        """Return the names of the plug-ins, those that ship with valence-sched first."""
         return sorted(self.by_name, key=lambda name: not _is_ours(self.sources.get(name, "")))
 
 

@@ -4,6 +4,7 @@
 import contextlib
 import functools
 import hashlib
+import itertools
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from valence_sched.errors import (
 from valence_sched.model.codec import convert
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.inventory import to_json
+from valence_sched.model.need import Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Mix, MixSupplies, Request, sealed, with_inherited
 from valence_sched.view.expression import check_amounts
@@ -51,7 +53,11 @@ REPORTED_FIRST = tuple(_FIRST.split())
 
 
 class RequestReader(Struct, frozen=True, eq=False):
-    """A plug-in, active by fields of a request with tests of values; always if one is optional."""
+    """A plug-in, and the fields of a request that make it active.
+
+    Each field has a test of the values that make the plug-in active. A plug-in with ``optional``
+    fields is always active.
+    """
 
     kind: Kind
     name: str
@@ -71,6 +77,7 @@ class RequestReader(Struct, frozen=True, eq=False):
         return False
 
     def missing_fields(self, request: Request, readers: Sequence["RequestReader"]) -> Iterator[str]:
+        """Yield the fields that the request sets and only this plug-in would read."""
         for field, when in self.required:
             value = getattr(request, field, None)
             is_set = value is not None and when(value)
@@ -80,8 +87,9 @@ class RequestReader(Struct, frozen=True, eq=False):
     def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
         """Return whether this plug-in can replace a plug-in of ``kind`` as reader of a field.
 
-        A filter and a weigher with different tests read different parts of a field: neither can
-        replace the other unless the field is optional for it.
+        A filter and a weigher with different tests ``when`` read different parts of the field. Then
+        only a plug-in of the same kind, or a plug-in for which the field is optional, can replace
+        the other.
         """
         required = (one for one in self.required if self.kind == kind or one[1] is when)
         return any(name == field and holds(value) for name, holds in (*required, *self.optional))
@@ -108,10 +116,13 @@ class BoundWeigher(Struct, frozen=True):
 
     @property
     def heaviest(self) -> int:
+        if not self.overrides:
+            return self.weight
         use = WeigherUse(self.name, self.weight / WEIGHT_UNITS, overrides=self.overrides)
-        return round(use.max_weight * WEIGHT_UNITS) if self.overrides else self.weight
+        return round(use.max_weight * WEIGHT_UNITS)
 
     def weights(self, view: View) -> Ints:
+        """Return its weight per row, by the aggregates and the zone of the pod manager."""
         by_zone = {name: round(w * WEIGHT_UNITS) for name, w in self.overrides.zone.items()}
         zones = [by_zone.get(zone, self.weight) for zone in view.zone.values]
         weights: Ints = np.array(zones, dtype=np.int64)[view.zone.codes]
@@ -127,7 +138,8 @@ class BoundWeigher(Struct, frozen=True):
 class BoundPolicy(Struct, frozen=True, dict=True):
     """A policy with loaded plug-ins; idle filters, which keep every pool, are left out.
 
-    ``readers`` declare the request fields that they read; ``absent_readers`` are not in the policy.
+    ``readers`` are the plug-ins of the policy that declare the fields of a request that they read.
+    ``absent_readers`` are other installed plug-ins with such a declaration.
     """
 
     policy: Policy
@@ -139,6 +151,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @property
     def filter_names(self) -> list[str]:
+        """Return the names of all filters in order, including idle filters."""
         uses = filter_uses(self.policy) if self.idle_filters else self.filters
         return [use.name for use in uses]
 
@@ -152,17 +165,21 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def idle_candidates(self) -> tuple[RequestReader, ...]:
+        """Return the readers that are inactive unless a request sets their fields."""
         return tuple(reader for reader in self.readers if not reader.optional)
 
     @functools.cached_property
     def mix_completions(self) -> dict[str, MixCompletion]:
+        """Return the functions that complete the mix of a request, by the name of their weigher."""
         return {one.name: one.mix_completion for one in self.weighers if one.mix_completion}
 
     def mix_supplies(self, view: View, mix: Mix) -> dict[str, MixSupplies]:
+        """Return the supplies of the pools to a mix, by the name of the weigher."""
         found = ((name, one.supplies(view, mix)) for name, one in self.mix_completions.items())
         return {name: supplies for name, supplies in found if supplies}
 
     def completed_mix(self, mix: Mix, supplies: Mapping[str, MixSupplies]) -> Mix:
+        """Return a mix with its scarcity, from the first weigher that finds a scarce resource."""
         for name, completion in self.mix_completions.items():
             if name in supplies and not mix.scarcity:
                 mix = completion.complete(mix, supplies[name])
@@ -170,6 +187,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def fields_read(self) -> frozenset[str]:
+        """Return the request fields that the plug-ins of the policy declare."""
         return frozenset(field for use in self.plugins for one in use.reads for field in one.fields)
 
     @functools.cached_property
@@ -198,7 +216,8 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
         if twice := [name for name in names if names.count(name) > 1]:
             hint = "remove one of them"
             raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
-    weighers, filters = (*policy.weighers, *_unknown_penalties(policy)), filter_uses(policy)
+    weighers = (*policy.weighers, *_unknown_penalties(policy))
+    filters = filter_uses(policy)
     used = {("filter", use.name) for use in filters}
     used.update(("weigher", use.name) for use in weighers)
     readers = _readers(plugins.load(plugins.FILTERS), plugins.load(plugins.WEIGHERS))
@@ -219,6 +238,7 @@ def filter_uses(policy: Policy) -> tuple[FilterUse, ...]:
 
 
 def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:
+    """Yield the weigher that penalises unknown attributes, heavier than all others together."""
     if policy.unknown != "penalise":
         return
     loaded = plugins.load(plugins.WEIGHERS)
@@ -256,7 +276,8 @@ def _checked_plugin(
     group = plugins.FILTERS if kind == "filter" else plugins.WEIGHERS
     function = plugins.load(group).get(use.name, where)
     request_fields = _fields_of(Request)
-    for field in (field for declared in declarations(function) for field in declared.fields):
+    declared = itertools.chain.from_iterable(one.fields for one in declarations(function))
+    for field in declared:
         if field not in request_fields:
             path, hint = f"{kind} {use.name!r} reads {field!r}", suggest(field, request_fields)
             raise InputError(where, path, "no such field of a request", hint=hint)
@@ -298,23 +319,28 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 
 def resolve_needs(request: Request, policy: Policy) -> Request:
-    """Return the request with the policy's settings for unknown attributes and health."""
+    """Return the request with the policy's settings for unknown attributes and health.
+
+    They replace the settings of an earlier policy, which a request from a report has.
+    """
     unknown: Literal["reject", "allow"] = "reject" if policy.unknown == "reject" else "allow"
     worst: Any = policy.worst_health
     rules = {(need.unknown, need.worst) for ask in request.alternatives for need in ask.needs}
     if rules <= {(unknown, worst)}:
         return request
-    first, *others = (
-        replace(ask, needs=tuple(replace(one, unknown=unknown, worst=worst) for one in ask.needs))
-        for ask in request.alternatives
-    )
+
+    def resolved(needs: tuple[Need, ...]) -> tuple[Need, ...]:
+        return tuple(replace(need, unknown=unknown, worst=worst) for need in needs)
+
+    first, *others = (replace(ask, needs=resolved(ask.needs)) for ask in request.alternatives)
     return replace(request, needs=first.needs, other_alternatives=tuple(others))
 
 
 class BoundPolicies:
     """Binds each policy once, when a request first names it, and seals requests.
 
-    ``mix`` is as for a :class:`Decider`; ``stated`` are the capabilities of the zone itself.
+    ``mix`` returns the mix of flavors for requests without one, as for a ``Decider``; ``stated``
+    are the capabilities of the zone itself.
     """
 
     def __init__(
@@ -330,9 +356,11 @@ class BoundPolicies:
         self._mix = functools.cache(mix)
 
     def policies(self) -> Sequence[Policy]:
+        """Return the policies a request may name."""
         return list(self._policies.values())
 
     def policy(self, name: str) -> BoundPolicy:
+        """Return a policy with its plug-ins; UnknownName, or an error of :func:`bind`."""
         if name not in self._policies:
             raise UnknownName("policy", name, self._policies)
         if name not in self._bound:
@@ -344,8 +372,10 @@ class BoundPolicies:
     ) -> tuple[Request, BoundPolicy]:
         """Return a request sealed for decisions on a view, and its policy.
 
-        RequestError: the policy ignores a field that the request sets, or units differ.
-        UnknownName: no such policy, or pod manager without ``other_zones``.
+        With ``other_zones`` it may name pod managers of other zones.
+
+        RequestError: the request sets a field that the policy ignores, or units differ.
+        UnknownName: no such policy or pod manager.
         """
         bound = self.policy(request.policy)
         for reader in missing_readers(request, bound):
@@ -367,6 +397,7 @@ class BoundPolicies:
         return request, bound
 
     def active(self, request: Request, bound: BoundPolicy) -> BoundPolicy:
+        """Return the policy without the plug-ins that are inactive for a request."""
         readers = idle_readers(request, bound)
         key = (bound.policy.name, readers)
         if key not in self._without_idle_readers:
@@ -394,7 +425,8 @@ def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
     return tuple(sorted(readers, key=order))
 
 
-def _fields_of(kind: type[Request]) -> set[str]:  # a subclass may have more fields
+def _fields_of(kind: type[Request]) -> set[str]:
+    """Return the fields of a class of requests and of its subclasses, which may have more."""
     return set(kind.__struct_fields__).union(*map(_fields_of, kind.__subclasses__()))
 
 
@@ -418,8 +450,9 @@ def fields_read(
         found.add("name")  # it names pod managers, even if no filter reads it
     for use in bound.plugins:
         bound_plugin: Any = use.evaluate  # a function and its options that are not defaults
-        known = plugins.options(bound_plugin.func)
-        options = {name: one.default for name, one in known.items()} | bound_plugin.keywords
+        parameters = plugins.options(bound_plugin.func)
+        defaults = {name: parameter.default for name, parameter in parameters.items()}
+        options = defaults | bound_plugin.keywords
         found.update(podm_fields(bound_plugin.func, options, request))
     for weigher in bound.weighers:
         found.update(["zone"] if weigher.overrides.zone else [])

@@ -55,7 +55,8 @@ def order_by_lot(view: View, rows: Ints, request: Request, turn: int = 0) -> Int
 def batch_lots(view: View, request: Request) -> Lots:
     """Return the lots of all rows; the View memoises them for the nodes of a batch."""
     key = (request.id, request.seed)
-    return view.memoise_latest("drawn", key, lambda: draw_lots(view.lot, request))  # type: ignore[no-any-return]
+    lots: Lots = view.memoise_latest("drawn", key, lambda: draw_lots(view.lot, request))
+    return lots
 
 
 @functools.lru_cache(maxsize=16)
@@ -96,7 +97,11 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the first fit of the rows, or a random one of ``best_of``; note rows without one."""
+    """Return the fit of the first row that the node fits, or of a random row of ``best_of``.
+
+    Rows without a fit are added to ``rows_without_fit`` and not tried again. Rows whose search has
+    no answer are added to ``undecided_rows``.
+    """
     fits: list[Fit] = []
     for row in rows:
         fit = find_fit(row) if row not in rows_without_fit else None
@@ -118,7 +123,8 @@ def alternate_fits(
     view: View, rows: Iterator[int], find_fit: FitFinder, chosen: Fit, most: int
 ) -> list[Fit]:
     """Return the fits of the ``most`` next best pools, each on a different podm."""
-    fits, podms = list[Fit](), {int(view.podm_of[chosen.row])}
+    fits: list[Fit] = []
+    podms = {int(view.podm_of[chosen.row])}
     while len(fits) < most and (row := next(rows, None)) is not None:
         podm = int(view.podm_of[row])
         fit = find_fit(row) if podm not in podms else None

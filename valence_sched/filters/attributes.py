@@ -29,7 +29,8 @@ def attributes(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose facts, capabilities and other attributes fulfil the request."""
     for path, text in request.attributes.items():
         place = AttributePath(*split_attribute(path))
-        values = argument_values(view, place, {place.name: (), **request.inherited})
+        inherited = {place.name: (), **request.inherited}  # a missing capability has no values
+        values = argument_values(view, place, inherited)
         assert isinstance(values, Labels), "only amounts are arrays"
         have = Labels([_display(value) for value in values.values], values.codes)
         yield Term(path, text, have, holds=values.where(parse_condition(text, path).holds))

@@ -28,13 +28,11 @@ def capacity(
         if holds is every and need.count == 1 and not headroom:
             continue
         if need.kind == "stock":
-            stock = view.stock(need.resource)
-            yield Term(f"{need.label} at once", need.amount, stock.largest_grant, holds=holds)
+            yield Term(f"{need.label} at once", need.amount, view.largest_grant(need), holds=holds)
             if need.count > 1 or headroom:
-                yield Term(need.label, need.total_amount(headroom), stock.free)
+                yield Term(need.label, need.total_amount(headroom), view.free(need))
             if need.count > 1:
-                counts = stock.by_stock.grant_count(need.amount)
-                yield Term(f"grants of {need.label}", need.count, counts)
+                yield Term(f"grants of {need.label}", need.count, view.grant_count(need))
         elif need.measure != "devices":
             amount, have = need.total_amount(headroom), view.free(need)
             podm_have = view.free(need, "podm")

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Availability: the rows with enough free capacity for each need, and the free share."""
+"""Availability: the rows with enough free capacity for each need, and the share that stays free.
+
+The free share of a need is ``free / total - amount / total``. Tables with one row per need hold the
+parts that do not depend on the amounts, so a request needs one weighted sum over such a table.
+"""
 
 import functools
 from collections import Counter
@@ -64,6 +68,7 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
 
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
+    """Return memo keys: stocks by resource, other needs without their irrelevant amounts."""
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
     return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 
@@ -75,8 +80,7 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
 
 def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
     """Return per need the largest grant by row, None for devices, and the least of these grants."""
-    stocks = (view.stock(need.resource) if need.kind == "stock" else None for need in needs)
-    grants = [None if stock is None else stock.largest_grant for stock in stocks]
+    grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
     least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
     return grants, np.array(least)
 
@@ -102,7 +106,8 @@ def uncounted(view: View, need: Need, row: int) -> Uncounted | None:
                 word = of_block if need.accepts(device.condition) else device.condition
                 if not need.accepts(word):
                     conditions[str(word)] += amount
-    return Uncounted(installed=installed, conditions=dict(+conditions)) if +conditions else None
+    found = dict(+conditions)
+    return Uncounted(installed=installed, conditions=found) if found else None
 
 
 EPSILON = 1e-9  # the rounding error of a share
@@ -134,7 +139,8 @@ def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
     """Return the mean of the shares ``(free - amount) / total``, 0 for rows without a total."""
 
     def make() -> FreeShare:
-        amounts, make_table = _amounts(needs), functools.partial(_share_table, view, needs, by)
+        amounts = _amounts(needs)
+        make_table = functools.partial(_share_table, view, needs, by)
         table: _ShareTable = view.memoise_free(("shares", by), _subjects(needs), make_table)
         if any(need.count != 1 for need in needs):
             amounts = np.array([need.amount * need.count for need in needs])
@@ -170,7 +176,8 @@ def weighted_sum(table: Floats, weights: Floats) -> Floats:
     """
     if table.shape[1] == 1:
         return weighted_sum(np.repeat(table, 2, axis=1), weights)[:1]
-    return np.einsum("i,ij->j", weights, table)  # type: ignore[no-any-return]
+    total: Floats = np.einsum("i,ij->j", weights, table)
+    return total
 
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Block kinds: the amounts that each supplies; a million blocks are of a few dozen kinds."""
+"""Block kinds: the amount of a need that each kind of block supplies, and the kinds of each row.
+
+Blocks of one kind have equal types and devices. A site has a million blocks of a few dozen kinds,
+so each question about devices is answered once per kind.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +39,11 @@ _GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__
 
 
 class BlockKind(Struct, frozen=True):
-    """One kind of block; its ``condition`` is a state or health that is not Enabled or OK."""
+    """One kind of block: its types, its devices, their price, and its text.
+
+    ``condition`` is the state or health of a block if that is not Enabled or OK
+    (``Status.condition``).
+    """
 
     types: tuple[BlockType, ...]
     devices: Devices
@@ -45,7 +53,7 @@ class BlockKind(Struct, frozen=True):
 
     @property
     def sort_key(self) -> bytes:
-        """Of kinds with equal devices, kinds without a condition come first."""
+        """The sort key: of kinds with equal devices, kinds without a condition come first."""
         return self.text if self.condition is None else self.text + self.condition.encode()
 
 
@@ -54,7 +62,8 @@ class BlockKinds:
 
     def __init__(self) -> None:
         self.kinds: list[BlockKind] = []
-        #: by types, the text of the devices as it was read, and condition
+        #: The number of each kind by its types, the text of its devices as it was read, and its
+        #: condition.
         self.numbers: dict[tuple[tuple[BlockType, ...], bytes, str | None], int] = {}
         #: Values that other modules compute from the kinds; keys begin with the name of the value.
         self.derived: BoundedMemo[tuple[object, ...], Any] = BoundedMemo(MOST_DERIVED)
@@ -79,7 +88,7 @@ class BlockKinds:
         document_path: str,
         condition: str | None = None,
     ) -> int:
-        """Return the number of a kind; new devices are decoded, InputError if invalid."""
+        """Return the number of this kind; new devices are decoded, InputError if invalid."""
         key = (types, bytes(devices) if devices else b"", condition)
         if key in self.numbers:
             return self.numbers[key]
@@ -112,12 +121,14 @@ class BlockKinds:
         return self._amounts.store(need, read_only(sums.astype(np.float64)))
 
     def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
+        """Return the amounts of several needs; shape ``(needs, len(self))``."""
         return np.array([self.amounts(need) for need in needs])
 
     def cheapest_first(self, need: Need) -> list[int]:
         """Return the kinds that supply ``need``, sorted by the price of the blocks needed for it.
 
-        A node takes whole blocks, so of several kinds that supply enough the cheapest is first.
+        A node takes whole blocks, so of several kinds that supply more than enough the cheapest is
+        first.
         """
         remembered = self._cheapest_first.get(need)
         if remembered is None or remembered[0] != len(self.kinds):
@@ -137,8 +148,9 @@ class BlockKinds:
     def whole_amount(self, need: Need) -> Need:
         """Return the need with its amount rounded up to a multiple of the unit that blocks supply.
 
-        With blocks of 262,144 and 393,216 MiB the unit is 131,072 MiB: the same blocks satisfy
-        65,536 MiB. Needs of stocks, and those that allow unknown amounts, do not change.
+        If blocks supply 262,144 or 393,216 MiB, their greatest common divisor is 131,072 MiB: the
+        same blocks satisfy 65,536 MiB and 131,072 MiB. Needs of stocks, and those that allow
+        unknown amounts, do not change.
         """
         if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
             return need
@@ -165,8 +177,9 @@ def device_amount(need: Need, kind: str, device: Any) -> int:
     An unknown amount counts as 0, or as the whole need if the need allows the unknown. A device
     in a condition that the need does not accept counts as 0.
     """
-    counts = is_meant(need, kind, device) and need.accepts(device.condition)
-    return line_amount(need, device) if counts else 0
+    if not is_meant(need, kind, device) or not need.accepts(device.condition):
+        return 0
+    return line_amount(need, device)
 
 
 def is_meant(need: Need, kind: str, device: Any) -> bool:
@@ -221,13 +234,17 @@ V = TypeVar("V")
 
 
 class BoundedMemo(dict[K, V]):
-    """At most ``limit`` values by key; a full memo drops all, so a hit needs no bookkeeping."""
+    """A memo of at most ``limit`` values by key.
+
+    A full memo drops all values, so a hit needs no bookkeeping.
+    """
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
         super().__init__(entries)
         self._limit = limit
 
     def store(self, key: K, value: V) -> V:
+        """Store a value under a key and return it; drop all other values first if it is full."""
         if len(self) >= self._limit:
             self.clear()
         self[key] = value
@@ -242,8 +259,9 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 class BlockCounts(Struct, frozen=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
-    An entry has a kind of block, and the numbers of its free blocks and of all its blocks: whole
-    numbers in float32, which halves the copying.
+    ``kind``, ``free`` and ``total`` have one element per entry: the kind of block, and the numbers
+    of free blocks and of all blocks. These are whole numbers in float32, which halves the copying.
+    ``start`` has ``rows + 1`` elements.
     """
 
     start: Ints
@@ -260,20 +278,24 @@ class BlockCounts(Struct, frozen=True):
         return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
 
     def sums(self, amounts: Floats, *, free: bool) -> Floats:
+        """Return these sums for several needs; shape ``(needs, rows)``."""
         counts = self.free if free else self.total
         return np.add.reduceat(amounts[:, self.kind] * counts, self.start[:-1], axis=1)
 
     def window(self, first: int, last: int) -> "BlockCounts":
+        """Return rows ``[first, last)`` as windows on the same memory."""
         low, high = int(self.start[first]), int(self.start[last])
         start, part = self.start[first : last + 1] - low, slice(low, high)
         return BlockCounts(start, self.kind[part], self.free[part], self.total[part])
 
     def take(self, rows: Ints) -> "BlockCounts":
+        """Return a copy with these rows in this order."""
         start, entries = taken_entries(self.start, rows)
         parts = (start, self.kind[entries], self.free[entries], self.total[entries])
         return BlockCounts(*all_read_only(parts))
 
     def splice(self, first: int, last: int, other: "BlockCounts") -> "BlockCounts":
+        """Return a copy with ``other`` at ``[first, last)``; unchanged arrays are shared."""
         low, high = self.start[[first, last]].tolist()
         mine: tuple[Any, ...] = (self.kind, self.free, self.total)
         pairs = zip(mine, (other.kind, other.free, other.total), strict=True)
@@ -282,15 +304,18 @@ class BlockCounts(Struct, frozen=True):
         return BlockCounts(*all_read_only((start, *parts)))
 
     def entry(self, row: int, kind: int) -> int:
+        """Return the number of the entry of a row and a kind, which must exist."""
         low = int(self.start[row])
         kinds: list[int] = self.kind[low : self.start[row + 1]].tolist()
         return low + kinds.index(kind)
 
     def row(self, row: int) -> tuple[Ints, Counts]:
+        """Return the kinds of a row, and the number of free blocks of each."""
         low, high = self.start[row], self.start[row + 1]
         return self.kind[low:high], self.free[low:high]
 
     def kinds(self, row: int) -> list[tuple[int, int]]:
+        """Return ``(kind, free blocks)`` of a row, without kinds that have no free block."""
         pairs = zip(*(part.tolist() for part in self.row(row)), strict=True)
         return [(kind, int(free)) for kind, free in pairs if free]
 

@@ -18,8 +18,9 @@ KindAndTopology = tuple[int, TopologyValues]
 class BlockTable(Struct, frozen=True, eq=False, gc=False):
     """Parallel sequences, one element per block: URI, kind, free slots, shared or not, pools.
 
-    A table never changes: its verbs return another. A ``shared`` block is in use, and has free
-    slots for other nodes. ``gains`` counts the slots that the removal of a node frees.
+    A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another. A
+    ``shared`` block is in use, and another node may use it as well. ``gains`` counts the slots that
+    the removal of a node frees. ``topologies`` is None if no block has any.
     """
 
     uris: list[str]
@@ -52,7 +53,8 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
 
-        Shared blocks come first, then blocks in the fewest pools, in inventory order.
+        Of equal blocks, shared blocks come first, then blocks in the fewest pools, in inventory
+        order.
         """
         chosen: list[int] = []
         for kind, number in counts.items():
@@ -80,6 +82,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return tuple(topology.get(name) for name in names)
 
     def free_by_topology(self, position: int, names: Sequence[str]) -> Counter[KindAndTopology]:
+        """Count the free blocks of the pool at ``position`` by kind and topology values."""
         return Counter(
             (self.kinds[block], self.topology_values(block, names))
             for block, pools in enumerate(self.pools)
@@ -89,6 +92,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def free_blocks_by_topology(
         self, position: int, counts: Mapping[KindAndTopology, int], names: Sequence[str]
     ) -> list[int]:
+        """Return ``counts[kind, values]`` free blocks of a pool, ordered as in ``free_blocks``."""
         free: dict[KindAndTopology, list[int]] = {}
         for kind in {kind for kind, _ in counts}:
             for block in self._in_order(kind, position):
@@ -98,6 +102,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return sorted(itertools.chain.from_iterable(some))
 
     def stocks_of(self, position: int, resource: str) -> Sequence[int]:
+        """Return the numbers of the stocks of one resource in the pool at ``position``."""
         if not self._stocks_of:
             for number, pools in enumerate(self.stock_pools):
                 for pool_position in pools:
@@ -106,6 +111,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return self._stocks_of.get((position, resource), ())
 
     def allocate(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> "BlockTable":
+        """Return the table after one slot of each block and the granted amounts are allocated."""
         slots, shared = self.slots.copy(), self.shared.copy()
         for block in blocks:
             slots[block] -= 1
@@ -114,12 +120,14 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
             return self._replace_state(slots, shared, self.stocks)
         stocks = list(self.stocks)
         for number, amount in grants:
-            stocks[number] = structs.replace(stocks[number], used=(stocks[number].used + amount))
+            used = stocks[number].used + amount
+            stocks[number] = structs.replace(stocks[number], used=used)
         return self._replace_state(slots, shared, tuple(stocks))
 
     def deallocate(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: "BlockTable"
     ) -> "BlockTable":
+        """Return the table after freeing slots and amounts that were allocated since ``base``."""
         slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
         for block in blocks:
             slots[block] += 1
@@ -130,6 +138,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return self._replace_state(slots, shared, tuple(stocks))
 
     def remove_node(self, blocks: Iterable[int]) -> "BlockTable":
+        """Return the table after removing the node with these blocks; each block is given once."""
         slots = self.slots.copy()
         for block in blocks:
             slots[block] += self.gains[block]
@@ -138,6 +147,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def only(
         self, blocks: Iterable[int] = (), grants: Iterable[tuple[int, float]] = ()
     ) -> "BlockTable":
+        """Return a table where only one slot of each given block and the given amounts are free."""
         slots = [0] * len(self.slots)
         for block in blocks:
             slots[block] = 1

@@ -33,7 +33,8 @@ class ViewBuilder:
         self.block_tables: list[BlockTable] = []
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
-        #: By the text of a status: free slots, shared or not, slots of a removal, and condition.
+        #: By the text of a status: the free slots, whether it is shared, the slots that a
+        #: removal gives back, and the condition.
         self._uses: dict[bytes, tuple[int, bool, int, str | None]] = {
             b"": (inventory.FREE_STATUS.slots, False, inventory.FREE_STATUS.release_gain, None)
         }
@@ -42,6 +43,7 @@ class ViewBuilder:
         self._topologies: dict[tuple[tuple[str, str], ...], Topology] = {}
 
     def empty_copy(self) -> "ViewBuilder":
+        """Return a builder without podms that shares all decoded texts with this one."""
         builder = ViewBuilder(self.kinds)
         builder._uses, builder._positions = self._uses, self._positions
         builder._layouts, builder._topologies = self._layouts, self._topologies
@@ -62,6 +64,7 @@ class ViewBuilder:
         self.pools += podm.pools or (Pool(id=inventory.WHOLE_POOL),)
 
     def view(self) -> View:
+        """Return the View of all podms added so far."""
         counts = [len(podm.pools) or 1 for podm in self.podms]
         first_row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         podm_of = np.repeat(np.arange(len(counts)), counts)
@@ -96,12 +99,13 @@ class ViewBuilder:
         ).freeze()
 
     def _block_table(self, podm: LeanPodm, file: str, path: str, key: UriKey) -> BlockTable:
-        uris: set[str] = set()
-        for index, block in enumerate(podm.blocks):
-            uris.add(block.uri)
-            if len(uris) == index:
-                where, found = f"{path}.blocks[{index}].uri", f"{block.uri!r} again"
-                raise InputError(file, where, found, "a unique URI")
+        if len({block.uri for block in podm.blocks}) != len(podm.blocks):
+            uris: set[str] = set()
+            for index, block in enumerate(podm.blocks):
+                if block.uri in uris:
+                    where, found = f"{path}.blocks[{index}].uri", f"{block.uri!r} again"
+                    raise InputError(file, where, found, "a unique URI")
+                uris.add(block.uri)
         names = tuple(pool.id for pool in podm.pools)
         if len(set(names)) != len(names):
             raise InputError(file, f"{path}.pools", "a pool id twice", "unique ids")
@@ -156,7 +160,7 @@ class ViewBuilder:
     def _add_to_layout(
         self, number: dict[str, int], pools: tuple[str, ...], layout: Layout, file: str, path: str
     ) -> None:
-        if pools in layout:
+        if pools in layout:  # also (), which means everywhere on a podm without pools
             return
         for name in pools:
             if name not in number:
@@ -233,9 +237,10 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
 
     ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends.
     """
-    next_podm = min(podm + 1, len(view.podms))
+    next_podm = min(podm + 1, len(view.podms))  # the podm itself if ``part`` is appended
     first, last = int(view.first_row[podm]), int(view.first_row[next_podm])
-    growth, shift = len(part) - (last - first), len(part.podms) - (next_podm - podm)
+    growth = len(part) - (last - first)
+    shift = len(part.podms) - (next_podm - podm)
     old_blocks = sum(len(table.uris) for table in view.block_tables[podm:next_podm])
     first_row, podm_of = view.first_row, view.podm_of
     if growth or shift:
@@ -243,8 +248,10 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
         first_row = np.concatenate((first_row[:podm], new_rows, first_row[next_podm:] + growth))
         podm_of = np.concatenate((podm_of[:first], part.podm_of + podm, podm_of[last:] + shift))
     names = {**view.resources, **part.resources}
-    both = ((name, getattr(view, name), getattr(part, name)) for name in LABELLED)
-    labels: dict[str, Any] = {name: _splice_labels(a, first, last, b) for name, a, b in both}
+    labels: dict[str, Any] = {
+        name: _splice_labels(getattr(view, name), first, last, getattr(part, name))
+        for name in LABELLED
+    }
     changed = View(
         kinds=view.kinds,
         podms=_splice_items(view.podms, podm, next_podm, part.podms),

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View columns: encode a View as plain arrays in one sequence of bytes, and decode it."""
+"""View columns: encode a View as plain arrays in one sequence of bytes, and decode it.
+
+A header names the arrays; they follow one after another. Texts are MessagePack, decoded with the
+types of the inventory; block tables are decoded when they are first read.
+"""
 
 import itertools
 import zlib
@@ -81,12 +85,11 @@ def encode_view(view: View) -> list[bytes | memoryview]:
         padding = bytes(-size % ALIGNMENT)
         body += [padding, array.view(np.uint8).data]
         size += len(padding) + array.nbytes
-    checksum = 0
-    for piece in (header, *body):
+    checksum = zlib.crc32(header)
+    for piece in body:
         checksum = zlib.crc32(piece, checksum)
-    numbers = ((len(header), 8), (size, 8), (checksum, 4))
-    prefix = (number.to_bytes(length, "little") for number, length in numbers)
-    return [MAGIC, *prefix, header, *body]
+    sizes = (len(header).to_bytes(8, "little"), size.to_bytes(8, "little"))
+    return [MAGIC, *sizes, checksum.to_bytes(4, "little"), header, *body]
 
 
 def decode_view(data: memoryview) -> View:
@@ -182,9 +185,10 @@ class BlockColumns:
         self._tables = tables
         self._sizes = [len(table.uris) for table in tables]
         self.topologies: list[dict[str, str]] = []
-        self.codes: defaultdict[Positions, int] = defaultdict(lambda: len(self.codes))
+        self.codes: defaultdict[Positions, int] = defaultdict(itertools.count().__next__)
 
     def block_arrays(self) -> BlockArrays:
+        """Return the kind, the free slots and the pools of each block."""
         tables = self._tables
         return BlockArrays(
             start=_starts(self._sizes),
@@ -224,14 +228,17 @@ class BlockColumns:
         return [self.codes[positions] for positions in pools]
 
     def _topology_codes(self) -> npt.NDArray[Any]:
+        """Return per block the number of its topology, from 1; 0 if it reports none."""
         codes: dict[int, int] = {}
         lists: list[Sequence[int]] = []
         for table, size in zip(self._tables, self._sizes, strict=True):
-            topologies = table.topologies or [None] * size
-            for one in filter(None, topologies):
+            if table.topologies is None:
+                lists.append([0] * size)
+                continue
+            for one in filter(None, table.topologies):
                 if codes.setdefault(id(one), len(codes) + 1) > len(self.topologies):
                     self.topologies.append(dict(one))
-            lists.append([codes[id(one)] if one else 0 for one in topologies])
+            lists.append([codes[id(one)] if one else 0 for one in table.topologies])
         return self._numbers(lists)
 
 
@@ -242,8 +249,8 @@ def _starts(sizes: Sequence[int]) -> npt.NDArray[np.int64]:
 def _texts(name: str, values: Iterable[Any]) -> Arrays:
     encoder = msgspec.msgpack.Encoder()
     texts = [encoder.encode(value) for value in values]
-    data, start = np.frombuffer(b"".join(texts), np.uint8), _starts(list(map(len, texts)))
-    return {name: data, f"{name}_start": start}
+    start = _starts(list(map(len, texts)))
+    return {name: np.frombuffer(b"".join(texts), np.uint8), f"{name}_start": start}
 
 
 class StoredBlocks:
@@ -267,6 +274,7 @@ class StoredBlocks:
         return BlockArrays(self._start, kind, slots, shared, self._pools, self._positions)
 
     def has_made(self, podm: int, table: BlockTable) -> bool:
+        """Return whether a block table is the one that was made from these arrays."""
         return self._tables.get(podm) is table
 
     def table(self, podm: int) -> BlockTable:
@@ -301,9 +309,12 @@ class StoredTables(list[BlockTable]):
         self._blocks = blocks
 
     def stored_arrays(self) -> BlockArrays | None:
-        tables, made = enumerate(list.__getitem__(self, slice(None))), self._blocks.has_made
-        unchanged = all(table is None or made(podm, table) for podm, table in tables)
-        return self._blocks.arrays() if unchanged else None
+        """Return the blocks as they are stored; None if a table was replaced."""
+        tables = list.__getitem__(self, slice(None))  # without decoding any
+        made = self._blocks.has_made
+        if all(table is None or made(podm, table) for podm, table in enumerate(tables)):
+            return self._blocks.arrays()
+        return None
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> BlockTable: ...
@@ -326,6 +337,7 @@ class StoredTables(list[BlockTable]):
         return [*self, *other]
 
     def copy(self) -> "StoredTables":
+        """Return a copy that makes its block tables from the same arrays."""
         copy = StoredTables(0, self._blocks)
         copy.extend(list.__getitem__(self, slice(None)))
         return copy

@@ -125,7 +125,8 @@ def _compare_columns(sign: str, left: RowValues, right: RowValues) -> TruthValue
     pairs, codes = np.unique(first.codes * width + second.codes, return_inverse=True)
     indexes = (divmod(pair, width) for pair in pairs.tolist())
     answers = (_compare_values(sign, first.values[i], second.values[j]) for i, j in indexes)
-    return np.fromiter(answers, dtype=np.int8).take(np.asarray(codes))
+    values: TruthValues = np.fromiter(answers, dtype=np.int8)
+    return values.take(np.asarray(codes))
 
 
 def _numbers(column: RowValues) -> Floats | float | None:
@@ -165,6 +166,8 @@ def _holds(sign: str, left: Any, right: Any) -> bool:
 
 
 class _PathValues(Sequence[Any]):
+    """The values of rows at some paths, formatted when a row is read."""
+
     def __init__(self, view: View, paths: list[AttributePath], inherited: Inherited) -> None:
         self._view, self._paths, self._inherited = view, paths, inherited
 

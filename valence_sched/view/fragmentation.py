@@ -38,20 +38,23 @@ class FlavorMix:
     def useless_and_free(self, view: View) -> tuple[Floats, Floats]:
         """Return by row the numbers of free accelerators: useless for the mix, and all.
 
-        The useless number is the mean over the shares: all if no node fits, those of another kind,
-        and those beyond ``LIGHTER_NODES_FACTOR`` times the accelerators of the nodes that fit.
+        The useless number is the weighted mean over the shares. If no node of a share fits in the
+        row, all free accelerators are useless. Otherwise accelerators of another kind are useless.
+        Accelerators beyond a limit are useless, too: the other free resources allow a number of
+        nodes, and ``OTHERS_FACTOR`` times the accelerators of these nodes is the limit.
         """
         rows = leftover(view, self._stocks, blocks=True)
         free: Floats = _accelerators(view.kinds) @ rows.blocks
         accepts = accepted(self._shares, view.traits)
-        table = np.zeros((len(self._needs), accepts.shape[1]))
-        np.add.at(table, self._needs_of, self._weights[:, None] * accepts)
-        useless = free.copy()
-        for needs, weight in zip(self._needs, table[:, view.traits.codes], strict=True):
+        weight_table = np.zeros((len(self._needs), accepts.shape[1]))  # by list of needs and traits
+        np.add.at(weight_table, self._needs_of, self._weights[:, None] * accepts)
+        useless, weights = free.copy(), weight_table[:, view.traits.codes]
+        for needs, weight in zip(self._needs, weights, strict=True):
             useless -= weight * self._usable(needs, rows)
         return useless, free
 
     def _usable(self, needs: Sequence[Need], rows: Leftover) -> Floats:
+        """Return by row the number of free accelerators that nodes with these needs can use."""
         kinds, fits = rows.kinds, np.ones(len(rows), dtype=bool)
         scarce = [need for need in needs if _is_scarce(need)]
         serves = np.logical_or.reduce([kinds.amounts(need) > 0.0 for need in scarce])
@@ -112,13 +115,16 @@ class FragmentationMeasure:
         self._spend = spend
 
     def all_amounts(self) -> list[Amounts]:
+        """Return the numbers of useless and of all free accelerators of every podm."""
         return self._amounts(range(len(self._latest)))
 
     def excess(self, podm: int, wanted: float) -> float:
+        """Return the useless accelerators of a podm minus a share of its free accelerators."""
         ((useless, free),) = self._amounts([podm])
         return useless - wanted * free
 
     def share(self) -> float:
+        """Return the useless share of the free accelerators; 0 if no accelerator is free."""
         amounts = self.all_amounts()
         free = sum(each for _, each in amounts)
         return sum(useless for useless, _ in amounts) / free if free > 0.0 else 0.0

@@ -95,7 +95,8 @@ def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOvervie
     known_pools = {pool.id for number in podm_numbers for pool in _pools(view, number)}
     if wanted.pool is not None and wanted.pool not in known_pools:
         raise UnknownName("pool", wanted.pool, sorted(known_pools))
-    keeps_kind, words = list[bool](), wanted.model
+    keeps_kind: list[bool] = []
+    words = wanted.model
     for kind in view.kinds.kinds:
         models = [model for _, model, _ in nouns.device_groups(kind.devices) if model]
         named = words is None or any(has_words(model, words) for model in models)
@@ -151,10 +152,14 @@ def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview
 def pools(view: View, podm: str | None = None) -> Iterator[nouns.PoolOverview]:
     """Yield the pools of every pod manager, or of one; UnknownName if that is unknown."""
     for number in _podm_numbers(view, podm):
-        summaries, podm = summarise_pools(view, number), view.podms[number].id
+        summaries = summarise_pools(view, number)
         for one in _pools(view, number):
             yield nouns.PoolOverview(
-                podm=podm, pool=one.id, name=one.name, traits=one.traits, amounts=summaries[one.id]
+                podm=view.podms[number].id,
+                pool=one.id,
+                name=one.name,
+                traits=one.traits,
+                amounts=summaries[one.id],
             )
 
 

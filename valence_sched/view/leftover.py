@@ -30,6 +30,7 @@ class KindBlocks(Struct, frozen=True, eq=False):
     among: Ints
 
     def number_of(self, kinds: Ints, rows: Ints, size: int) -> Floats:
+        """Return the number of blocks of a kind that each of ``size`` rows gives."""
         places = rows
         if self.rows is not None:
             place_of = np.full(size, len(self.rows))
@@ -91,8 +92,9 @@ class Leftover(Struct, frozen=True, dict=True):
     def blocks_for(self, needs: Iterable[Need], feasible: Mask | None = None) -> NodeBlocks:
         """Return the blocks that every row gives to one node; undefined for rows not ``feasible``.
 
-        An estimate, exact if one kind of block serves each need: each need in turn takes the
-        cheapest kinds; the other devices of a block count for the needs that follow.
+        The blocks are an estimate, which is exact if one kind of block serves each need. Each need
+        in turn takes the cheapest kinds; the other devices of a block count for the needs that
+        follow.
         """
         taken = NodeBlocks(len(self), [])
         for need in needs:
@@ -118,7 +120,10 @@ class Leftover(Struct, frozen=True, dict=True):
                 taken.parts.extend(self._more_parts(need, part, rows, missing_amounts, others))
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
-        """Return the blocks that each row gives of its first free kind; none if counted."""
+        """Return the blocks that each row gives of its first free kind among these kinds.
+
+        Rows whose earlier blocks count for the need give no blocks.
+        """
         best = self._ranks(kinds).min(axis=0)
         if counted is not None:
             best[counted.nonzero()[0]] = ABSENT
@@ -133,6 +138,7 @@ class Leftover(Struct, frozen=True, dict=True):
     def _more_parts(
         self, need: Need, first: KindBlocks, rows: Ints, missing: Floats, earlier: list[KindBlocks]
     ) -> Iterator[KindBlocks]:
+        """Yield the blocks that rows with missing amounts give after their first kind, by kind."""
         amounts, blocks, kinds = self.kinds.amounts(need), self.blocks, first.among
         ranks = self._ranks(kinds, rows)
         ranks[kinds[:, None] == first.kinds[rows]] = ABSENT
@@ -155,8 +161,11 @@ class Leftover(Struct, frozen=True, dict=True):
 
     def _ranks(self, kinds: Ints, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
         """Return ranks of shape ``(kinds, rows)``; ABSENT where a row has no free block."""
-        absent = self._absent[kinds] if rows is None else self._absent[kinds].take(rows, axis=1)
-        return absent | np.arange(len(kinds), dtype=np.uint8)[:, None]
+        absent = self._absent[kinds]
+        if rows is not None:
+            absent = absent.take(rows, axis=1)
+        ranks: npt.NDArray[np.uint8] = absent | np.arange(len(kinds), dtype=np.uint8)[:, None]
+        return ranks
 
     @functools.cached_property
     def _absent(self) -> npt.NDArray[np.uint8]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.model.inventory import SINGLE_PER_NODE
+from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 from valence_sched.model.need import NameRequirements, Need, need_for_measure
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.view.availability import NO_ROWS, feasible_rows
@@ -31,49 +31,60 @@ OTHERS_FACTOR = 2.5
 class RoomBefore(Struct, frozen=True, eq=False):
     """The free hardware of every row, and the numbers of nodes of the mix that it can make.
 
-    ``have``, shape ``(lines, rows)``, is how often a row supplies a line; ``nodes`` has a row per
-    list.
+    ``have``, shape ``(lines, rows)``, is the number of times that each row supplies each line.
+    ``nodes`` has shape ``(lists of needs, rows)``.
     """
 
     free: Leftover
     have: Floats
     nodes: Floats
     has_room: Any  # mask by list of needs: whether any row can make a node
-    lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats]  # by needs and scarcity
+    #: By the needs and scarcity of recent requests: the lost nodes of every row.
+    lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats]
 
 
 class MixRoom:
     """The shares of a mix, compiled to distinct lists of needs, and these to distinct lines.
 
-    A line is a need of blocks, or an amount of one stock resource. A row that cannot make a whole
-    node counts none. For a share that needs the measure or resource ``of``, a row counts the nodes
-    that it allows, at most ``OTHERS_FACTOR`` times the nodes that the other resources allow.
+    A line is a need of blocks, or an amount of one stock resource. Shares that differ only in
+    traits have the same list of needs. Shares without needs do not count.
+
+    ``of`` names a measure or a stock resource. For a share that needs it, a row counts the nodes
+    that this resource allows, at most ``OTHERS_FACTOR`` times the nodes that the other resources
+    allow. A row that cannot make a whole node counts none.
     """
 
     def __init__(self, mix: Mix, of: str = "") -> None:
         shares, self._key = mix.shares, (mix.digest, of)
-        self._share_count, pairs = len(shares), list(enumerate(shares))
-        self._indices = [n for n, one in pairs if any(need.amount > 0 for need in one.needs)]
+        self._share_count = len(shares)
+        self._indices = [
+            number
+            for number, share in enumerate(shares)
+            if any(need.amount > 0 for need in share.needs)
+        ]
         self._shares = [shares[number] for number in self._indices]
         self._weights = np.array([share.weight for share in self._shares])
         needs, self._needs_of = distinct_needs(self._shares)
         flat = list(itertools.chain.from_iterable(needs))
         self._blocks = tuple(dict.fromkeys(need for need in flat if need.kind != "stock"))
         stocks = sorted({(need.resource, need.amount) for need in flat if need.kind == "stock"})
-        lines: Iterable[object] = (*self._blocks, *stocks)
-        self._line_of = {line: number for number, line in enumerate(lines)}
+        self._line_of: dict[object, int] = {
+            line: number for number, line in enumerate((*self._blocks, *stocks))
+        }
         #: By stock resource: the amounts of its lines, shape (n, 1), in the order of lines.
         self._stocks = {
             name: np.array([[amount] for _, amount in group])
             for name, group in itertools.groupby(stocks, key=lambda line: line[0])
         }
         #: By list of needs: the lines of its needs, and the number of grants from each.
-        grants = [[float(need.count) for need in own] for own in needs]
-        lines_of = [list(map(self._line, own)) for own in needs]
-        self._lists = list(zip(lines_of, grants, strict=True))
+        self._lists = [
+            ([self._line(need) for need in own], [float(need.count) for need in own])
+            for own in needs
+        ]
         #: By list of needs: the factors of the nodes of its needs; empty if all are 1.
         self._factors = [_factors(own, of) for own in needs]
-        #: Line, number of grants and factor of the n-th need of every list, or of its last need.
+        #: Entry n has the line, the number of grants, and the factor of the n-th need of every list
+        #: of needs. Shorter lists repeat their last need.
         self._terms: list[tuple[Ints, Floats, Floats]] = []
         for number in range(max(map(len, needs), default=0)):
             at = [min(number, len(own) - 1) for own in needs]
@@ -92,6 +103,7 @@ class MixRoom:
         return self._line_of[(need.resource, need.amount) if need.kind == "stock" else need]
 
     def before(self, view: View) -> RoomBefore:
+        """Return the room of every row; the View memoises it for the latest mix."""
         key = *self._key, len(view.kinds)  # another site may add block kinds
         return view.memoise_free("mix room", key, lambda: self._before(view))  # type: ignore[no-any-return]
 
@@ -109,7 +121,11 @@ class MixRoom:
         return RoomBefore(free, read_only(have), read_only(nodes), has_room, BoundedMemo(MOST_LOST))
 
     def lost(self, view: View, needs: tuple[Need, ...], scarcity: Sequence[float]) -> Floats:
-        """Return by row the mean number of lost nodes if it makes a node; infinite if it cannot."""
+        """Return by row the number of nodes that are lost if it makes a node with ``needs``.
+
+        The number is the mean over the shares of the mix, by their weight and scarcity. It is
+        infinite for rows that cannot make the node.
+        """
         before = self.before(view)
         whole = tuple(map(view.kinds.whole_amount, needs))
         lost = before.lost.get((whole, scarcity))  # the same blocks satisfy equal needs
@@ -123,6 +139,7 @@ class MixRoom:
     def _lost(
         self, view: View, needs: Sequence[Need], feasible: Mask, scarcity: Sequence[float]
     ) -> Floats:
+        """Return the lost nodes by row, undefined for rows that are not ``feasible``."""
         before = self.before(view)
         free, have = before.free, before.have.copy()
         touched = np.zeros(len(have), dtype=bool)  # lines
@@ -155,6 +172,7 @@ class MixRoom:
         return total
 
     def _count_stocks(self, stocks: Mapping[str, StockGrants], have: Floats) -> None:
+        """Write the numbers of grants from stocks into ``have``, shape ``(lines, rows)``."""
         for name, grants in stocks.items():
             have[self._stock_lines(name)] = grants.sums(grants.counts(self._stocks[name]))
 
@@ -163,6 +181,7 @@ class MixRoom:
         return slice(first, first + len(self._stocks[name]))
 
     def _nodes(self, have: Floats) -> Floats:
+        """Return by list of needs and row the number of nodes."""
         if have.shape[1] >= MANY_ROWS:
             return np.array([self._nodes_of(number, have) for number in range(len(self._lists))])
         least = np.full((len(self._lists), have.shape[1]), np.inf)
@@ -187,7 +206,10 @@ class MixRoom:
         return _whole(nodes, least)
 
     def totals(self, view: View) -> tuple[int, ...]:
-        """Return per share the nodes of all rows, each at most ``MOST_NODES``: exact sums."""
+        """Return per share the number of nodes that all rows can make.
+
+        A row counts for at most ``MOST_NODES``, so that sums are exact in any order.
+        """
         totals = [0] * self._share_count
         if len(view):
             nodes = np.minimum(self.before(view).nodes, MOST_NODES).astype(np.int64)
@@ -209,6 +231,7 @@ class MixRoom:
         return table
 
     def _block_parts(self, kinds: BlockKinds) -> Floats:
+        """Return the part of each need that one block of each kind supplies, at most 1."""
         if self._parts.shape[1] != len(kinds):
             amounts = np.array([[need.amount] for need in self._blocks])
             self._parts = np.minimum(kinds.amount_matrix(self._blocks) / amounts, 1.0)
@@ -217,11 +240,16 @@ class MixRoom:
         return self._parts
 
     def _rows_of_single_blocks(self, view: View) -> Ints:
-        """Rows with one compute block per node: parts of a need do not count."""
+        """Return the rows whose nodes have one compute block, if one may be too small for a need.
+
+        On these rows, a block that supplies only a part of a need is not counted.
+        """
         if not self._pieces.any():
             return NO_ROWS
-        key, get = ("mix room", "single"), operator.getitem
-        return view.memoise_selected(key, get, lambda: _single(view)).nonzero()[0]  # type: ignore[no-any-return]
+        single: Mask = view.memoise_selected(
+            ("mix room", "single"), operator.getitem, lambda: _single(view)
+        )
+        return single.nonzero()[0]
 
 
 def _factors(needs: Sequence[Need], of: str) -> tuple[float, ...]:
@@ -235,6 +263,7 @@ def _factors(needs: Sequence[Need], of: str) -> tuple[float, ...]:
 
 
 def _whole(nodes: Floats, least: Floats) -> Floats:
+    """Return whole numbers of nodes; 0 where ``least`` is below 1."""
     nodes += EPSILON
     whole: Floats = np.floor(nodes, out=nodes)
     if least is not nodes:
@@ -243,8 +272,10 @@ def _whole(nodes: Floats, least: Floats) -> Floats:
 
 
 def _single(view: View) -> Mask:
-    limits = [[pool.limits.get(kind) for kind in SINGLE_PER_NODE] for pool in view.pools]
-    return np.array([any(one and one.max == 1 for one in some) for some in limits], dtype=bool)
+    def is_single(limits: Mapping[BlockType, Limit]) -> bool:
+        return any(limits[kind].max == 1 for kind in SINGLE_PER_NODE if kind in limits)
+
+    return np.array([pool.limits and is_single(pool.limits) for pool in view.pools], dtype=bool)
 
 
 def mix_room(view: View, mix: Mix, of: str = "") -> MixRoom:

@@ -49,11 +49,13 @@ class Overlay:
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> Undo:
         """Remove a node of a podm that has these blocks; return the change that undoes it."""
-        before, blocks = self._block_tables[podm], tuple(dict.fromkeys(blocks))
+        before = self._block_tables[podm]
+        blocks = tuple(dict.fromkeys(blocks))
         self.apply([(podm, before.remove_node(blocks), blocks, ())])
         return functools.partial(self.apply, [(podm, before, blocks, ())])
 
     def close(self, podm: int) -> Undo:
+        """Close a podm to all nodes; return the change that undoes it."""
         before = self._block_tables[podm]
         blocks = tuple(range(len(before.uris)))
         amounts = tuple((number, 0.0) for number in range(len(before.stocks)))
@@ -63,12 +65,14 @@ class Overlay:
     def allocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> Undo:
+        """Allocate blocks and amounts of the podm of ``row``; return the change that undoes it."""
         before = self.allocate_each([(row, tuple(blocks), tuple(grants))])
         return functools.partial(self.apply, before)
 
     def allocate_each(self, allocations: Iterable[Allocation]) -> list[Change]:
         """Allocate several times, each on another podm; return the changes that undo it."""
-        after, before = list[Change](), list[Change]()
+        after: list[Change] = []
+        before: list[Change] = []
         for row, blocks, grants in allocations:
             podm = int(self.view.podm_of[row])
             table = self._block_tables[podm]
@@ -80,9 +84,11 @@ class Overlay:
     def deallocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> None:
-        podm, changed = int(self.view.podm_of[row]), (tuple(blocks), tuple(grants))
-        after = self._block_tables[podm].deallocate(*changed, self._base.block_tables[podm])
-        self.apply([(podm, after, *changed)])
+        """Free blocks and amounts that were allocated on the podm of ``row``."""
+        podm = int(self.view.podm_of[row])
+        blocks, grants = tuple(blocks), tuple(grants)
+        after = self._block_tables[podm].deallocate(blocks, grants, self._base.block_tables[podm])
+        self.apply([(podm, after, blocks, grants)])
 
     def rows(self, podm: int) -> tuple[int, int]:
         return self._first_row[podm], self._first_row[podm + 1]
@@ -95,8 +101,9 @@ class Overlay:
             slots, first = self._block_tables[podm].slots, self._first_row[podm]
             self._block_tables[podm] = after
             for block in blocks:
-                kind, difference = after.kinds[block], bool(after.slots[block]) - bool(slots[block])
+                difference = bool(after.slots[block]) - bool(slots[block])
                 if difference:
+                    kind = after.kinds[block]
                     self._podm_free[podm_counts.entry(podm, kind)] += difference
                     for place in after.pools[block]:
                         self._free[counts.entry(first + place, kind)] += difference
@@ -120,12 +127,15 @@ class Overlay:
         return view
 
     def remember_fixed(self, view: View) -> None:
+        """Copy the memoised values that do not depend on nodes from a View of all rows."""
         for key, value in view._memo.items():
             if key[0] in FIXED:
                 self.view._memo[key] = value
 
 
 class _StockOverlay:
+    """The changing arrays of one resource; ``column`` is the stock column over these arrays."""
+
     def __init__(self, column: StockColumn) -> None:
         table = np.array(column.row_arrays())
         self.free, _, self.largest_grant, self.podm_free, *_ = table
@@ -138,7 +148,10 @@ class _StockOverlay:
     def refresh(
         self, resource: str, table: BlockTable, first: int, last: int, positions: Iterable[int]
     ) -> None:
-        """Update the free amounts of the podm of rows ``[first, last)``, changed at positions."""
+        """Update the free amounts of a podm whose rows are ``[first, last)``.
+
+        Only the stocks in the pools at these positions have changed.
+        """
         of_podm = [free_amount(stock) for stock in table.stocks if stock.resource == resource]
         free_on_podm = stocks.free_sum(of_podm)
         self.podm_free[first:last] = free_on_podm

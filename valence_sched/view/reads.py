@@ -162,7 +162,7 @@ def rule_fields(options: Options, _request: Request | None) -> Iterator[str]:
 
 
 def path_fields(paths: Iterable[AttributePath]) -> Iterator[str]:
-    """Yield the fields at the paths of an expression; amounts are of blocks and stocks."""
+    """Return the fields at the paths of an expression; amounts are of blocks and stocks."""
     return (str(path) for path in paths if path.root in ALL_FIELDS)
 
 

@@ -47,7 +47,11 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return bool(self.min.any() or self.step.any() or np.isfinite(self.max).any())
 
     def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
-        """Return the size of a grant, infinite if none, and the number; shape ``(n, stocks)``."""
+        """Return per amount and stock the size of one grant, and the number of such grants.
+
+        ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is infinite if the
+        stock has no grant.
+        """
         if not self.has_limits():
             number = self._unlimited_counts(amounts)  # usual stocks have no limits
             return np.where(number > 0.0, np.maximum(amounts, EPSILON), np.inf), number
@@ -63,6 +67,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return size, np.floor(self.free / size + EPSILON)
 
     def counts(self, amounts: Floats) -> Floats:
+        """Return per amount and stock the number of grants, as in ``sizes_and_counts``."""
         if self.has_limits():
             return self.sizes_and_counts(amounts)[1]
         return self._unlimited_counts(amounts)
@@ -79,7 +84,9 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return np.add.reduceat(values, self.start[:-1], axis=-1)
 
     def grant_count(self, amount: float) -> Floats:
-        return self.sums(self.counts(np.array([[amount]])))[0]  # type: ignore[no-any-return]
+        """Return per row the number of separate grants of ``amount`` that its stocks can make."""
+        counts: Floats = self.sums(self.counts(np.array([[amount]])))[0]
+        return counts
 
     def after_grants(self, amount: float, count: int) -> "StockGrants":
         """Return the stocks after ``count`` grants, which use the tightest stocks first.
@@ -118,6 +125,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return StockGrants(*all_read_only((start, *parts)))
 
     def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the arrays that have one element per stock, in the order of their declaration."""
         return self.free, self.min, self.max, self.step
 
     def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
@@ -166,9 +174,11 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
         return StockColumn(*sums, by_stock=self.by_stock.splice(first, last, other.by_stock))
 
     def row_arrays(self) -> tuple[Floats, ...]:
+        """Return the arrays of one element per row, in the order in which they are declared."""
         return tuple([getattr(self, name) for name in _ROW_ARRAYS])
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return all arrays, the arrays of ``by_stock`` last."""
         return (*self.row_arrays(), *self.by_stock.arrays())
 
 

@@ -45,10 +45,12 @@ class Term(Struct, frozen=True):
 
     @property
     def mask(self) -> Mask:
+        """Return per row whether the term holds."""
         if self.holds is not None:
             return self.holds
         assert isinstance(self.have, np.ndarray), "labels need holds"
-        return np.greater_equal(self.have, self.need)  # type: ignore[no-any-return]
+        mask: Mask = np.greater_equal(self.have, self.need)
+        return mask
 
 
 def terms(

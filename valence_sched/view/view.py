@@ -73,6 +73,7 @@ def was_derived(view: object, name: str) -> bool:
 
 
 def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct podms in order, and for each row the number of its podm among them."""
     steps = podm_of[1:] - podm_of[:-1]
     if steps.all() and (steps > 0).all():  # one row per podm
         return podm_of, np.arange(len(podm_of))
@@ -119,8 +120,10 @@ class Labels(Struct, frozen=True):
 class View:
     """One consistent snapshot. Rows are pools; the rows of one podm are adjacent.
 
-    ``podm_of[r]`` is the podm of row ``r``, ``position_of[r]`` the position of its pool in it. The
-    values of a row depend on its own pool and podm alone: a selection has the same values.
+    ``first_row[p]`` is the first row of podm ``p``; ``podm_of[r]`` is the podm of row ``r`` and
+    ``position_of[r]`` the position of its pool in it. The values of a row depend on its own pool
+    and podm alone: a selection of rows (``take``, ``window``) has the same values as the whole
+    View.
     """
 
     kinds: BlockKinds
@@ -146,6 +149,7 @@ class View:
     origin: Origin | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Any:
+        """Derive a field of taken rows when it is first read."""
         if name not in DERIVED:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         assert self.origin is not None, "in other Views every field is set"
@@ -158,16 +162,19 @@ class View:
 
     @property
     def all_rows(self) -> Mask:
-        """True for every row; all calls return the same array."""
+        """Return an array that is true for every row; all calls return the same array."""
         return self.memoise(("all rows",), np.ones, len(self), bool)  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
+        """Return a score for every row, the same array each time."""
         return self.memoise(("constant", score), np.broadcast_to, score, len(self))  # type: ignore[no-any-return]
 
     def podm(self, row: int) -> LeanPodm:
+        """Return the podm of a row, without its blocks."""
         return self.podms[self.podm_of[row]]  # type: ignore[no-any-return]
 
     def pool_ref(self, row: int) -> PoolRef:
+        """Return the names of the podm and the pool of a row."""
         return PoolRef(podm=self.podm(row).id, pool=self.pools[row].id)
 
     def free(self, need: Need, by: By = "pool") -> Floats:
@@ -209,6 +216,7 @@ class View:
             del self._memo[key]
 
     def forget_changes(self) -> None:
+        """Forget all values that a node may change."""
         fixed = [(key, value) for key, value in self._memo.items() if key[0] in FIXED]
         self._memo = BoundedMemo(MOST_MEMOISED, fixed)
 
@@ -222,9 +230,11 @@ class View:
         return self.memoise_selected(("total", subject, by), getitem, make)  # type: ignore[no-any-return]
 
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
+        """Return per row whether every amount of ``need`` is unknown."""
         any_unknown = structs.replace(need.subject, amount=1, unknown="allow")
         known, every = (self._sum(it, by, free) for it in (need.subject, any_unknown))
-        return (known == 0.0) & (every > 0.0)  # type: ignore[no-any-return]
+        unknown: Mask = (known == 0.0) & (every > 0.0)
+        return unknown
 
     def inverse(self, need: Need, by: By = "pool") -> Floats:
         """Return ``1 / total(need, by)`` per row, and 0 where the total is 0."""
@@ -233,6 +243,14 @@ class View:
             return column.inverse if by == "pool" else column.podm_inverse
         key = ("inverse", need.subject, by)
         return self.memoise_selected(key, getitem, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
+
+    def largest_grant(self, need: Need) -> Floats:
+        """Return per row the largest single grant of a stock, in its unit."""
+        return self.stock(need.resource).largest_grant
+
+    def grant_count(self, need: Need) -> Floats:
+        """Return per row the number of separate grants of ``need.amount`` by its stocks."""
+        return self.stock(need.resource).by_stock.grant_count(need.amount)
 
     def number(self, fact: str) -> Floats:
         """Return a fact per row as a number; NaN if it is unknown or not a number."""
@@ -245,6 +263,7 @@ class View:
         return self.memoise(("number", fact), make)  # type: ignore[no-any-return]
 
     def text(self, fact: str) -> Labels:
+        """Return a fact per row as it was reported; None if it is unknown."""
         return Labels([podm.facts.get(fact) for podm in self.podms], self.podm_of)
 
     def has_fact(self, fact: str) -> bool:
@@ -252,7 +271,7 @@ class View:
         return self.memoise(key, lambda: any(fact in podm.facts for podm in self.podms))  # type: ignore[no-any-return]
 
     def memoise(self, key: Any, make: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the memoised value of ``make``, which must not depend on free amounts."""
+        """Return the memoised ``make(*arguments)``, which must not depend on free amounts."""
         value = self._memo.get(key)
         if value is None:
             value = make(*arguments)
@@ -264,7 +283,14 @@ class View:
     def memoise_selected(
         self, key: tuple[Any, ...], select: Callable[[Any, Any], Any], make: Callable[[], Any]
     ) -> Any:
-        """Return a value that no node changes; taken rows select it from their View of origin."""
+        """Return a memoised value that placing nodes does not change.
+
+        A View of taken rows selects the value from the value of its View of origin, by
+        ``select(whole, rows)``. Any other View computes it by ``make``.
+        """
+        value = self._memo.get(key)
+        if value is not None:
+            return value
         known = self.origin.whole._memo.get(key) if self.origin else None
         if known is None or self.origin is None:
             return self.memoise(key, make)
@@ -282,9 +308,11 @@ class View:
         return self.memoise_latest(("free", name), key, make)
 
     def without_memo(self) -> "View":
+        """Return this View with an empty memo of its own."""
         return replace(self, _memo=empty_memo())
 
     def with_own_memo(self) -> "View":
+        """Return this View with a copy of its memo, which grows independently."""
         return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
 
     def freeze(self) -> "View":
@@ -307,12 +335,13 @@ class View:
         return view
 
     def take(self, rows: Sequence[int] | Ints) -> "View":
+        """Return a copy with these rows in this order."""
         part = self.take_counts(rows)
         part.block_tables  # noqa: B018 - the present ones
         return part
 
     def take_counts(self, rows: Sequence[int] | Ints) -> "View":
-        """Return a copy; its block tables are copied when they are first read."""
+        """Return a copy as ``take`` does; its block tables are copied when they are first read."""
         index = np.asarray(rows, dtype=np.int64)
         podms, podm_of = _renumber(self.podm_of[index])
         view = self._part(Origin(self, index, podms))
@@ -328,14 +357,17 @@ class View:
         return view
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
+        """Return the first row of a podm and the row after its last; KeyError if it is missing."""
         ids = self.memoise("ids", lambda: {podm.id: n for n, podm in enumerate(self.podms)})
         return self.rows(ids[podm_id])
 
     def rows(self, podm: int) -> tuple[int, int]:
+        """Return the first row of a podm, by its number, and the row after its last."""
         return int(self.first_row[podm]), int(self.first_row[podm + 1])
 
     @property
     def podm_lots(self) -> npt.NDArray[np.uint64]:
+        """Return the lots of the podms, 64 bits each; shape ``(podms,)``."""
         lots = (lot_of(id_, "") for id_ in self.podm_ids)
         return self.memoise("podm lots", lambda: np.fromiter(lots, np.uint64))  # type: ignore[no-any-return]
 
@@ -350,9 +382,11 @@ class View:
         return self.podm_block_counts.sum(amounts, free=free)[self.podm_of]
 
     def stock(self, resource: str) -> stocks.StockColumn:
-        if resource in self.resources:
-            return self.resources[resource]
-        return self.memoise(("no stock",), stocks.empty_column, len(self))  # type: ignore[no-any-return]
+        """Return the amounts of a stock resource; all are 0 if no pool has it."""
+        column = self.resources.get(resource)  # read once: a tracked View counts each read
+        if column is None:
+            column = self.memoise(("no stock",), stocks.empty_column, len(self))
+        return column
 
 
 def lot_of(podm: str, pool: str) -> int:
@@ -383,7 +417,8 @@ class DomainIndex(Struct, frozen=True):
             by_value[-1] = np.nan
         if self.numbers.shape[1] == 1:
             return by_value.take(self.numbers[:, 0])
-        return np.fmax.reduce(by_value[self.numbers], axis=1)  # type: ignore[no-any-return]
+        largest: Floats = np.fmax.reduce(by_value[self.numbers], axis=1)
+        return largest
 
 
 def domain_index(view: View, domain: str) -> DomainIndex:
@@ -414,6 +449,7 @@ def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in texts if text))
 
 
+DIGITS = b"0123456789".ljust(256, b"\0")  # the text of each digit, by number
 NAME = "inventory digest"  # the key of the memoised digest
 
 
@@ -430,13 +466,30 @@ def set_inventory_digest(view: View, digest: str) -> None:
 def _digest(view: View) -> str:
     total = hashlib.blake2b(digest_size=16)
     order = [kind.text for kind in view.kinds.kinds]
-    texts = functools.cache(repr)  # faster than the repr of the whole lists
+    texts = _Texts()
     for podm, table in zip(view.podms, view.block_tables, strict=True):
         total.update(to_json(structs.replace(podm, read_at=None)) + "\0".join(table.uris).encode())
         total.update(b"\0".join([order[number] for number in table.kinds]))
-        slots, pools = (", ".join(map(texts, some)) for some in (table.slots, table.pools))
-        text = f"([{slots}], [{pools}], {table.stock_pools!r})"
+        pools = ", ".join(map(texts.__getitem__, table.pools))
+        text = f"([{_digits(table.slots)}], [{pools}], {table.stock_pools!r})"
         total.update(text.encode() + to_json(table.stocks))
         if table.topologies:
             total.update(to_json(table.topologies))
     return total.hexdigest()
+
+
+def _digits(numbers: list[int]) -> str:
+    """Return numbers as ``repr`` prints them in a list; a fast path for single digits."""
+    try:
+        text = bytes(numbers).translate(DIGITS)
+    except ValueError:  # a number is too large for a byte
+        text = b"\0"
+    return ", ".join(map(str, numbers) if b"\0" in text else text.decode())
+
+
+class _Texts(dict[object, str]):
+    """The ``repr`` of values, computed once for equal values."""
+
+    def __missing__(self, thing: object) -> str:
+        text = self[thing] = repr(thing)
+        return text

@@ -35,7 +35,11 @@ def _scarce(view: View, requested: tuple[Need, ...]) -> Floats:
 
 
 def _none_of(needs: tuple[Need, ...]) -> dict[tuple[Test, ...], int]:
-    """Return signs by set of tests; signed device counts add up to the unrequested devices."""
+    """Return a sign for each set of tests: signed device counts add up to the unrequested devices.
+
+    This is inclusion–exclusion, the expanded product of ``1 - passes(need)``: a device that several
+    needs accept is subtracted once.
+    """
     terms: dict[tuple[Test, ...], int] = {(): 1}
     for need in needs:
         for tests, sign in list(terms.items()):

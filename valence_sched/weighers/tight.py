@@ -98,10 +98,10 @@ def _new_terms(
     scales = _mean_amounts(*request.mix.shares)
     scales |= {_named(view, name): scale for name, scale in of.items()}
     stocks = [need_for_stock(name) for name in view.resources]
-    # any row of the whole View can have an amount of these
-    some = {*stocks, *(one for one in (*COUNTED, *scales) if view.kinds.amounts(one).any())}
+    devices = [one for one in (*COUNTED, *scales) if view.kinds.amounts(one).any()]
+    present = {*stocks, *devices}  # any row of the whole View can have an amount of these
     # a fixed order, because the rounding of sums depends on it
-    every = sorted(some | own.keys(), key=_ORDER)
+    every = sorted(present | own.keys(), key=_ORDER)
     needed = tuple([one for one in every if one in own])
     inverse = read_only(np.array([1.0 / scales[one] if one in scales else 0.0 for one in needed]))
     others = tuple([(one, scales.get(one)) for one in every if one not in own])
@@ -109,6 +109,7 @@ def _new_terms(
 
 
 def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
+    """Return the mean amount of each resource that a node takes, from any kind of device."""
     amounts, weights = defaultdict[Need, float](float), sum(share.weight for share in shares)
     for share in shares:
         for need in share.needs:
@@ -131,6 +132,8 @@ def _left(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
 
 
 def _others(view: View, terms: _Terms, by: By) -> Floats:
+    """Return the part of ``x`` for the other resources, whose totals no node changes."""
+
     def make() -> Floats:
         amounts = np.zeros(len(view))
         for resource, scale in terms.others:

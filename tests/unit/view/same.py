@@ -38,10 +38,7 @@ def assert_same_rows(test: unittest.TestCase, one: View, rows: list[int], other:
                     here, getattr(other, measure)(need, by), f"{measure} {need} {by}"
                 )
         if need.kind == "stock":
-            np.testing.assert_array_equal(
-                one.stock(need.resource).largest_grant[rows],
-                other.stock(need.resource).largest_grant,
-            )
+            np.testing.assert_array_equal(one.largest_grant(need)[rows], other.largest_grant(need))
     for name in LABELS:
         here, there = getattr(one, name), getattr(other, name)
         test.assertEqual([here[row] for row in rows], [there[r] for r in range(len(rows))], name)

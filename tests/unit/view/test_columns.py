@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A View built of pod managers, of bytes, or of a View with one podm replaced; its digest."""
 
+import gc
 import random
 import unittest
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +21,7 @@ from valence_sched.model.need import Need
 from valence_sched.testing import view
 from valence_sched.testing.generate import podms
 from valence_sched.view.builder import Splice, ViewBuilder, splice
-from valence_sched.view.columns import decode_view, encode_view
+from valence_sched.view.columns import BlockColumns, decode_view, encode_view
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View, inventory_digest
 
@@ -69,6 +71,15 @@ class TestColumns(unittest.TestCase):
         self.assertEqual(inventory_digest(self.view), inventory_digest(restored.without_memo()))
         for one, other in zip(self.view.block_tables, restored.block_tables, strict=True):
             self.assertEqual(one, other)
+
+    def test_the_columns_of_blocks_are_freed_without_a_garbage_collection(self):
+        gc.disable()
+        self.addCleanup(gc.enable)
+        columns = BlockColumns(view({"id": "a", "blocks": [{"uri": "b"}]}).block_tables)
+        columns.arrays()
+        reference = weakref.ref(columns)
+        del columns
+        self.assertIsNone(reference())
 
     def test_numbers_of_any_size_and_views_of_nothing_are_kept(self):
         huge = {"id": "a", "blocks": [

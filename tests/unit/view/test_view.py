@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.core.sites import STOCKS, quietly, sites
 from tests.unit.view.same import LABELS, assert_same_rows
 from valence_sched.errors import InputError
-from valence_sched.model.need import Need, Test
+from valence_sched.model.need import Need, Test, need_for_stock
 from valence_sched.testing import view
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.view import View
@@ -85,20 +85,17 @@ class TestRows(unittest.TestCase):
     def test_stocks_add_up_and_the_largest_grant_is_of_one_of_them(self):
         self.assertEqual([26, 20, 0, 0], self.SITE.free(GIB).tolist())
         self.assertEqual([30, 20, 0, 0], self.SITE.total(GIB).tolist())
-        self.assertEqual([6, 5, 0, 0], self.SITE.stock(GIB.resource).largest_grant.tolist())
+        self.assertEqual([6, 5, 0, 0], self.SITE.largest_grant(GIB).tolist())
+        self.assertEqual([5, 4, 0, 0], self.SITE.grant_count(need_for_stock("gib", 5)).tolist())
         self.assertEqual([26, 26, 0, 0], self.SITE.free(GIB, "podm").tolist())
 
     def test_a_stock_of_unknown_total_grants_nothing_even_where_the_unknown_is_allowed(self):
         allow = Need(kind="stock", measure="amount", resource="gib", amount=1, unknown="allow")
-        self.assertEqual([6, 5, 0, 0], self.SITE.stock(allow.resource).largest_grant.tolist())
+        self.assertEqual([6, 5, 0, 0], self.SITE.largest_grant(allow).tolist())
 
     def test_a_resource_that_no_pool_has_is_zero_everywhere(self):
         none = Need(kind="stock", measure="amount", resource="none", amount=1)
-        for result in (
-            self.SITE.free(none),
-            self.SITE.total(none),
-            self.SITE.stock(none.resource).largest_grant,
-        ):
+        for result in (self.SITE.free(none), self.SITE.total(none), self.SITE.largest_grant(none)):
             self.assertEqual([0] * 4, result.tolist())
 
     def test_the_inverse_of_0_is_0(self):
@@ -170,7 +167,7 @@ class TestReadOnly(unittest.TestCase):
         return {
             **arrays,
             "number": site.number("year"),
-            "most": site.stock(GIB.resource).largest_grant,
+            "most": site.largest_grant(GIB),
             "podm_lots": site.podm_lots,
         }
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near misses: pod managers that a node nearly fits, and a node whose removal makes room."""
+"""Near misses: pod managers that a node nearly fits, and a node whose removal makes room.
+
+The results are exact: the search frees the blocks of a node on a private copy of its pod manager,
+evaluates the copy, and searches for a fit.
+"""
 
 import functools
 import itertools
@@ -33,6 +37,7 @@ class NearMissSearch:
     _fits: int = 0
 
     def run(self) -> tuple[NearMiss, ...]:
+        """Return near misses: first the misses that one removal resolves, then by shortfall."""
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         # a stable sort keeps the order by nearness
         hardware.sort(key=lambda miss: miss.freeing is None)
@@ -46,8 +51,10 @@ class NearMissSearch:
         readers = evaluation.availability_readers - evaluation.failed_plugins
         fixed = [filter_.name not in readers for filter_ in self.decision.context.bound.filters]
         rows = np.flatnonzero(np.logical_and.reduce(evaluation.verdicts[fixed]))
+        if not len(rows):
+            return
         missing = np.zeros(len(view))  # as a share of each need
-        for need in self.decision.context.request.needs if len(rows) else ():
+        for need in self.decision.context.request.needs:
             if amount := need.amount * need.count:
                 missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
         seen_podms = self._chosen_podms()
@@ -70,7 +77,7 @@ class NearMissSearch:
                 )
 
     def _by_policy(self) -> Iterator[NearMiss]:
-        """Yield the podms that only one filter rejects, if it ignores free hardware."""
+        """Yield the podms that only one filter rejects, if this filter ignores free hardware."""
         evaluation, view = self.decision.batch.evaluation, self.decision.batch.view
         seen_podms, filters = self._chosen_podms(), self.decision.context.bound.filters
         other_reasons = evaluation.availability_readers | evaluation.failed_plugins
@@ -84,21 +91,25 @@ class NearMissSearch:
             self._fits += 1
             if self.decision.row_fits.of(row) == "fits":
                 seen_podms.add(podm)
-                pool = view.pool_ref(row)
-                lacks = self._lacks(row)
-                yield NearMiss(podm=pool.podm, pool=pool.pool, kind="word", lacks=lacks)
+                name, pool = view.podms[podm].id, view.pools[row].id
+                yield NearMiss(podm=name, pool=pool, kind="word", lacks=self._lacks(row))
 
     def _chosen_podms(self) -> set[int]:
+        """Return the chosen podms if all nodes were placed: they are not near misses."""
         return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
 
     @functools.cached_property
     def _may_fit(self) -> list[bool]:
+        """Per row, whether it passes every filter and may have a fit."""
         passing = self.decision.batch.evaluation.cost != INFINITE_COST
         passing[list(self.decision.batch.rows_without_fit)] = False
         return passing.tolist()  # type: ignore[no-any-return]
 
     def _takes_node(self, podm: int) -> bool:
-        for row in filter(self._may_fit.__getitem__, range(*self.decision.batch.view.rows(podm))):
+        """Return whether a podm takes the next node, or may take it."""
+        for row in range(*self.decision.batch.view.rows(podm)):
+            if not self._may_fit[row]:
+                continue
             if self._fits >= MOST_FITS:
                 return True
             self._fits += 1
@@ -112,6 +123,7 @@ class NearMissSearch:
         return tuple(Shortfall(**{name: reason[name] for name in names}) for reason in reasons)
 
     def _freeing(self, podm: int, nodes: list[Node]) -> NodeRemoval | None:
+        """Return the first of some nodes of a podm whose removal makes the next node fit."""
         context, batch = self.decision.context, self.decision.batch
         first, last = batch.view.rows(podm)
         overlay = Overlay(batch.view.window(first, last))

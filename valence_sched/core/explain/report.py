@@ -61,9 +61,11 @@ def funnel_steps(
     counts = funnel(context.bound, context.evaluation.verdicts, len(context.view))
     steps = [nouns.FunnelStep(filter=name, came_in=i, went_on=out) for name, i, out in counts]
     if undecided:
-        i = steps[-1].went_on if steps else len(context.view)
-        out = max(0, i - undecided)
-        steps.append(nouns.FunnelStep(filter="fit", came_in=i, went_on=out, undecided=undecided))
+        passed = steps[-1].went_on if steps else len(context.view)
+        left = max(0, passed - undecided)
+        steps.append(
+            nouns.FunnelStep(filter="fit", came_in=passed, went_on=left, undecided=undecided)
+        )
     return tuple(steps)
 
 
@@ -117,6 +119,7 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
 
 
 def _health_notes(decision: Decision) -> Iterator[str]:
+    """Yield a note for each chosen block whose health is Warning."""
     kinds = decision.view.kinds
     for _, node in decision.placed_nodes:
         podm = decision.view.podm(node.chosen.row)
@@ -132,6 +135,7 @@ def _health_notes(decision: Decision) -> Iterator[str]:
 
 
 def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
+    """Yield the best row of every other podm that the first node fits, best first."""
     context = decision.context
     seen_podms = set() if chosen is None else {int(context.view.podm_of[chosen])}
     for row in rank_rows(context.view, context.evaluation.cost, context.request, 0):
@@ -150,11 +154,13 @@ def _excess(decision: Decision, row: int) -> dict[str, float]:
     kinds = [table.kinds[block] for block in fit.blocks]
     excess = {}
     for name, every in MEASURES.items():
-        has, measure = context.view.kinds.amounts(every)[kinds].sum(), (every.kind, every.measure)
+        if name == "gpus":  # they are accelerators
+            continue
+        has = float(context.view.kinds.amounts(every)[kinds].sum())
+        measure = every.kind, every.measure
         alike = (one for one in context.request.needs if (one.kind, one.measure) == measure)
-        excess[name] = float(has) - sum(need.amount for need in alike)
-    # gpus are accelerators
-    return {name: more for name, more in excess.items() if more > 0 and name != "gpus"}
+        excess[name] = has - sum(need.amount for need in alike)
+    return {name: amount for name, amount in excess.items() if amount > 0}
 
 
 def _score_parts(decision: Decision, row: int) -> tuple[nouns.ScorePart, ...]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensitivity: the smallest change of one weight, or of one amount, that changes the choice.
 
-A cost is linear in each weight, so a change is computed, then verified by a new ranking. For an
-amount, the search doubles the change until the choice changes, then bisects.
+A pool's cost is linear in each weight, in whole numbers. So the weight at which a pool overtakes
+the chosen pool is computed, then verified by a new ranking. For an amount, the search doubles the
+change until the choice changes, then bisects; each try is placed like any request.
 """
 
 import dataclasses
@@ -173,7 +174,8 @@ def weight_changes(
             continue
         mine.sort(key=lambda one: (abs(one.step), one.step, one.cost, one.lot))
         best, *others = mine
-        weight, loss = round(use.weight * WEIGHT_UNITS), COST_SCALE - rival.scores.get(use.name, 0)
+        weight = round(use.weight * WEIGHT_UNITS)
+        loss = COST_SCALE - rival.scores.get(use.name, 0)
         ties = [one.cost for one in others if one.step == best.step]
         if best.pool.podm != chosen.podm:
             ties.append(rival.cost + best.step * loss)
@@ -194,7 +196,8 @@ def weight_changes(
 def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
     """Return for each weight, up and down, the pool that is the first to overtake a rival.
 
-    None if weights differ by pool. Only for a scheduler that takes the pool with the least cost.
+    None if weights differ by pool. Valid only for a scheduler that takes the pool with the least
+    cost.
     """
     if context.bound.weights_vary:
         return None
@@ -212,7 +215,8 @@ def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | 
         gain = scores[number] - rival.scores[weigher.name]
         for sign, most in ((1, MOST_WEIGHT - weigher.weight), (-1, weigher.weight)):
             step = _least_step(context, rows, margin, ahead, sign * gain, most)
-            if change := step and _verify(context, rival, number, sign * step):
+            change = step and _verify(context, rival, number, sign * step)
+            if change:
                 found.append(change)
     return found
 
@@ -237,6 +241,7 @@ def _least_step(
 
 
 def _verify(context: EvaluationContext, rival: Rival, number: int, step: int) -> Overtaking | None:
+    """Return the pool that overtakes a rival at another weight, after a new ranking."""
     weighers = list(context.bound.weighers)
     old = weighers[number]
     weighers[number] = msgspec.structs.replace(old, weight=old.weight + step)
@@ -262,7 +267,11 @@ def relative_size(change: Sensitivity) -> float:
 
 @dataclass(slots=True)
 class AmountSearch:
-    """Tries other amounts of each need, with the same lots; ``out_of_tries`` after the last try."""
+    """Tries other amounts of each need; ``out_of_tries`` is true after the last allowed try.
+
+    Ties are broken by the same lots in every try. If all alternatives begin with equal needs, a
+    need is changed in all alternatives.
+    """
 
     choices: Choices
     out_of_tries: bool = False
@@ -271,6 +280,7 @@ class AmountSearch:
     _choice_by_amount: dict[tuple[int, float], Choice] = field(default_factory=dict)
 
     def changes(self) -> Iterator[Sensitivity]:
+        """Yield for each need the smallest increase and decrease that change the choice."""
         present = self.choices.request.alternatives[self.choices.attempt_index]
         for number, need in enumerate(present.needs):
             yield from self._smallest_change(number, need, -1, self._most_less(number, need))
@@ -283,8 +293,8 @@ class AmountSearch:
         alternatives = self.choices.request.alternatives
         changed = [alternatives[index] for index in self._changed_alternatives(number)]
         constraints = [constraint for one in changed for constraint in one.topology]
-        is_needed = any(len(one.needs) == 1 for one in changed)
-        is_needed = is_needed or any(one.applies_to(need) for one in constraints)
+        is_alone = any(len(one.needs) == 1 for one in changed)
+        is_needed = is_alone or any(one.applies_to(need) for one in constraints)
         steps = int(need.amount // _step(need))
         # an amount of 0 drops the need
         return steps - 1 if is_needed and steps * _step(need) == need.amount else steps
@@ -292,6 +302,7 @@ class AmountSearch:
     def _smallest_change(
         self, number: int, need: Need, sign: int, most: int
     ) -> Iterator[Sensitivity]:
+        """Yield the change after the fewest steps, at most ``most``, while tries are left."""
         unchanged, step = 0, min(1, most)
         self._undecided = False
         while step and not self._differs(number, need, sign * step):
@@ -322,7 +333,8 @@ class AmountSearch:
     def _differs(self, number: int, need: Need, steps: int) -> bool:
         """Return whether a number of steps changes the choice; True if the search has to end."""
         amount = need.amount + steps * _step(need)
-        if (key := (number, amount)) not in self._choice_by_amount:
+        key = number, amount
+        if key not in self._choice_by_amount:
             if self._tries >= MOST_TRIES:
                 self.out_of_tries = True
                 return True
@@ -333,6 +345,7 @@ class AmountSearch:
         return self._choice_by_amount[key].pool != self.choices.chosen
 
     def _changed_alternatives(self, number: int) -> list[int]:
+        """Return the alternatives in which a need changes: all, if all begin with equal needs."""
         alternatives = self.choices.request.alternatives
         alike = len({alternative.needs[: number + 1] for alternative in alternatives}) == 1
         return list(range(len(alternatives))) if alike else [self.choices.attempt_index]
@@ -356,5 +369,6 @@ class AmountSearch:
 
 
 def _step(need: Need) -> int:
+    """Return the step for changes of an amount: one unit, for memory one GiB."""
     in_gib = need.measure == "capacity_mib" and not need.amount % GIB_IN_MIB
     return GIB_IN_MIB if in_gib and need.amount > GIB_IN_MIB else 1

@@ -41,6 +41,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
 
 
 def _hint(value: str, known: Collection[str]) -> str:
+    """Return a hint with the nearest reported value, else the nearest word of these values."""
     words = {word for text in known for word in text.split()}
     close = closest(value, known, SIMILARITY) or closest(value, words, SIMILARITY)
     return suggest(value, known if close is None else [close], SIMILARITY)
@@ -64,7 +65,7 @@ def unknown_terms(view: View, request: Request) -> list[str]:
             *(line for term in terms for line in _unknown_lines(view, *term)),
             *_unknown_values(view, request),
             # no line if another alternative names only known values
-            *(dict.fromkeys(itertools.chain.from_iterable(devices)) if all(devices) else ()),
+            *dict.fromkeys(itertools.chain.from_iterable(devices if all(devices) else ())),
         ]
 
     return view.memoise_free("unknown terms", request.evaluation_key, make)  # type: ignore[no-any-return]
@@ -77,14 +78,17 @@ def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
     named += [("capabilities", key) for key in request.capabilities]
     inherited = {("capabilities", key) for key in request.inherited}
     yield from (term for term in named if term not in inherited)
-    for domain in request.group.domains if request.group else ():
-        if domain.startswith(FACT_PREFIX):
-            yield "facts", domain.removeprefix(FACT_PREFIX)
+    if request.group is not None:
+        facts = (domain for domain in request.group.domains if domain.startswith(FACT_PREFIX))
+        yield from (("facts", domain.removeprefix(FACT_PREFIX)) for domain in facts)
 
 
 def _unknown_lines(view: View, root: str, name: str) -> Iterator[str]:
-    reports = (getattr(podm, root) for podm in view.podms)
-    if root not in ("facts", "capabilities") or any(name in reported for reported in reports):
+    if root == "facts":
+        reported = view.has_fact(name)
+    else:
+        reported = root != "capabilities" or any(name in podm.capabilities for podm in view.podms)
+    if reported:
         return
     known = {name for podm in view.podms for name in getattr(podm, root)}
     if root == "facts":  # a plain name is an attribute or a fact
@@ -116,6 +120,7 @@ def _unknown_values(view: View, request: Request) -> Iterator[str]:
 def _unknown_names(
     what: str, names: NameRequirements, has: Iterable[Iterable[str]]
 ) -> Iterator[str]:
+    """Yield a line for each name that no pod manager has; for a forbidden name only if misspelt."""
     if not names:
         return
     known = {name for one in has for name in one}

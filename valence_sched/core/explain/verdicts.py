@@ -31,10 +31,12 @@ class Verdicts:
         self._terms: dict[str, list[tuple[Term, Mask]]] = {}
 
     def podm_verdicts(self) -> Iterator[PodmVerdict]:
+        """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
         verdicts = [self.podm_verdict(podm) for podm in range(len(self.view.podms))]
         yield from sorted(verdicts, key=lambda v: (_RANK[v.outcome], -(v.score or 0.0), v.podm))
 
     def stop_reason(self, podm: int) -> Reason | None:
+        """Return the reason why a podm took no more nodes, None if no more were requested."""
         if self.decision.outcome != "placed_in_part":
             return None
         return next(self._reasons(self.furthest_row(podm), full=True))
@@ -44,13 +46,17 @@ class Verdicts:
         return list(self._reasons(row))
 
     def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
+        """Return every reason against each pool of a rejected podm, the nearest pool first."""
         fit_of, pools = self.decision.row_fits.of, self.view.pools
         rows = sorted(self._rows(podm), key=lambda row: -self._nearness[row])
-        rows = [row for row in rows if not (self._passes[row] and fit_of(row) == "fits")]
-        reasons = ((pools[row].id, tuple(self._reasons(row, full=True))) for row in rows)
-        return tuple(PoolReasons(pool=pool, reasons=some) for pool, some in reasons)
+        return tuple(
+            PoolReasons(pool=pools[row].id, reasons=tuple(self._reasons(row, full=True)))
+            for row in rows
+            if not (self._passes[row] and fit_of(row) == "fits")
+        )
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
+        """Return the verdict on a podm; on a small site with the reasons against each pool."""
         rows = self._rows(podm)
         chosen = self.decision.outcome_by_podm.get(podm)
         if chosen is not None:
@@ -58,7 +64,8 @@ class Verdicts:
             reason = self.stop_reason(podm) if outcome == "chosen" else None
             return self._verdict(podm, row, outcome, reason, cost)
         costs: list[int] = self.context.evaluation.cost[rows.start : rows.stop].tolist()
-        passing, fit_of = [row for row in rows if self._passes[row]], self.decision.row_fits.of
+        fit_of = self.decision.row_fits.of
+        passing = [row for row in rows if self._passes[row]]
         fitting = [(costs[row - rows.start], row) for row in passing if fit_of(row) == "fits"]
         cost_, row = min(fitting, default=(INFINITE_COST, -1))
         if cost_ != INFINITE_COST:
@@ -69,11 +76,11 @@ class Verdicts:
         pool_reasons = self.pool_reasons(podm) if few else ()
         reason = next(self._reasons(row, full=few))
         word = "rejected" if undecided is None else "undecided"
-        found = self._verdict(podm, row, word, reason)
-        return msgspec.structs.replace(found, pool_reasons=pool_reasons)
+        verdict = self._verdict(podm, row, word, reason)
+        return msgspec.structs.replace(verdict, pool_reasons=pool_reasons)
 
     def furthest_row(self, podm: int) -> int:
-        """Return the row of the pool that passed the most filters."""
+        """Return the row of a podm's pool that passed the most filters before it was rejected."""
         rows = self._rows(podm)
         return rows.start + int(self._nearness[rows.start : rows.stop].argmax())
 
@@ -87,6 +94,7 @@ class Verdicts:
 
     @functools.cached_property
     def _passed_before(self) -> list[int]:
+        """Per row, the number of earlier rows that pass every filter for the first node."""
         passed = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
         return [0, *np.cumsum(passed).tolist()]
 
@@ -99,13 +107,15 @@ class Verdicts:
             met += np.fmin(1.0, self.batch.view.free(need) / need.amount)
         failures = np.array(first_failures(self.batch.evaluation.verdicts), dtype=np.int64)
         passed = np.where(failures < 0, len(self.context.bound.filters), failures)
-        return passed + met / (len(needs) + 1)
+        nearness: Floats = passed + met / (len(needs) + 1)
+        return nearness
 
     @functools.cached_property
     def _passes(self) -> list[bool]:
         return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
+        """Yield the reasons against a row; if ``full``, with the models that the pool does have."""
         rejected = False
         filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
@@ -163,7 +173,8 @@ def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> Reas
 
 
 def _reason_from_term(name: str, term: Term, row: int, *, full: bool) -> Reason:
-    have, more = term.have[row], dict[str, Any]()
+    have = term.have[row]
+    more: dict[str, Any] = {}
     if term.podm_have is not None and term.podm_have[row] >= term.need:
         more["podm_have"] = _json_value(term.podm_have[row])
     if full and term.instead is not None and not have:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fit: finds the blocks and stock amounts of one pool that make one node with least waste (exact).
 
-By Hall's theorem, blocks have the devices of a node if and only if they cover an integer demand for
-each set of device groups. So a fit is a cheapest set cover. ``topology`` adds constraints.
+Assigning devices to the device groups of a request is a bipartite matching. By Hall's theorem a
+matching exists if and only if, for every set of groups, enough devices suit a group of the set. So
+blocks make the node if and only if they cover integer demands: one per total, one per set of
+groups, and the pool's minimum numbers of blocks. The cheapest cover has the least waste (prices:
+``view.block_kinds``). ``topology`` adds the topology constraints. A search that exceeds its budget
+is undecided (``Spending``).
 """
 
 import functools
@@ -98,7 +102,8 @@ class Fitter:
                 return self._undecided(answer)
             grants = answer.found
         if (topology := self._topology) is not None:
-            pool, offer = view.pools[row], topology.block_offer(view, row)
+            pool = view.pools[row]
+            offer = topology.block_offer(view, row)
             key = (offer.groups, tuple(pool.limits.items()))
             search = functools.partial(topology.search, offer.groups, pool)
             answer = self._answer(key, search, spending, FREE_TOPOLOGY_STATES)
@@ -123,6 +128,7 @@ class Fitter:
     def _answer(
         self, key: Hashable, search: Search, spending: Spending | None, free: int = FREE_STATES
     ) -> SearchOutcome:
+        """Return the outcome of a search; pools with the same ``key`` share it."""
         short = self._search_once(key, search, min(free, self.budget.pool_states))
         if short.complete or spending is None:
             return short
@@ -144,14 +150,17 @@ class Fitter:
 
     @property
     def covers_blocks_alone(self) -> bool:
+        """Return whether a fit is only a set cover of blocks: no stocks, no topology search."""
         return bool(self.demands) and not self._amounts and self._topology is None
 
     def whole_cover(self, pool: Pool) -> tuple[Offer, list[set_cover.Item], list[int], list[int]]:
+        """Return offer, items, caps and demands of a pool with enough blocks of every kind."""
         every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
         offer = sorted([pair for pair in every if pair[1]], key=self._sort_key)
         return offer, *self._cover_problem(pool, offer)
 
     def pool_cover(self, view: View, row: int, spending: Spending) -> SearchOutcome:
+        """Return the cheapest cover by free blocks of pool ``row``: the number by kind."""
         answer = self._answer(*self._cover_question(view, row), spending)
         if answer.found is None:
             return answer
@@ -207,6 +216,7 @@ class Fitter:
         return set_cover.problem(self.kinds, pool.limits, offer, self.demands, self.coverage)
 
     def _offer(self, free: Offer, pool: Pool) -> Offer:
+        """Return ``(kind, number)`` of the free blocks, at most as many as a node can use."""
         useful = self._useful_by_kind(tuple(pool.limits.items()))
         offer: Offer = []
         for kind, number in free:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimiser: a linear programme, with integer or real columns, that HiGHS maximises.
 
-HiGHS uses floating-point numbers, so ``optimum`` checks a solution in integers. Work is limited by
-counts, not by a clock, so equal programmes get equal answers.
+Work is limited by counts, not by a clock, so equal programmes get equal answers.
+
+HiGHS uses floating-point numbers, so ``optimum`` checks an integer solution in integer arithmetic.
+It trusts the answer *infeasible* only if the numbers of the programme are small enough for the
+tolerances of HiGHS. ``PropagationSearch`` uses only integers.
 """
 
 import math
@@ -39,8 +42,9 @@ LARGEST = 1 << 45  # largest number that is exact in the solver
 class Effort:
     """The limits of the solver: nodes of the branch and bound, work, and the relative gap.
 
-    ``relaxed_nodes`` is for a model that is not exact. A model with more than ``most_columns`` is
-    relaxed. ``heuristics`` find a first solution sooner, but are expensive.
+    A model that is not exact gets at most ``relaxed_nodes`` nodes. A model with more than
+    ``most_columns`` is solved only as its linear relaxation. The ``heuristics`` of HiGHS find a
+    first solution sooner, but are expensive if a solution is known or easily found.
     """
 
     nodes: int = 500
@@ -70,6 +74,7 @@ class ProgrammePart:
     entries: list[tuple[int, int, float]] = field(default_factory=list)
 
     def column(self, upper: float = INFINITY) -> int:
+        """Add a column from 0 to ``upper``; return its number."""
         self.upper.append(upper)
         return len(self.upper) - 1
 
@@ -135,6 +140,7 @@ class Programme:
     def row(
         self, terms: list[tuple[int, float]], lower: float = -INFINITY, upper: float = INFINITY
     ) -> None:
+        """Add a row over columns of any parts."""
         part, columns = ProgrammePart(), self._columns
         part.row(terms, lower, upper)
         self._columns = 0
@@ -212,6 +218,7 @@ def least_work(entries: int) -> int:
 
 
 def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
+    """Return the solution of the solver; the values are None if they are not valid."""
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highs.HighsModelStatus.kInfeasible:
         return Solution(None, -INFINITY, -INFINITY, False)
@@ -246,7 +253,8 @@ def optimum(
     solution = programme.solve(effort, whole=True, start=start)
     spent = solution.work // WORK_PER_STATE
     if not solution.feasible:
-        return SearchOutcome(known, known is None and largest <= LARGEST_TRUSTED, spent)
+        trusted = known is None and largest <= LARGEST_TRUSTED
+        return SearchOutcome(known, trusted, spent)
     found = None if solution.values is None else [int(value) for value in solution.values]
     if found is None or not is_solution(part, found):
         return SearchOutcome(known, False, spent)
@@ -266,10 +274,13 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 
 
 class PropagationSearch:
-    """A depth-first search, in integers, for the cheapest solution of an integer programme.
+    """A depth-first search for the cheapest solution of an integer programme.
 
-    Each step raises the lower bound of a column of the tightest unmet demand, and propagates the
-    bounds. At a contradiction it backtracks. ``demands`` are the rows to branch on.
+    Each step takes the unmet demand with the least slack and adds 1 to the lower bound of one of
+    its columns: the first column above 0, if any. It then propagates the bounds to the other
+    columns. At a contradiction the search backtracks.
+
+    ``prices`` has the price of each column; ``demands`` are the rows to branch on.
     """
 
     def __init__(
@@ -298,7 +309,10 @@ class PropagationSearch:
         return -(-self._entries // PROPAGATED_PER_STATE)
 
     def run(self, bound: int | None, states: int) -> bool:
-        """Return whether the search is complete; a solution of price ``bound`` completes it."""
+        """Search within the states; return whether the search is complete.
+
+        ``bound`` is a lower bound of the price: a solution of this price ends the search.
+        """
         entries = states * PROPAGATED_PER_STATE
         if not self._propagate():
             return True
@@ -339,12 +353,14 @@ class PropagationSearch:
         return False
 
     def _tightest_row(self) -> int | None:
+        """Return the unmet demand with the least slack, None if all are met."""
         self._entries += len(self._demands)
         lower, most = self._lower, self._row_most
         unmet = [row for row in self._demands if self._row_least[row] < lower[row]]
         return min(unmet, key=lambda row: (most[row] - lower[row]) / lower[row], default=None)
 
     def _set(self, column: int, least: int, most: int) -> bool:
+        """Change the bounds of a column; return whether any value remains between them."""
         before = self._least[column], self._most[column]
         self._changes.append((column, *before))
         self._move(column, least - before[0], most - before[1])
@@ -360,12 +376,14 @@ class PropagationSearch:
             self._row_most[row] += coefficient * high
 
     def _undo(self, mark: int) -> None:
+        """Undo all changes after a mark, and clear the queue of the propagation."""
         self._waiting.clear()
         while len(self._changes) > mark:
             column, least, most = self._changes.pop()
             self._move(column, least - self._least[column], most - self._most[column])
 
     def _propagate(self) -> bool:
+        """Tighten the bounds of columns by the rows; return whether all rows are consistent."""
         while self._waiting:
             row = self._waiting.pop()
             lower, upper = self._lower[row], self._upper[row]

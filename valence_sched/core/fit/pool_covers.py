@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool covers: the cheapest set cover of a node in each pool, with searches shared by pools."""
+"""Pool covers: the cheapest set cover of a node in each pool, with searches shared by pools.
+
+A set cover is divided into components that have no kind of block in common. The cheapest covers of
+all components together are the cheapest cover of the node. Pools with equal limits share a tree of
+covers for each component (``CoverTree``).
+"""
 
 import itertools
 from collections import Counter, defaultdict
@@ -88,13 +93,15 @@ class PoolCovers:
         self.undecided_rows: set[int] = set()
 
     def free(self, rows: Ints) -> Counts:
+        """Return the present numbers of free blocks; shape ``(rows, columns)``."""
         return self._view.block_counts.free[self._entries[rows]] * self._has[rows]
 
     def holds(self, rows: Ints, free: Counts) -> Mask:
+        """Return a mask of the ``rows`` on which the blocks of the last cover are still free."""
         return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
 
     def of(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the last covers: entries of ``block_counts``, and block numbers."""
+        """Return the last covers of some rows: entries of ``block_counts``, and block numbers."""
         covers = self._covers[rows]
         places = covers.nonzero()
         return self._entries[rows][places], covers[places].astype(np.int64)
@@ -161,30 +168,41 @@ def connected_components(
 ) -> list[CoverComponent]:
     """Return the components of a set cover; item ``n`` is the block kind ``kinds[n]``."""
     demands = [number for number, amount in enumerate(amounts) if amount]
-    covered = ([number for number in demands if item.coverage[number]] for item in items)
-    links = [own + [~cap for cap in item.caps] for own, item in zip(covered, items, strict=True)]
+    links = [
+        [number for number in demands if item.coverage[number]] + [~cap for cap in item.caps]
+        for item in items
+    ]
     components = []
     for group in connected([*demands, *(~cap for cap in range(len(caps)))], links):
         own = [number for number in group if number >= 0]
         capped = [~number for number in group if number < 0]
         mine = [n for n, item in enumerate(items) if any(item.coverage[number] for number in own)]
-        cut = []
-        for item in (items[n] for n in mine):
-            coverage = tuple(item.coverage[number] for number in own)
-            own_caps = tuple(capped.index(cap) for cap in item.caps)
-            cut.append(structs.replace(item, coverage=coverage, caps=own_caps))
-        if own:
-            own_kinds, own_amounts = [kinds[n] for n in mine], [amounts[number] for number in own]
-            lists = tuple(own_kinds), tuple(cut), tuple(own_amounts)
-            components.append(CoverComponent(*lists, tuple(caps[cap] for cap in capped)))
+        if not own:
+            continue
+        cut = [
+            structs.replace(
+                items[n],
+                coverage=tuple(items[n].coverage[number] for number in own),
+                caps=tuple(capped.index(cap) for cap in items[n].caps),
+            )
+            for n in mine
+        ]
+        component = CoverComponent(
+            kinds=tuple(kinds[n] for n in mine),
+            items=tuple(cut),
+            amounts=tuple(amounts[number] for number in own),
+            caps=tuple(caps[cap] for cap in capped),
+        )
+        components.append(component)
     return components
 
 
 class CoverTree:
     """The cheapest covers of one component by offer, each found within a limit of search states.
 
-    A cheapest cover is also the cheapest of every smaller offer that contains it. A child offers
-    fewer blocks of one kind than the cover of its parent takes.
+    The cheapest cover of an offer is also the cheapest cover of every smaller offer that contains
+    this cover. The root offers enough blocks of each kind. A child offers fewer blocks of one kind
+    than the cover of its parent takes.
     """
 
     def __init__(self, part: CoverComponent, states: int) -> None:
@@ -194,12 +212,16 @@ class CoverTree:
         self.root = self._node(tuple(item.available for item in part.items))
 
     def find(self, node: CoverNode, free: Mapping[int, float]) -> CoverNode:
-        """Return the cheapest cover by ``free`` blocks; ``node`` must offer at least as many."""
+        """Return the tree node with the cheapest cover by the ``free`` blocks of each kind.
+
+        The search begins at ``node``, which must offer at least as many blocks of each kind.
+        """
         while node.complete and node.cover is not None:
             for kind, number in node.cover:
                 fewer = free[kind]
                 if fewer < number:
-                    node = node.children.get((kind, fewer)) or self._child(node, kind, int(fewer))
+                    child = node.children.get((kind, fewer))
+                    node = child or self._child(node, kind, int(fewer))
                     break
             else:
                 return node
@@ -238,12 +260,13 @@ class CoverTree:
         node = self._nodes.get(offer)
         if node is None:
             part = self._part
-            offered = [one for one in zip(part.kinds, part.items, offer, strict=True) if one[2]]
-            items = [structs.replace(item, available=number) for _, item, number in offered]
+            kinds = [kind for kind, number in zip(part.kinds, offer, strict=True) if number]
+            offered = [pair for pair in zip(part.items, offer, strict=True) if pair[1]]
+            items = [structs.replace(item, available=number) for item, number in offered]
             found = cheapest_cover(items, part.amounts, part.caps, states=self._states)
             cover = None
             if found.complete and found.found is not None:
-                pairs = zip(offered, found.found, strict=True)
-                cover = tuple((kind, number) for (kind, *_), number in pairs if number)
+                pairs = zip(kinds, found.found, strict=True)
+                cover = tuple((kind, number) for kind, number in pairs if number)
             node = self._nodes[offer] = CoverNode(offer, cover, found.complete)
         return node

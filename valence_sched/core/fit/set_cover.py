@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set cover: the cheapest choice of items that meets every demand within the caps.
 
-Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]``, ``sum(n of a cap) <=
-cap`` and ``0 <= n <= available``, in whole numbers. ``Dive`` solves nearly every problem within
-``FREE_STATES``; HiGHS (``optimiser``) the others. If its answer is not certain, the dive continues.
-Work is counted in states, not in time, so equal problems get equal answers.
+Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]`` for every demand,
+``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers
+are whole, so an answer is exact. A depth-first search (``Dive``) solves nearly every problem within
+``FREE_STATES``. It branches on the items in order of price per share of the demand. Of equally
+cheap covers it prefers the cover with more of the earlier items. HiGHS (``optimiser``) solves the
+other problems. If its floating-point answer is not certain, the dive continues.
+
+Work is counted in states, not in time, so equal problems get equal answers. A problem that exceeds
+its states is undecided.
 """
 
 import itertools
@@ -18,7 +23,7 @@ from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Limit
 from valence_sched.model.need import Need
 from valence_sched.view import block_kinds as prices
-from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.block_kinds import BlockKinds, device_amount
 
 if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
@@ -78,6 +83,7 @@ def cheapest_cover(
 def _programme(
     items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
 ) -> "ProgrammePart":
+    """Return the set cover as an integer programme, with bounds and coefficients tightened."""
     from valence_sched.core.fit.optimiser import ProgrammePart
 
     part = ProgrammePart()
@@ -88,8 +94,7 @@ def _programme(
         if amount:
             coverage = [min(item.coverage[number], amount) for item in items]
             least, units = whole_units(amount, coverage)
-            terms = [(item, float(covered)) for item, covered in enumerate(units) if covered]
-            part.row(terms, lower=least)
+            part.row([(n, covered) for n, covered in enumerate(units) if covered], lower=least)
     for cap, room in enumerate(caps):
         part.row([(n, 1) for n, item in enumerate(items) if cap in item.caps], upper=room)
     return part
@@ -107,15 +112,20 @@ def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
 def _without_needless(
     items: Sequence[Item], demand: Sequence[int], found: Sequence[int]
 ) -> list[int]:
+    """Drop the items that a cover does not need, the most expensive first; return the counts."""
     counts = list(found)
     taken = list(zip(items, counts, strict=True))
     surplus = [sum(item.coverage[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
     for index in sorted(range(len(items)), key=lambda index: -items[index].price):
-        lines = list(enumerate(items[index].coverage))
-        spare = [surplus[j] // covered for j, covered in lines if covered and demand[j]]
+        coverage = items[index].coverage
+        spare = [
+            surplus[j] // covered for j, covered in enumerate(coverage) if covered and demand[j]
+        ]
         needless = min([counts[index], *spare])
         counts[index] -= needless
-        surplus = [surplus[j] - needless * covered for j, covered in lines]
+        surplus = [
+            left - needless * covered for left, covered in zip(surplus, coverage, strict=True)
+        ]
     return counts
 
 
@@ -187,6 +197,7 @@ class Dive:
             self.remaining_coverage[position], self.least_unit_price[position] = rest, unit
 
     def run(self, demand: tuple[int, ...], caps: tuple[int, ...]) -> None:
+        """Search depth first; ``best`` is the cheapest cover found, None without a cover."""
         numbers: list[int] = []
         stack = [self._steps(0, demand, caps, 0)]
         while stack:
@@ -209,6 +220,7 @@ class Dive:
             numbers.pop()
 
     def counts(self) -> list[int] | None:
+        """Return the best cover in the original order of the items."""
         if self.best is None:
             return None
         counts = [0] * len(self.items)
@@ -219,6 +231,7 @@ class Dive:
     def _steps(
         self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
     ) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], int]]:
+        """Yield the branches for the item at ``position``, the largest number first."""
         state = (position, demand, caps)
         if self.seen.get(state, spent + 1) <= spent or not self._can_improve(*state, spent):
             return
@@ -261,6 +274,7 @@ class Dive:
 
 
 def _helpful(item: Item, demand: Sequence[int]) -> int:
+    """Return the number of an item that meets every demand that the item covers."""
     return max([-(-d // g) for d, g in zip(demand, item.coverage, strict=True) if g], default=0)
 
 
@@ -303,7 +317,7 @@ def coverage(kinds: BlockKinds, demands: Iterable[Demand], kind: int) -> tuple[i
     """Return the amount of each demand that one block of a kind covers."""
     lines = kinds.devices_of(kind)
     return tuple(
-        sum(max(prices.device_amount(need, *line) for need in demand.needs) for line in lines)
+        sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
         for demand in demands
     )
 

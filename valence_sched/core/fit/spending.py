@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spending: the search states that a decision may still spend on hard questions.
 
-A question asks whether a node fits in one pool. A short search is free; the budgets of the policy
-limit the others. Cached answers cost their states again: the cache does not matter.
+A question asks whether a node fits in one pool. A short search, which is free, answers nearly all
+questions. The other searches are limited by the two budgets of the policy: per question and per
+decision. A cached answer costs its states again, so that decisions do not depend on the cache.
 """
 
 from collections.abc import Callable, Hashable

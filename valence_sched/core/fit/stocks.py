@@ -42,6 +42,8 @@ def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOu
 
 
 class _Level(msgspec.Struct):
+    """The stocks before the next amount is assigned, and the remaining choices for it."""
+
     stocks: list[Stock]
     total: float
     choices: Iterator[StockAmount]
@@ -50,14 +52,17 @@ class _Level(msgspec.Struct):
 
 
 class _AllocationSearch:
+    """One search over the amounts, largest first."""
+
     def __init__(self, stocks: list[Stock], amounts: list[float], most: int) -> None:
         self.amounts, self.most, self.complete = amounts, most, True
         self.least = sum(amounts)
         self.best: list[StockAmount] | None = None
         self.best_total = float("inf")
         self.states = self._levels = 0
-        maxima = [-1.0 if stock.max is None else stock.max for stock in stocks]
-        self._limits = [(one.min, top, one.step) for one, top in zip(stocks, maxima, strict=True)]
+        self._limits = [
+            (stock.min, -1.0 if stock.max is None else stock.max, stock.step) for stock in stocks
+        ]
         self.dead_ends: set[Hashable] = set()
 
     def run(self, stocks: list[Stock]) -> None:
@@ -107,6 +112,7 @@ class _AllocationSearch:
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
+    """Return whether the amounts certainly exceed the stocks, by their sum or by their sizes."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True
@@ -192,6 +198,7 @@ def stock_shortfall(
 
 
 def _most_grants(stocks: list[Stock], amounts: list[float], states: int) -> int:
+    """Return how many of the smallest amounts the search can grant together."""
     least_first, low, high = sorted(amounts), 0, len(amounts) - 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Topology search: the cheapest blocks of one pool that satisfy every topology constraint (exact).
 
-The node is an integer programme of blocks, devices and domain values. The cover without constraints
-is a lower bound of its price, at which a search nearly always ends; else HiGHS.
+The node is an integer programme. Its variables are the blocks of each group, the devices that count
+for each need, and the domain values of each need. The cheapest cover without the constraints is a
+lower bound of the price. A search with propagation nearly always finds a solution at this price, or
+proves that no solution exists. HiGHS solves the other problems. Domain values are numbered in the
+order of their blocks, so pools that differ only in the names of the values share a search.
 """
 
 import functools
@@ -41,7 +44,7 @@ class BlockGroup(NamedTuple):
 
 
 Groups = tuple[BlockGroup, ...]
-Counts = Mapping[int, int]  # of blocks, by kind
+KindCounts = Mapping[int, int]  # of blocks, by kind
 
 
 class BlockOffer(NamedTuple):
@@ -68,13 +71,15 @@ class TopologyFitter:
         amounts: Counter[Need] = Counter()
         for need in (one for one in self.needs if one.kind != "stock"):
             subject, amount = replace(need, amount=0), math.ceil(need.amount)
-            before, is_total = amounts[subject], need.measure != "devices"
-            # the larger of two totals includes the other
-            amounts[subject] = max(before, amount) if is_total else before + amount
+            if need.measure == "devices":
+                amounts[subject] += amount
+            else:  # the larger of two totals includes the other
+                amounts[subject] = max(amounts[subject], amount)
         self.needs = tuple(replace(need, amount=amount) for need, amount in amounts.items())
         self.domains = tuple(sorted({constraint.place for constraint in self.constraints}))
 
     def search(self, groups: Groups, pool: Pool, states: int) -> SearchOutcome:
+        """Return the number of blocks by group in the cheapest node found within ``states``."""
         outcome = self._search(groups, pool, states)
         if outcome.complete or outcome.found is None:
             return outcome
@@ -106,16 +111,21 @@ class TopologyFitter:
         found = None if best is None else programme.blocks_by_group(best)
         return SearchOutcome(found, complete, spent)
 
-    def _cover(self, groups: Groups, pool: Pool) -> tuple[Counts | None, int | None, int]:
-        """Return the cheapest blocks by kind without the constraints, their price, the states."""
+    def _cover(self, groups: Groups, pool: Pool) -> tuple[KindCounts | None, int | None, int]:
+        """Return the cheapest blocks by kind without the constraints, their price and the states.
+
+        Only demands of one need, or of all needs of a kind, count. The blocks are None if no blocks
+        suffice. The price is None if the search is not complete.
+        """
         numbers: Counter[int] = Counter()
         for group in groups:
             numbers[group.kind] += group.number
         sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has them all
         demands = [one for one in self.demands if len(one.needs) in (1, sizes[one.needs[0].kind])]
         coverage = functools.partial(set_cover.coverage, self.kinds, demands)
-        problem = set_cover.problem(self.kinds, pool.limits, numbers.items(), demands, coverage)
-        items, caps, amounts = problem
+        items, caps, amounts = set_cover.problem(
+            self.kinds, pool.limits, numbers.items(), demands, coverage
+        )
         cover = set_cover.cheapest_cover(items, amounts, caps)
         if cover.found is None:
             return (None if cover.complete else {}), None, cover.states
@@ -126,9 +136,10 @@ class TopologyFitter:
     def shortfall(self, groups: Groups, pool: Pool, states: int) -> tuple[str, float, float] | None:
         """Return the constraint that a pool cannot satisfy: label, needed and possible number."""
         for constraint, need in itertools.product(self.constraints, self.needs):
-            applies = constraint.applies_to(need)
-            if applies and (found := self._constraint_shortfall(groups, constraint, need)):
-                return found
+            if constraint.applies_to(need):
+                shortfall = self._constraint_shortfall(groups, constraint, need)
+                if shortfall:
+                    return shortfall
         for constraint in self.constraints:
             alone = TopologyFitter(self.needs, (constraint,), self.demands, self.kinds)
             domain = self.domains.index(constraint.place)
@@ -148,7 +159,8 @@ class TopologyFitter:
         unreported = blocks = 0
         for group in groups:
             of_block = sum(line.get(need, 0) for line in self.device_coverage(group.kind))
-            coverage, value = of_block * group.number, group.values[domain]
+            coverage = of_block * group.number
+            value = group.values[domain]
             if coverage and value is not None:
                 covered_by_value[value] += coverage
             elif coverage and need.unknown == "allow":
@@ -166,6 +178,7 @@ class TopologyFitter:
         return None
 
     def block_offer(self, view: View, row: int) -> BlockOffer:
+        """Return the useful free blocks of a pool, by kind and topology."""
         table = view.block_tables[view.podm_of[row]]
         free = table.free_by_topology(int(view.position_of[row]), self.domains)
         least = set_cover.least_blocks(view.pools[row].limits)
@@ -173,8 +186,13 @@ class TopologyFitter:
         return block_offer(free, self.kinds, useful.__getitem__, sum(useful.values()))
 
     def _useful(self, kind: int, least: Mapping[BlockType, int]) -> int:
-        """Return the largest number of blocks of a kind in a node without needless blocks."""
-        total, lines = 0, self.device_coverage(kind)
+        """Return the largest number of blocks of a kind in a node without needless blocks.
+
+        A need for devices takes at most one block per device. A need for a total takes enough
+        blocks to reach the total.
+        """
+        total = 0
+        lines = self.device_coverage(kind)
         for need in self.needs:
             if coverage := sum(line.get(need, 0) for line in lines):
                 each = 1 if need.measure == "devices" else coverage
@@ -183,6 +201,7 @@ class TopologyFitter:
         return total + sum(n for name, n in least.items() if name in types)
 
     def device_coverage(self, kind: int) -> list[dict[Need, int]]:
+        """Return the coverage of each need by each device line of a kind."""
         coverage = self._device_coverage.get(kind)
         if coverage is None:
             lines = self.kinds.devices_of(kind)
@@ -215,15 +234,17 @@ class TopologyProgramme:
     """
 
     def __init__(
-        self, fitter: TopologyFitter, groups: Groups, pool: Pool, preferred: Counts
+        self, fitter: TopologyFitter, groups: Groups, pool: Pool, preferred: KindCounts
     ) -> None:
-        self.part, self.demands, self.prices = ProgrammePart(), list[int](), dict[int, int]()
+        self.part = ProgrammePart()
+        self.demands: list[int] = []
+        self.prices: dict[int, int] = {}
         self._fitter, self._pool, self._groups = fitter, pool, groups
         self._relations: dict[Need, dict[int, set[str]]] = {need: {} for need in fitter.needs}
         self._owners: dict[tuple[int, str], str] = {}
         self._relate()
-        # together: by the name that represents names with the same value
-        self._apart, self._together = Uses(), Uses()
+        self._apart: Uses = {}
+        self._together: Uses = {}  # by the name that represents names with the same value
         self._sources: dict[Need, Terms] = {need: [] for need in fitter.needs}
         self._sources_at: defaultdict[tuple[int, Hashable, Need], Terms] = defaultdict(list)
         self._unreported: defaultdict[tuple[int, Need], Terms] = defaultdict(list)
@@ -234,6 +255,7 @@ class TopologyProgramme:
         self._items.sort(key=lambda one: (one.kind not in preferred, kinds[one.kind].price))
 
     def build(self, most: int) -> int:
+        """Build the programme, up to ``most`` entries; return the number of entries."""
         for item in self._items:
             self._add_blocks(item)
             if len(self.part.entries) > most:
@@ -277,15 +299,18 @@ class TopologyProgramme:
             alone.intersection_update(place for place, value in pairs if value is None)
             for part in range(group.number) if alone else (None,):
                 values: list[Hashable] = [
-                    (index, part) if place in alone else value if place in relevant else None
-                    for place, value in pairs
+                    value if place in relevant else None for place, value in pairs
                 ]
+                for position, (place, _) in enumerate(pairs):
+                    if place in alone:  # each of these blocks has a value of its own
+                        values[position] = (index, part)
                 key = (group.kind, tuple(values))
                 item = items.setdefault(key, _BlockItem(*key, []))
                 item.groups.append((index, group.number if part is None else 1))
         return list(items.values())
 
     def _add_blocks(self, item: _BlockItem) -> None:
+        """Add the blocks of an item, and the assignment of their devices to needs."""
         part, lines = self.part, self._fitter.device_coverage(item.kind)
         column = part.column(item.number)
         self._blocks.append(column)
@@ -333,7 +358,10 @@ class TopologyProgramme:
             self.part.row([*columns, (uses[key], -most)], upper=0)
 
     def _relate(self) -> None:
-        """Find the relations of each need by domain: ``same``, ``apart``, or ``single``."""
+        """Find the relations of each need by domain: ``same``, ``apart``, or ``single``.
+
+        One name represents all names that must have the same value of a domain.
+        """
         for constraint in self._fitter.constraints:
             relation: str = constraint.relation
             if relation == "apart" and len(set(constraint.of)) == 1:
@@ -365,7 +393,8 @@ class TopologyProgramme:
         together: defaultdict[tuple[int, str], list[Need]] = defaultdict(list)
         for need, relations in self._relations.items():
             for domain in relations:
-                if (owner := self._owners.get((domain, need.name or need.kind))) is not None:
+                owner = self._owners.get((domain, need.name or need.kind))
+                if owner is not None:
                     together[domain, owner].append(need)
         for (domain, owner), needs in together.items():
             uses = {
@@ -390,6 +419,7 @@ class TopologyProgramme:
     def _exclude_scarce_values(
         self, domain: int, needs: list[Need], uses: Mapping[Hashable, int]
     ) -> None:
+        """Exclude domain values with too few devices for the needs of a ``same`` constraint."""
         devices = [need for need in needs if need.measure == "devices"]
         supply: Counter[Hashable] = Counter()
         for item in self._items:
@@ -427,7 +457,8 @@ def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
                 apart[fitter.domains.index(constraint.place)][one].add(other)
     cliques: defaultdict[int, list[list[str]]] = defaultdict(list)
     for constraint in fitter.constraints:
-        domain, clique = fitter.domains.index(constraint.place), sorted(set(constraint.of))
+        domain = fitter.domains.index(constraint.place)
+        clique = sorted(set(constraint.of))
         if constraint.relation == "apart" and len(clique) > 1:
             for name, others in sorted(apart[domain].items()):
                 if others.issuperset(clique):
@@ -454,7 +485,8 @@ def block_offer(
     for domain in range(width):
         blocks: defaultdict[int, set[Hashable]] = defaultdict(set)  # blocks of each value
         for (kind, numbers, number), _ in pairs:
-            if (value := numbers[domain]) is not None:
+            value = numbers[domain]
+            if value is not None:
                 blocks[value].add((kind, numbers[:domain] + numbers[domain + 1 :], number))
         equals: defaultdict[Hashable, list[int]] = defaultdict(list)
         for value in sorted(blocks):
@@ -462,11 +494,12 @@ def block_offer(
         surplus = {value for equal in equals.values() for value in equal[most:]}
         pairs = [pair for pair in pairs if pair[0].values[domain] not in surplus]
 
-    def order(group: BlockGroup) -> tuple[bytes, list[int]]:
+    def order(pair: tuple[BlockGroup, KindAndTopology]) -> tuple[bytes, list[int]]:
+        group, _ = pair
         numbers = [-1 if value is None else value for value in group.values]
         return kinds.kinds[group.kind].sort_key, numbers
 
-    pairs.sort(key=lambda pair: order(pair[0]))
+    pairs.sort(key=order)
     return BlockOffer(tuple(group for group, _ in pairs), tuple(key for _, key in pairs))
 
 
@@ -475,7 +508,8 @@ def _number_values(
 ) -> dict[str | None, int | None]:
     blocks: dict[str, list[tuple[bytes, int]]] = {}
     for (kind, values), number in counts.items():
-        if (value := values[domain]) is not None:
+        value = values[domain]
+        if value is not None:
             blocks.setdefault(value, []).append((kinds.kinds[kind].sort_key, number))
     ordered = sorted(blocks, key=lambda value: (sorted(blocks[value]), value))
     return {None: None, **{value: number for number, value in enumerate(ordered)}}
