@@ -116,8 +116,9 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
                 hint = f"chown it, and chmod 600 {path}"
                 raise CredentialError(f"{path} belongs to another user: {hint}")
             if status.st_mode & OTHERS:
-                hint = f"chmod 600 {path}"
-                raise CredentialError(f"{path}: other users can read or change it: {hint}")
+                raise CredentialError(
+                    f"{path}: other users can read or change it: chmod 600 {path}"
+                )
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()

@@ -2,7 +2,6 @@
 """Sources: yields pod manager records from files, archives, plug-ins, stdin and live reading."""
 
 import datetime
-import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -41,7 +40,7 @@ class SourceReader:
     ) -> None:
         self.config, self.diagnostics, self.registry = config, diagnostics, registry
         self.progress: Progress = NoProgress() if progress is None else progress
-        self.now = now or functools.partial(datetime.datetime.now, datetime.UTC)
+        self.now = now or _utc_now
         self.live_ids: set[str] = set()
         self.read_ids: set[str] = set()
         self.unread_ids: set[str] = set()
@@ -137,3 +136,7 @@ class SourceReader:
         finally:
             self.progress.end_count()
             self.config.remarks += reader.remarks
+
+
+def _utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
