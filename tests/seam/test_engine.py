@@ -2,6 +2,7 @@
 """The engine in this process meets the contract of a scheduler."""
 
 import contextlib
+import inspect
 import tempfile
 import unittest
 from pathlib import Path
@@ -59,6 +60,13 @@ class TestVerbs(unittest.TestCase):
     def test_a_verb_has_a_route_or_is_sent_by_the_remote_scheduler_as_another(self):
         self.assertEqual(set(), VERBS.keys() - VERB_NAMES)
         self.assertEqual(set(), VERB_NAMES - VERBS.keys() - vars(RemoteScheduler).keys())
+
+    def test_the_route_of_a_verb_on_several_names_says_so(self):
+        for name, route in VERBS.items():
+            if "{name}" in route.path:
+                _, named, *_ = inspect.signature(getattr(Scheduler, name)).parameters.values()
+                with self.subTest(name):
+                    self.assertEqual(route.several, "Sequence[" in str(named.annotation))
 
 
 class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):

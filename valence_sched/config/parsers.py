@@ -39,10 +39,14 @@ def parse_flavors(
     remarks: list[str] | None = None,
     ignored: tuple[str, ...] = (),
 ) -> list[Flavor]:
-    """Parse a flavors file, in the project's format or that of Valence, Nova or RSD.
+    """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
 
+    Each is in the project's own format or the format of Valence, Nova or an RSD pod manager.
     ``known`` returns the flavors that the file may name; each key without an effect adds a line to
     ``remarks``. ``ignored`` are keys of Nova's extra specs to skip.
+
+    Raises InputError for an invalid document, UnknownName for an unknown flavor, and RequestError
+    for a flavor that contradicts itself.
     """
     flavors: list[tuple[str, Flavor]] = []
     lines: list[str] = []
@@ -102,14 +106,15 @@ def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup
     body = {key: value for key, value in body.items() if key not in _RECORD_FIELDS}
     if "flavor_id" in body:
         return ForeignFlavor(_referenced_flavor(body, cursor, known()))
-    if isinstance(properties := body.get("properties"), dict):
-        body["properties"], at = {**properties}, cursor.at("properties")
+    if isinstance(body.get("properties"), dict):
+        properties, below = dict(body["properties"]), cursor.at("properties")
         if isinstance(memory := properties.get("memory"), list):
-            total = _added(memory, MemorySpec, "capacity_mib", at.at("memory"))
-            body["properties"]["memory"] = total
+            total = _added(memory, MemorySpec, "capacity_mib", below.at("memory"))
+            properties["memory"] = total
         if isinstance(processor := properties.get("processor"), list):
-            total = _added(processor, ProcessorSpec, "total_cores", at.at("processor"))
-            body["properties"]["processor"] = total
+            total = _added(processor, ProcessorSpec, "total_cores", below.at("processor"))
+            properties["processor"] = total
+        body["properties"] = properties
     return ForeignFlavor(cursor.convert(body, Flavor), tuple(remarks))
 
 
@@ -117,13 +122,13 @@ def _referenced_flavor(
     document: Any, cursor: DocumentCursor, flavors: Mapping[str, Flavor]
 ) -> Flavor:
     body = cursor.convert(document, FlavorReference)
-    known = {one.uuid: one for one in flavors.values() if one.uuid} | dict(flavors)
-    if body.flavor_id not in known:
-        where = f"{cursor.file}: {cursor.at('flavor_id').document_path}"
-        raise UnknownName("flavor", body.flavor_id, known, where)
-    flavor = known[body.flavor_id]
-    name, description = body.name or flavor.name, body.description or flavor.description
-    return msgspec.structs.replace(flavor, uuid=None, name=name, description=description)
+    for known, flavor in flavors.items():
+        if body.flavor_id in (known, flavor.uuid):
+            name, description = body.name or flavor.name, body.description or flavor.description
+            return msgspec.structs.replace(flavor, uuid=None, name=name, description=description)
+    names = {*flavors, *(flavor.uuid for flavor in flavors.values() if flavor.uuid)}
+    where = f"{cursor.file}: {cursor.at('flavor_id').document_path}"
+    raise UnknownName("flavor", body.flavor_id, names, where)
 
 
 def _added(items: list[Any], type_: type[Total], total: str, cursor: DocumentCursor) -> Any:

@@ -49,17 +49,19 @@ def _placed(noun: Struct, field: str, path: str = "$") -> list[tuple[str, Any]]:
 
 
 def _scenario(text: nouns.ScenarioText, file: str, path: str) -> nouns.Scenario:
-    templates = check_unique_names(_placed(text, "templates", path), file)
+    def placed(field: str) -> list[tuple[str, Any]]:
+        return _placed(text, field, path)
+
     return nouns.Scenario(
         name=text.name,
         description=text.description,
         extends=text.extends,
-        edits=tuple(_edit(item, file, place) for place, item in _placed(text, "edits", path)),
+        edits=tuple(_edit(item, file, place) for place, item in placed("edits")),
         policy=text.policy,
         weights=text.weights,
-        policies=tuple(check_policies(_placed(text, "policies", path), file)),
-        flavors=tuple(check_flavors(_placed(text, "flavors", path), file)),
-        templates=tuple(one for _, one in templates),
+        policies=tuple(check_policies(placed("policies"), file)),
+        flavors=tuple(check_flavors(placed("flavors"), file)),
+        templates=tuple(one for _, one in check_unique_names(placed("templates"), file)),
         place=f"{file}: {path}",
     )
 
@@ -100,9 +102,8 @@ def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
         raise InputError(file, f"$.{KEY}", "no expectation", "at least one")
     items = _placed(convert(document, check.CheckFile, file), KEY)
     lines = item_lines(data, KEY)
-    pairs = zip(items, lines, strict=True)
-    checks = [_check(item, file, path, line) for (path, item), line in pairs]
-    expectations = zip((path for path, _ in items), (it.expectation for it in checks), strict=True)
+    checks = [_check(item, file, path, lines[n]) for n, (path, item) in enumerate(items)]
+    expectations = [(f"$.{KEY}[{n}]", one.expectation) for n, one in enumerate(checks)]
     check_unique_names([one for one in expectations if one[1].name is not None], file)
     return checks, warnings
 

@@ -68,7 +68,18 @@ class Homes:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
-        self.config, self.state, self.cache = map(self._folder, ("config", "state", "cache"))
+
+    @property
+    def config(self) -> Path:
+        return self._folder("config")
+
+    @property
+    def state(self) -> Path:
+        return self._folder("state")
+
+    @property
+    def cache(self) -> Path:
+        return self._folder("cache")
 
     def _folder(self, kind: str) -> Path:
         if home := self._environ.get(HOME_VARIABLES[kind]):
@@ -167,6 +178,13 @@ class Configuration:
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
         return list({one.name: one for one in itertools.chain(*parsed)}.values())
 
+    def declared_resources(
+        self, paths: Sequence[str] = ()
+    ) -> custom_resource.DeclaredResources | None:
+        """Return the declared resources of :meth:`resources`, None if there are none."""
+        found = self.resources(paths)
+        return custom_resource.DeclaredResources(found) if found else None
+
     def read_requests(
         self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
     ) -> list[Request]:
@@ -183,7 +201,8 @@ class Configuration:
             except (RequestError, UnknownName) as error:
                 raise error.at(f"{path}: {place}") from None
 
-        return list(itertools.starmap(compiled, parsers.parse_requests(self.read(path), path)))
+        parsed = parsers.parse_requests(self.read(path), path)
+        return [compiled(place, spec) for place, spec in parsed]
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the message broker that a file names; InputError as for a file."""
@@ -251,7 +270,13 @@ class Configuration:
     def resolve_near(
         self, resources: Iterable[nouns.ExternalResource], sources: Sequence[str] = ()
     ) -> tuple[need.Proximity, ...]:
-        """Return the places of resources in ``sources``, the user's map, or else the cloud."""
+        """Return the locations of external resources.
+
+        The maps and resolvers that ``sources`` name are searched first, then the user's own map.
+        The cloud is queried last, for a resource that no other resolver knows. Raises UnknownName
+        or RequestError if no resolver knows a resource or its location, CloudError if the cloud
+        does not answer, and InputError for an invalid map.
+        """
         wanted = tuple(resources)
         if not wanted and not sources:  # most requests need no map
             return ()

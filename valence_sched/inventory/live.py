@@ -80,8 +80,9 @@ class LiveReader:
         passwords = []
         for member in self.members:
             with contextlib.suppress(errors.CredentialError):  # raised when the password is needed
-                passwords.append(self._registry.password(member.registration))
-        return list(filter(None, passwords))
+                if password := self._registry.password(member.registration):
+                    passwords.append(password)
+        return passwords
 
     def __iter__(self) -> Iterator[Reading]:
         """Yield a reading of each; a failed reading has the last known state of the pod manager."""
@@ -209,7 +210,10 @@ def podm_of_registration(one: Registration, kind: type[P]) -> P:
 def last_known_podm(
     one: Registration, podm: P, known: P | None, limit_s: float | None, now: datetime.datetime
 ) -> P:
-    """Return the ``known`` podm with the status of its failed reading, without blocks if old."""
+    """Return the ``known`` podm with the status of ``podm``, its failed reading.
+
+    It has no blocks if it was never read, or longer than ``limit_s`` ago.
+    """
     if known is None:
         return replace(podm, identity=one.identity, read_at=None)
     age = age_s(known.read_at, now)
@@ -238,7 +242,11 @@ class StoredMembers(NamedTuple):
 def stored_members(
     registry: Registry, live: ReadOptions, reported: Collection[str]
 ) -> StoredMembers:
-    """Return the members of a command; ``reported`` are the names of all reports in the state."""
+    """Return the members of a command; ``reported`` are the names of all reports in the state.
+
+    Errors as for members, UnknownName for a name of ``live.only`` that is neither a member nor in
+    ``reported``.
+    """
     every = registry.all_members(live)
     registered = {member.registration.name for member in every}
     alone = [] if live.catalogue is not None or not registry.uses_state(live) else reported
@@ -275,12 +283,16 @@ def stored_podm(
             enabled = one.enabled if report.enabled is None else report.enabled
             return replace(known, enabled=enabled), None
         # its registration may be newer than its reading
-        aggregates = tuple(dict.fromkeys(one.aggregates + known.aggregates))
-        traits = tuple(dict.fromkeys(one.traits + known.traits))
-        merged = {"capabilities": known.capabilities | one.capabilities, "aggregates": aggregates}
-        merged |= {"traits": traits, "facts": known.facts | one.facts}
-        zone = one.zone or known.zone
-        return replace(known, enabled=one.enabled, zone=zone, **merged), None
+        current = replace(
+            known,
+            enabled=one.enabled,
+            zone=one.zone or known.zone,
+            aggregates=tuple(dict.fromkeys(one.aggregates + known.aggregates)),
+            capabilities=known.capabilities | one.capabilities,
+            traits=tuple(dict.fromkeys(one.traits + known.traits)),
+            facts=known.facts | one.facts,
+        )
+        return current, None
     podm = podm_of_registration(one, kind)
     if failure is None:
         return replace(podm, identity=one.identity), f"{one.url}: not read yet (podm watch)"

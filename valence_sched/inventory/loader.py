@@ -47,9 +47,11 @@ class InventoryLoader:
     def view(self, selection: Selection, texts: dict[str, bytes] | None = None) -> View:
         """Read inventories and live pod managers into one View, where claimed amounts are in use.
 
-        ``texts`` gets the JSON of each pod manager as it was read, by its id. UsageError if no pod
-        manager is known, InputError for an unreadable or empty source or a repeated id,
-        InventoryIncomplete for gaps if ``strict``, InventoryStale for a reading that is too old.
+        ``texts`` gets the JSON of each pod manager as it was read, by its id.
+
+        Raises UsageError if no pod manager is known, InputError for a source that cannot be read,
+        has no pod manager or repeats an id, InventoryIncomplete if ``strict`` and something could
+        not be read, and InventoryStale if a reading is older than ``selection.live`` allows.
         """
         source = self._cacheable_source(selection) if texts is None else None
         if source is None:
@@ -93,7 +95,7 @@ class InventoryLoader:
         trees: set[str] | None = None,
     ) -> View:
         builder, old = ViewBuilder(), OldReadings(selection.live.warn_age_s)
-        declared = self._declared_resources(selection)
+        declared = self._config.declared_resources(selection.resource_files)
         with collector_paused():
             placed = self._lean_podms(selection, declared, texts, old, trees)
             podms = self._with_status(placed, selection, requests=added is not None)
@@ -122,7 +124,11 @@ class InventoryLoader:
             large = os.stat(source).st_size >= self._min_cached_bytes
         except (OSError, ValueError):  # reading it raises the error
             return None
-        return source if large and self._declared_resources(selection) is None else None
+        return (
+            source
+            if large and self._config.declared_resources(selection.resource_files) is None
+            else None
+        )
 
     def _changes_recordings(self, live: ReadOptions) -> bool:
         changes = live.selects_live or live.subtract_claims or live.state is not None
@@ -136,7 +142,7 @@ class InventoryLoader:
         files_by_id: dict[str, str] = {}
         names_by_identity: dict[str, str] = {}
         old = OldReadings(selection.live.warn_age_s)
-        declared = self._declared_resources(selection)
+        declared = self._config.declared_resources(selection.resource_files)
         for record in self._sources.records(selection):
             try:
                 podm = _full_podm(record, files_by_id)  # also the record of a driver
@@ -248,29 +254,24 @@ class InventoryLoader:
         every = live.subtract_claims or live.state is not None
         listed = list(placed)
         by_id = self.statuses(((podm.id, podm.read_at) for podm, *_ in listed), live)
-        stored = {podm.id for podm, *_ in listed}
-        stored = stored if every else stored & self._sources.stored_names
+        ids = {podm.id for podm, *_ in listed}
+        stored = ids if every else ids & self._sources.stored_names
         usages: dict[str, Usage] = {}
-        composed: dict[tuple[str, str], ComposedNode] = {}
+        composed: dict[str, dict[str, ComposedNode]] = {}
         registry = self._sources.registry(live.state)
         if stored and not registry.empty:
             with registry.store() as store:
                 usages = store.usages([podm.id for podm, *_ in listed if podm.id in stored])
-                nodes = store.nodes.list() if requests else ()
-                composed = {(one.podm, one.uri): one for one in nodes if one.podm in stored}
-
-        def with_request(podm: str, node: inventory.Node) -> inventory.Node:
-            if (known := composed.get((podm, node.uri))) is None:
-                return node
-            flavor, request = known.flavor or node.flavor, known.request or node.request
-            return replace(node, flavor=flavor, request=request)
+                for node in store.nodes.list() if requests else ():
+                    if node.podm in stored:
+                        composed.setdefault(node.podm, {})[node.uri] = node
 
         for podm, file, place in listed:
             status = by_id.get(podm.id, podm.status)
             current = podm if status == podm.status else replace(podm, status=status)
-            if composed:
-                of_podm = tuple(with_request(podm.id, node) for node in podm.nodes)
-                current = replace(current, nodes=of_podm)
+            if known := composed.get(podm.id):
+                nodes = tuple(_with_request(node, known.get(node.uri)) for node in podm.nodes)
+                current = replace(current, nodes=nodes)
             yield subtract_usage(current, usages.get(podm.id, NO_USAGE)), file, place
 
     def _documents(self, source: str) -> Iterator[diff.PodmDocument]:
@@ -279,10 +280,6 @@ class InventoryLoader:
             count += 1
             yield diff.PodmDocument(bytes(record.json), record.file, record.place)
         self.check(count, selection)
-
-    def _declared_resources(self, selection: Selection) -> DeclaredResources | None:
-        resources = self._config.resources(selection.resource_files)
-        return DeclaredResources(resources) if resources else None
 
     def _remark_declared(self, declared: DeclaredResources | None) -> None:
         if declared:
@@ -339,6 +336,13 @@ def collector_paused() -> Iterator[None]:
         if enabled:
             gc.freeze()
             gc.enable()
+
+
+def _with_request(node: inventory.Node, composed: ComposedNode | None) -> inventory.Node:
+    if composed is None:
+        return node
+    flavor, request = composed.flavor or node.flavor, composed.request or node.request
+    return replace(node, flavor=flavor, request=request)
 
 
 def _check_podm(podm: Podm[Any, Any], file: str, place: str) -> None:

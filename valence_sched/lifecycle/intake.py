@@ -56,8 +56,7 @@ class Intake:
         return (self.selection.zones or self.config.zones()).capability_map
 
     def declared_resources(self) -> DeclaredResources | None:
-        resources = self.config.resources(self.selection.resource_files)
-        return DeclaredResources(resources) if resources else None
+        return self.config.declared_resources(self.selection.resource_files)
 
     def view(self, texts: dict[str, bytes] | None = None) -> View:
         self._begin_reading()

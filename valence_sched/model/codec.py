@@ -277,10 +277,18 @@ class _Duplicate(NamedTuple):
     key: str
 
 
+class _FoundTwiceError(Exception):
+    pass
+
+
 def refuse_duplicate_keys(
     data: bytes, file: str, document_path: str = "$", *, bytes_before: int = 0
 ) -> None:
-    """Raise InputError for a repeated key in JSON, unless a line ends beyond the limit."""
+    """Raise InputError where an object of JSON has a key twice: a decoder would lose a value.
+
+    Invalid JSON passes, as does a single line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
+    ``bytes_before`` is the position of the text in its file.
+    """
     # a line end before the last two bytes
     has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
@@ -288,7 +296,7 @@ def refuse_duplicate_keys(
     try:
         text = data.removeprefix(b"\xef\xbb\xbf").decode()
         _read(text, _refuse)
-    except KeyError:
+    except _FoundTwiceError:
         path, key = _within(_read(text, _first_duplicate), "") or ("", "")
         found = f"the key {key!r} twice"
         raise InputError(file, document_path + path, found, "each key once") from None
@@ -303,7 +311,7 @@ def _read(text: str, hook: Any) -> Any:
 
 def _refuse(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) != len(pairs):
-        raise KeyError
+        raise _FoundTwiceError
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:

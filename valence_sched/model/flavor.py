@@ -232,7 +232,7 @@ def _compile_properties(properties: Properties, preceding: Properties | None = N
     """Return needs and constraints; numbers of unnamed groups follow those of ``preceding``."""
     groups: list[tuple[str, DeviceGroupSpec]] = []
     for field in ("cpus", "modules", "accelerators", "drives", "nics"):
-        earlier = len(getattr(preceding, field, ()))
+        earlier = len(getattr(preceding, field)) if preceding else 0
         for number, group in enumerate(getattr(properties, field), 1 + earlier):
             bound = f"{_DEMANDS[type(group)][0]}-{number}" if group.same or group.apart else ""
             groups.append((group.name or bound, group))
@@ -335,7 +335,11 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
 
 
 def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
-    """Add needs; a total with tests stays, and the sum of the totals is required of all devices."""
+    """Return an alternative with more needs: totals are added up, others are appended.
+
+    A total with tests remains a separate need; the sum of the totals is required of all devices
+    together.
+    """
     before = alternative.needs
     totals = {
         new.measure: max(old.amount for old in before if old.measure == new.measure)

@@ -166,8 +166,10 @@ def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> 
                 free[key] = _plus(free.get(key, 0), line.count if is_free else 0)
                 podms[key].add(one.podm)
     return added_devices(
-        DeviceCount(kind=kind, model=name, devices=number, free=free[kind, name], podms=len(used))
-        for ((kind, name), number), used in zip(every.items(), podms.values(), strict=True)
+        DeviceCount(
+            kind=key[0], model=key[1], devices=number, free=free[key], podms=len(podms[key])
+        )
+        for key, number in every.items()
     )
 
 

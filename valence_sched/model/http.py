@@ -70,8 +70,14 @@ def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
 def http_problem(status: int, title: str, detail: str, request_id: str = "") -> Problem:
     """Return the document of an HTTP error, such as an unknown path."""
     code, text = f"http_{status}", one_line(detail)
-    same: Any = {"code": code, "detail": text, "request_id": request_id}
-    return Problem(type=f"{TYPE}{code}", title=title, status=status, **same)
+    return Problem(
+        type=f"{TYPE}{code}",
+        title=title,
+        status=status,
+        detail=text,
+        code=code,
+        request_id=request_id,
+    )
 
 
 def error_of(problem: Problem) -> SchedulerError:

@@ -123,8 +123,11 @@ class NameRequirements(Noun, frozen=True):
         return cls(required=names) if isinstance(names, tuple) else names
 
     def plus(self, other: Self) -> Self:
-        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return type(self)(*(tuple(dict.fromkeys(one + more)) for one, more in pairs))
+        return type(self)(
+            tuple(dict.fromkeys(self.required + other.required)),
+            tuple(dict.fromkeys(self.forbidden + other.forbidden)),
+            tuple(dict.fromkeys(self.any_of + other.any_of)),
+        )
 
     @property
     def contradiction(self) -> str | None:

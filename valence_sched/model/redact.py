@@ -112,8 +112,9 @@ def _without_login(found: re.Match[str]) -> str:
 def _without_pair(found: re.Match[str]) -> str:
     begin, host = found.start(), found.end() - 1
     user = _USER.search(found.string, begin, host)
-    is_pair = user and found.string.find(":", user.end(), host - 1) >= 0
-    return found.string[begin : user.start()] if user and is_pair else found[0]
+    if user is None or found.string.find(":", user.end(), host - 1) < 0:
+        return found[0]
+    return found.string[begin : user.start()]
 
 
 def _redact_json(json: Any, secrets: tuple[str, ...], depth: int) -> Any:

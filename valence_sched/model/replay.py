@@ -17,6 +17,7 @@ from valence_sched.model.decision import FunnelStep, InventorySummary, ReasonGro
 SCHEMA = "valence-sched/replay"
 VERSION = "1.0"
 Better = Literal["higher", "lower"]
+#: Measures with a better direction on the same workload; other measures have none.
 _BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
 _BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
 #: A run that placed fewer nodes is never better by these measures.
@@ -223,8 +224,9 @@ def check_measure_names(names: Iterable[str], replay: Replay) -> None:
     """Raise UnknownName for a name that is neither a measure nor a group of measures."""
     known = {name for run in replay.runs for name in _independent(run)}
     known |= {name.partition(".")[0] for name in known}
-    if wrong := next((name for name in names if name not in known), None):
-        raise UnknownName("measure", wrong, known, "--tolerance")
+    for name in names:
+        if name not in known:
+            raise UnknownName("measure", name, known, "--tolerance")
 
 
 def changes(

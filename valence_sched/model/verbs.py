@@ -201,7 +201,8 @@ class Route(NamedTuple):
     public, or for a single pod manager if its path has a ``{token}``. ``query`` has the names of
     the query parameters, or their noun. ``reads``: the route changes nothing, for any role.
     ``reading``: the scheduler only reads, and waiting tenants take turns. ``decides``: the request
-    gets a new id, which breaks ties. A long-running operation ends with a ``result``.
+    gets a new id, which breaks ties. A long-running operation ends with a ``result``. ``several``:
+    the verb takes a list of names, and yields their errors.
     """
 
     verb: str
@@ -220,6 +221,7 @@ class Route(NamedTuple):
     reading: bool = False
     decides: bool = False
     result: Any = None
+    several: bool = False
 
     @property
     def changes(self) -> bool:
@@ -260,12 +262,12 @@ VERBS = {route.verb: route for route in (
     Route("claims", "claims_claims", "GET", "/v1/claims", "List the claims that the user may see.", None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
     Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold the chosen blocks, or hold exactly the blocks of a plan.", ClaimBody, lifecycle.ClaimResult, "claims:create", "member", 201, reading=True, decides=True),
     Route("claim_record", "claims_claim_record", "GET", "/v1/claims/{name}", "Show a claim with its nodes and events.", None, lifecycle.ClaimRecord, "claims:get"),
-    Route("release", "claims_release", "DELETE", "/v1/claims/{name}", "Release a claim.", None, None, "claims:delete", "member", 204),
+    Route("release", "claims_release", "DELETE", "/v1/claims/{name}", "Release a claim.", None, None, "claims:delete", "member", 204, several=True),
     Route("renew", "claims_renew", "POST", "/v1/claims/{name}/renew", "Extend a held claim.", RenewBody, Claim, "claims:renew", "member"),
     Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[lifecycle.NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
     Route("compose", "nodes_compose", "POST", "/v1/nodes", "Compose the nodes of a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, decides=True, result=lifecycle.ProvisionResult),
     Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node, as its pod manager reports it.", None, lifecycle.NodeRecord, "nodes:get"),
-    Route("delete_nodes", "nodes_delete", "DELETE", "/v1/nodes/{name}", "Decompose a node.", None, Operation, "nodes:delete", "member", 202, ("wait_s",), result=type(None)),
+    Route("delete_nodes", "nodes_delete", "DELETE", "/v1/nodes/{name}", "Decompose a node.", None, Operation, "nodes:delete", "member", 202, ("wait_s",), result=type(None), several=True),
     Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Reconcile claims and nodes with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=lifecycle.ReconcileResult),
     Route("quotas", "quotas_quotas", "GET", "/v1/quotas", "List the quotas; the quota without an owner is the default.", None, tuple[Quota, ...], "quotas:list", "admin"),
     Route("quota", "quotas_quota", "GET", "/v1/quotas/{name}", "Show the effective limits and the usage of an owner.", None, Quota, "quotas:get"),
@@ -282,7 +284,7 @@ VERBS = {route.verb: route for route in (
     Route("podm", "podms_podm", "GET", "/v1/podms/{name}", "Show a pod manager with its pools.", None, hardware.PodmOverview, "podms:get", reading=True),
     Route("register", "podms_register", "POST", "/v1/podms", "Register a pod manager.", RegisterBody, RegisteredPodm, "podms:create", "admin", 201),
     Route("change_registration", "podms_change_registration", "PATCH", "/v1/podms/{name}", "Change the registration of a pod manager.", RegistrationChange, RegisteredPodm, "podms:update", "admin"),
-    Route("unregister", "podms_unregister", "DELETE", "/v1/podms/{name}", "Unregister a pod manager without claims and nodes.", None, None, "podms:delete", "admin", 204),
+    Route("unregister", "podms_unregister", "DELETE", "/v1/podms/{name}", "Unregister a pod manager without claims and nodes.", None, None, "podms:delete", "admin", 204, several=True),
     Route("registration", "podms_registration", "GET", "/v1/podms/{name}/registration", "Show the registration of a pod manager, with a reference to its password.", None, RegisteredPodm, "registrations:get", "admin"),
     Route("block_usage", "podms_usage", "GET", "/v1/podms/{name}/usage", "Show which blocks of a pod manager are in use, and by which claims.", None, hardware.BlockUsage, "podms:get"),
     Route("reported_stats", "podms_reported_stats", "GET", "/v1/podms/{name}/stats", "Show the reported statistics of a pod manager.", None, hardware.StatsReport, "stats:get"),
@@ -294,7 +296,7 @@ VERBS = {route.verb: route for route in (
     Route("add_zone", "zones_add_zone", "POST", "/v1/zones", "Register a zone directly below, without a connection to it.", zone_registry.ZoneRegistration, zone_registry.ZoneOverview, "zones:create", "admin", 201),
     Route("zone", "zones_zone", "GET", "/v1/zones/{name}", "Show a zone directly below.", None, zone_registry.ZoneOverview, "zones:get", "admin"),
     Route("change_zone", "zones_change_zone", "PATCH", "/v1/zones/{name}", "Change the registration of a zone directly below.", zone_registry.ZoneChange, zone_registry.ZoneOverview, "zones:update", "admin"),
-    Route("delete_zones", "zones_delete_zone", "DELETE", "/v1/zones/{name}", "Unregister a zone directly below; the zone itself is not changed.", None, None, "zones:delete", "admin", 204),
+    Route("delete_zones", "zones_delete_zone", "DELETE", "/v1/zones/{name}", "Unregister a zone directly below; the zone itself is not changed.", None, None, "zones:delete", "admin", 204, several=True),
     Route("blocks", "podms_blocks", "GET", "/v1/blocks", "List the blocks that match the query.", None, tuple[hardware.BlockOverview, ...], "blocks:list", query=hardware.BlockFilter, reading=True),
     Route("block", "podms_block", "GET", "/v1/blocks/{name}", "Show a block.", None, hardware.BlockOverview, "blocks:get", query=("podm",), reading=True),
     Route("pools", "podms_pools", "GET", "/v1/pools", "List the pools of all pod managers, or of one.", None, tuple[hardware.PoolOverview, ...], "pools:list", query=("podm",), reading=True),

@@ -42,8 +42,11 @@ def comparison_table(section: pages.BarComparison) -> pages.PageTable:
     titles = [measure.name for measure in section.measures]
     rows: list[pages.Row] = []
     for number, name in enumerate(section.names):
-        texts = ((_measured(one, number), number == one.best) for one in section.measures)
-        rows.append((name, *(pages.TableCell(text=text, best=best) for text, best in texts)))
+        cells = [
+            pages.TableCell(text=_measured(one, number), best=number == one.best)
+            for one in section.measures
+        ]
+        rows.append((name, *cells))
     return table(f"{section.title}: numbers", ("", *titles), rows, titles)
 
 
@@ -187,9 +190,10 @@ def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
         x_labels=[short_label(one) for one in reversed(section.names)],
         value_formatter=amount_text,
     )
-    colours = ("best" if at == measure.best else "bar" for at in range(len(measure.values)))
-    pairs = zip(measure.values, colours, strict=True)
-    bars = [{"value": value, "color": f"var(--{colour})"} for value, colour in pairs]
+    bars = []
+    for at, value in enumerate(measure.values):
+        colour = "best" if at == measure.best else "bar"
+        bars.append({"value": value, "color": f"var(--{colour})"})
     chart.add("", bars[::-1])
     label = f"{measure.name}: a bar for each of {', '.join(section.names)}"
     root = chart.render_tree()

@@ -31,7 +31,11 @@ def decision_page(
     explanation = document.explanation
     flips = tuple(map(sentences.sensitivity_line, explanation.flips)) if explanation else ()
     candidates = [_candidates(explanation)] if explanation and explanation.candidates else []
-    reasons = _reasons(document)
+    reasons = list(_reasons(document))
+    if document.placements:
+        sections = [_nodes(document), *candidates, *reasons]
+    else:
+        sections = [*reasons, *candidates]
     return pages.Page(
         title=f"Decision: {request.flavor or request.id or 'request'}",
         lead=sentences.lead(document),
@@ -46,10 +50,7 @@ def decision_page(
             *_inventory_facts(document),
         ),
         sections=(
-            # a refusal has its reasons first
-            *((_nodes(document), *candidates) if document.placements else ()),
-            *reasons,
-            *(() if document.placements else candidates),
+            *sections,
             decision_map(hardware, [document]),
             *([pages.Lines(title="Sensitivity", lines=flips)] if flips else []),
             *_warnings(document),

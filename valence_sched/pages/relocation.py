@@ -44,10 +44,12 @@ def survival_page(result: model.Survival, hardware: HardwareListing, facts: Fact
         stuck = f"{len(result.stuck):,} of {nodes}"
         worst = (("Worst set", ", ".join(result.worst)), ("Nodes that cannot be re-placed", stuck))
     drawn = relocation_map(hardware, result.stuck, (), result.worst)
-    title = f"Failure of any {format_count(result.failures, 'pod manager')}"
-    sections, tone = (*_stuck(result.stuck), drawn, *_notes(result.notes)), tones[result.answer]
     return Page(
-        title=title, lead=sentence(lead), tone=tone, facts=(*worst, *facts), sections=sections
+        title=f"Failure of any {format_count(result.failures, 'pod manager')}",
+        lead=sentence(lead),
+        tone=tones[result.answer],
+        facts=(*worst, *facts),
+        sections=(*_stuck(result.stuck), drawn, *_notes(result.notes)),
     )
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a page as one self-contained HTML file; the same page gives the same bytes.
+"""Renders a page as one self-contained HTML file, with style and script inside.
 
-Names are always text: markup is escaped, and unsafe characters are written as in JSON.
+The same page gives the same bytes. Names are always text: markup is escaped, and unprintable and
+direction-changing characters are written as in JSON.
 """
 
 import functools
@@ -246,10 +247,17 @@ def _environment() -> jinja2.Environment:
     functions: list[Callable[..., Any]] = [idle_filters, map_legend, map_zones, takers_legend]
     functions += [group_uses, use_shares, use_text, charts.time_charts, charts.small_chart]
     functions += [charts.grid_table, charts.series_table, charts.comparison_table, charts.bar_chart]
-    names = environment.globals
-    names.update({one.__name__: one for one in functions}, detail=map_detail)
-    names.update(kind=lambda section: _KINDS[type(section)], ROLES=ROLES, COLOURS=charts.COLOURS)
-    names.update(MOST_OPEN_ROWS=MOST_OPEN_ROWS, MOST_CARD_ROWS=MOST_CARD_ROWS)
-    names.update(MOST_OPEN_PODMS=MOST_OPEN_PODMS, MOST_NODES=MOST_NODES, POLICY=POLICY)
-    names.update(SCRIPT=Markup(SCRIPT))  # noqa: S704 - a file of ours
+    environment.globals.update(
+        {one.__name__: one for one in functions},  # templates call them by these names
+        detail=map_detail,
+        kind=lambda section: _KINDS[type(section)],
+        ROLES=ROLES,
+        COLOURS=charts.COLOURS,
+        MOST_OPEN_ROWS=MOST_OPEN_ROWS,
+        MOST_CARD_ROWS=MOST_CARD_ROWS,
+        MOST_OPEN_PODMS=MOST_OPEN_PODMS,
+        MOST_NODES=MOST_NODES,
+        POLICY=POLICY,
+        SCRIPT=Markup(SCRIPT),  # noqa: S704 - a file of ours
+    )
     return environment

@@ -113,8 +113,8 @@ def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> page
         if len(set(measure.values)) > 1:
             shown.append(measure)
         elif (value := measure.values[0]) is not None:
-            name, number = tables.in_sentence(measure.name), measure.unit
-            equal.append(f"{name} {tables.measured_text(value, number)}")
+            shown_value = tables.measured_text(value, measure.unit)
+            equal.append(f"{tables.in_sentence(measure.name)} {shown_value}")
     names = tuple(compared[0].means)
     if equal and len(names) > 1:
         text += f" Equal in all: {', '.join(equal)}."
@@ -352,19 +352,21 @@ def _sweep_lead(variations: Variations, compared: Sequence[model.MeasureComparis
 def _spread(variations: Variations) -> pages.PageTable:
     every = [run for runs in variations.values() for run in runs]
     names = [one for one in _SPREAD if any(run.measures.get(one) is not None for run in every)]
-    rows: list[pages.Row] = []
-    for variation, runs in variations.items():
-        texts = []
-        for name in names:
-            values = (run.measures.get(name) for run in runs)
-            known = [value for value in values if value is not None]
-            ends = (min(known), max(known)) if known else (None,)
-            shown = (_shown(model.run_measure(name, value)) for value in ends)
-            texts.append(" to ".join(dict.fromkeys(shown)))
-        rows.append((variation, *texts))
+    rows: list[pages.Row] = [
+        (variation, *(_range_text(name, runs) for name in names))
+        for variation, runs in variations.items()
+    ]
     titles = [TITLES[name] for name in names]
     title = "Least and most over seeds"
     return tables.table(title, ("Variation", *titles), rows, titles, most=MOST_RUNS)
+
+
+def _range_text(name: str, runs: Sequence[model.SweepRun]) -> str:
+    known = [value for run in runs if (value := run.measures.get(name)) is not None]
+    if not known:
+        return "unknown"
+    least, most = (_shown(model.run_measure(name, value)) for value in (min(known), max(known)))
+    return least if least == most else f"{least} to {most}"
 
 
 def _runs(runs: Sequence[model.SweepRun]) -> pages.PageTable:

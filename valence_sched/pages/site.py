@@ -25,10 +25,16 @@ NO_OWNER = "–"
 
 def site_page(podms: Sequence[PodmOverview], shown: inventory.HardwareListing) -> Page:
     """Return the page of these pod managers; the hardware in ``shown`` is drawn."""
-    lead, facts = inventory.usable_text(podms), inventory.size_facts(podms)
-    tables = inventory.totals_table(podms), inventory.podm_table(shown)
-    sections = (tables[0], inventory.inventory_map(shown), tables[1])
-    return Page(title="Site", lead=lead, facts=facts, sections=sections)
+    return Page(
+        title="Site",
+        lead=inventory.usable_text(podms),
+        facts=inventory.size_facts(podms),
+        sections=(
+            inventory.totals_table(podms),
+            inventory.inventory_map(shown),
+            inventory.podm_table(shown),
+        ),
+    )
 
 
 def podm_page(
@@ -65,8 +71,13 @@ def podm_page(
         *_usage(usage, podm.id, links),
     )
     tone: Tone = "bad" if podm.unusable else ""
-    title, lead = f"Podm {podm.id}", sentence(lead)
-    return Page(title=title, lead=lead, tone=tone, facts=tuple(facts), sections=sections)
+    return Page(
+        title=f"Podm {podm.id}",
+        lead=sentence(lead),
+        tone=tone,
+        facts=tuple(facts),
+        sections=sections,
+    )
 
 
 def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
@@ -227,14 +238,19 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
 
 def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Page:
     """Return the page of an unmanaged node, which has no claim in this state."""
-    known = (("Owner", node.owner or "unknown"), ("Flavor", node.flavor or "none"))
-    facts = (*known, ("Read at", podm.podm.read_at or "unknown"), ("URI", node.uri))
     name = podm.podm.id
     location = table("Location", ("Podm",), [(_podm_cell(name, links),)])
-    sections = (location, _block_table(node.blocks, name, links))
-    lead = "Unmanaged: the node has no claim of this service"
-    title = f"Node {inventory.node_name(node)}"
-    return Page(title=title, lead=lead, facts=facts, sections=sections)
+    return Page(
+        title=f"Node {inventory.node_name(node)}",
+        lead="Unmanaged: the node has no claim of this service",
+        facts=(
+            ("Owner", node.owner or "unknown"),
+            ("Flavor", node.flavor or "none"),
+            ("Read at", podm.podm.read_at or "unknown"),
+            ("URI", node.uri),
+        ),
+        sections=(location, _block_table(node.blocks, name, links)),
+    )
 
 
 def _node_cell(node: ComposedNode, links: PageLinks) -> TableCell:

@@ -81,6 +81,7 @@ class ReaderThread:
 #: Methods and paths of requests that change the state.
 METHODS = ("POST", "PUT", "PATCH", "DELETE")
 PATHS = ("/v1/claims", "/v1/nodes", "/v1/podms")
+_PODMS = "/v1/podms/"
 
 Heard = Callable[[tuple[str, ...]], object]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -128,9 +129,7 @@ class ServiceHints:
             path = environ.get("PATH_INFO", "")
             changes = environ["REQUEST_METHOD"] in METHODS and path.startswith(PATHS)
             if changes and statuses and statuses[-1].startswith("2"):
-                start, _, rest = path.partition("/v1/podms/")
-                name = "" if start else rest.partition("/")[0]
-                fanout.send((unquote(name),) if name not in ("", "-") else ())
+                fanout.send(_changed_podms(path))
             return content
 
         return answer
@@ -172,3 +171,10 @@ class ServiceHints:
             except Exception:
                 LOG.exception("changes not loaded after a hint")
             self._ended.wait(REFRESH_PAUSE_S)
+
+
+def _changed_podms(path: str) -> tuple[str, ...]:
+    if not path.startswith(_PODMS):
+        return ()
+    name = path.removeprefix(_PODMS).partition("/")[0]
+    return () if name in ("", "-") else (unquote(name),)

@@ -20,7 +20,6 @@ from valence_sched.store.maintenance import Maintenance
 from valence_sched.streams import discard, print_message, printing
 
 INTERRUPTED, PIPE_ENDED = 130, 141  # a shell's exit codes after SIGINT and SIGPIPE
-CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 #: The extra that installs each optional library.
 EXTRAS = dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_client"), "service")
 EXTRAS |= dict.fromkeys(
@@ -30,7 +29,7 @@ MOST_DISPATCHES = 1000  # dispatches shown
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
-    text = f"YAML file of the settings (Env: {CONFIG_VARIABLE})"
+    text = f"YAML file of the settings (Env: {nouns.CONFIG_VARIABLE})"
     parser.add_argument("--config", metavar="<file>", help=text)
 
 
@@ -63,9 +62,9 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO) -> int:
-    path, state = arguments.config or environ.get(CONFIG_VARIABLE), arguments.state
+    path, state = arguments.config or environ.get(nouns.CONFIG_VARIABLE), arguments.state
     if state is None and path:
-        with errors.errors_at(None if arguments.config else CONFIG_VARIABLE):
+        with errors.errors_at(None if arguments.config else nouns.CONFIG_VARIABLE):
             state = nouns.read_settings(path, check=False).state
     app = App(environ=environ)
     registry = app.registry(state)
@@ -247,7 +246,10 @@ def _run(
 def report_problems(
     settings: nouns.ServiceSettings, environ: Mapping[str, str], stderr: TextIO, *, waits: bool
 ) -> int:
-    """Return the number of reported problems; the service ``waits`` for an unavailable database."""
+    """Write a line for each problem of settings; return the number of problems.
+
+    An unavailable database is not a problem if the service ``waits`` for it.
+    """
     count = 0
     for problem in _problems(settings, environ):
         passes = waits and _is_away(problem)
@@ -267,8 +269,8 @@ def _is_away(problem: Exception) -> bool:
 
 
 def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> nouns.ServiceSettings:
-    path = arguments.config or environ.get(CONFIG_VARIABLE)
-    with errors.errors_at(None if arguments.config else CONFIG_VARIABLE):
+    path = arguments.config or environ.get(nouns.CONFIG_VARIABLE)
+    with errors.errors_at(None if arguments.config else nouns.CONFIG_VARIABLE):
         settings = nouns.read_settings(path, check=False) if path else nouns.DEFAULT_SETTINGS
     words = {name: getattr(arguments, name) for name in ("host", "port", "workers", "state")}
     words["inventories"] = arguments.inventory

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from valence_sched.model.redact import redact_text
+from valence_sched.service.settings import MULTIPROCESS_FOLDER
 
 MOST_CHARS = 16_000  # characters of a message, or of the end of a traceback
 
@@ -50,18 +51,21 @@ def configure_logs() -> None:
         logger.setLevel(logging.INFO)
 
 
-VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library of metrics reads it when it is imported
 PREFIX = "valence-scheduler-"  # the name prefix of the metrics folder
 
 
 @contextlib.contextmanager
 def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """Make a folder for metrics, unless the environment names one; the first process removes it."""
-    if VARIABLE in environ:
+    """Make a folder for metrics, unless the environment names one.
+
+    Worker processes also leave this block when they end, so only the first process removes the
+    folder.
+    """
+    if MULTIPROCESS_FOLDER in environ:
         yield
         return
     folder, process = tempfile.mkdtemp(prefix=PREFIX), os.getpid()
-    environ[VARIABLE] = folder
+    environ[MULTIPROCESS_FOLDER] = folder
     try:
         yield
     finally:
@@ -70,5 +74,5 @@ def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def without_own_folder(environ: MutableMapping[str, str]) -> None:
-    if os.path.basename(environ.get(VARIABLE, "")).startswith(PREFIX):
-        del environ[VARIABLE]
+    if os.path.basename(environ.get(MULTIPROCESS_FOLDER, "")).startswith(PREFIX):
+        del environ[MULTIPROCESS_FOLDER]

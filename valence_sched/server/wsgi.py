@@ -19,7 +19,12 @@ from valence_sched.model.inventory import to_json
 from valence_sched.server.background import Application
 from valence_sched.server.process import configure_logs
 from valence_sched.server.wiring import ServiceProcess
-from valence_sched.service.settings import DEFAULT_SETTINGS, is_loopback, read_settings
+from valence_sched.service.settings import (
+    CONFIG_VARIABLE,
+    DEFAULT_SETTINGS,
+    is_loopback,
+    read_settings,
+)
 
 REFUSAL = "this service has no authentication and answers only local clients: set auth to basic"
 
@@ -35,8 +40,6 @@ def loopback_only(application: Application) -> Application:
 
     return answer
 
-
-CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 
 LOG = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from valence_sched.model.dispatch import WaitingDispatches
+from valence_sched.service.settings import MULTIPROCESS_FOLDER
 
 POSITION = "valence_scheduler_change_log_position"
 
@@ -80,7 +81,6 @@ def _gauge(name: str, text: str, value: float | Mapping[str, int], label: str = 
     return gauge
 
 
-MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # set before this module is imported
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 

@@ -23,13 +23,12 @@ def verb_handler(route: Route) -> Callable[[Call], CallResult]:
     """Return the handler of a route: it calls its verb with the arguments of a call."""
     parameters = list(inspect.signature(getattr(Scheduler, route.verb)).parameters.values())[1:]
     named = parameters.pop(0) if "{name}" in route.path else None
-    several = named is not None and str(named.annotation).startswith("Sequence")
     names = [one.name for one in parameters if one.name != "password"]
     check = verbs.CHECKS.get(route.verb)
 
     def handle(call: Call) -> CallResult:
         name = None if named is None else call.name()
-        words: list[Any] = [] if named is None else [[name] if several else name]
+        words: list[Any] = [] if named is None else [[name] if route.several else name]
         schedulers = call.reading() if route.reading else call.parts.schedulers.changing()
         with schedulers as scheduler:
             arguments = {one: _argument(route, call, scheduler, one) for one in names}
@@ -37,13 +36,13 @@ def verb_handler(route: Route) -> Callable[[Call], CallResult]:
                 first = next(iter(arguments.values()), None) if named is None else name
                 check(call, scheduler, first)
             found = getattr(scheduler, route.verb)(*words, **arguments)
-            for error in found if several else ():
+            for error in found if route.several else ():
                 raise error
             if route.lists:
                 silent = zone.silent_zones(found)
                 headers = {zone.SILENT_HEADER: zone.silent_header(silent)} if silent else {}
                 return CallResult(tuple(found), headers=headers)
-            return CallResult(None if several else found, route.status)
+            return CallResult(None if route.several else found, route.status)
 
     return handle
 

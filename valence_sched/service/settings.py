@@ -13,6 +13,9 @@ from valence_sched.errors import UsageError
 from valence_sched.model import baremetal, base, claim, codec, effect, registration, zone
 from valence_sched.model.dispatch import DispatchSettings, MessagingSettings, check_messaging
 
+CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"  # environment variable that names the settings file
+#: The library of metrics reads this environment variable when it is imported.
+MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
@@ -180,6 +183,7 @@ DEFAULT_SETTINGS = ServiceSettings()
 
 
 def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
+    """Return the settings of a YAML file; ``check`` verifies them. InputError, UsageError."""
     data = files.read(path)
     settings = codec.convert(codec.load_yaml(data, path) or {}, ServiceSettings, path)
     if check:
@@ -188,6 +192,7 @@ def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
 
 
 def check_settings(settings: ServiceSettings, path: str) -> None:
+    """Raise UsageError or InputError for contradictory or unprotected settings."""
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
     try:

@@ -35,7 +35,7 @@ class Hardware(NamedTuple):
 
 
 def _cpu(count: int, cores: int, model: str, mib: int | None) -> Hardware:
-    cpus, memory = (Processor(count=count, cores=cores, model=model), Memory(capacity_mib=mib))
+    cpus, memory = Processor(count=count, cores=cores, model=model), Memory(capacity_mib=mib)
     return Hardware("CPU", "Compute", Devices(processors=(cpus,), memory=(memory,)))
 
 
@@ -282,9 +282,16 @@ def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> 
         total = max(1, int(largest * rng.uniform(0.1, 1.0)) // step) * step
         used = int(total * min(95, rng.gauss(busy, 10)) / 100) // step * step
         uri = f"/redfish/v1/Storage/StoragePools/{number + 1}"
-        stock = Stock(uri=uri, resource=resource, unit=unit, pools=tuple(pools))
-        sizes = {"total": total, "used": max(0, used), "step": step}
-        drawn.append(replace(stock, **{name: float(size) for name, size in sizes.items()}))
+        stock = Stock(
+            uri=uri,
+            resource=resource,
+            unit=unit,
+            pools=tuple(pools),
+            total=float(total),
+            used=float(max(0, used)),
+            step=float(step),
+        )
+        drawn.append(stock)
     return tuple(drawn)
 
 
@@ -335,9 +342,12 @@ def _at_least(minimum: int) -> Callable[[str], int]:
 
 def _with_progress(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterator[bytes]:
     """Yield the lines; on a terminal show the progress if it takes over a second."""
+    if not stream.isatty():
+        yield from lines
+        return
     due, shown = time.monotonic() + 1, False
     for number, line in enumerate(lines):
-        if stream.isatty() and time.monotonic() >= due:
+        if time.monotonic() >= due:
             due, shown = time.monotonic() + 0.2, True
             stream.write(f"\r{number} of {podms} pod managers")
             stream.flush()
@@ -349,7 +359,8 @@ def _with_progress(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterat
 
 def _write(lines: Iterable[bytes], file: IO[bytes]) -> None:
     for line in lines:
-        file.write(line + b"\n")
+        file.write(line)
+        file.write(b"\n")
     file.flush()
 
 

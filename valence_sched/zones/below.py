@@ -57,6 +57,7 @@ class ZonesBelow:
         return self.child(zone).verbs if zone else self.own
 
     def child(self, zone: str) -> ZoneChild:
+        """Return a child; ServiceError if it cannot be queried, or is no longer a child."""
         found = self.children.get(zone)
         if found is None:
             raise errors.ServiceError("it is no longer a child zone: add it again")
@@ -65,12 +66,16 @@ class ZonesBelow:
         return found
 
     def find(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the zone, its scheduler and the rest of a path."""
+        """Return the zone, its scheduler and the rest of a path; same errors as ``child``."""
         zone, rest = paths.split(name, self.children)
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part with a pod manager as ``find`` does; this zone if no zone has it."""
+        """Return the part with a pod manager as ``find`` does; this zone if no zone has it.
+
+        A plain name is looked up in all zones. UsageError: several zones have a pod manager of this
+        name. ServiceError: only a zone that does not answer may have it.
+        """
         zone, verbs, rest = self.find(name)
         if zone or self.has("", name):
             return zone, verbs, rest
@@ -110,7 +115,9 @@ class ZonesBelow:
         """Return the children with a pod manager; ServiceError if only a silent one may have it."""
         answers = self._call_enabled(lambda child: self.has(child, name))
         having = [child for child, answer in answers.items() if answer is True]
-        for child, error in errors_of(answers).items() if surely and not having else ():
+        silent = errors_of(answers)
+        if silent and surely and not having:
+            child, error = next(iter(silent.items()))
             text = f"zone {child} may have pod manager {name!r}, but does not answer: {error}"
             raise errors.ServiceError(text)
         return having

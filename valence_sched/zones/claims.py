@@ -56,8 +56,10 @@ class PartLost(errors.ClaimLost):
     @property
     def refusal(self) -> errors.SchedulerError | None:
         """Return the error of a child that a retry would repeat."""
-        found = self.errors.items()
-        return next((in_zone(*one) for one in found if not isinstance(one[1], _AVOIDABLE)), None)
+        for zone, error in self.errors.items():
+            if not isinstance(error, _AVOIDABLE):
+                return in_zone(zone, error)
+        return None
 
 
 class ZoneClaimOutcome(NamedTuple):
@@ -108,9 +110,12 @@ class ZoneClaims:
     ) -> ZoneClaimOutcome:
         """Decide, and hold the chosen offers; if a zone lost its part, decide again.
 
-        Zones to ``avoid``, failing zones, and zones that lost their part twice are left out; the
-        latter only if the others have enough nodes. ClaimLost: a part was lost in every attempt.
-        SchedulerError: a zone refuses, and the others have too few nodes.
+        Zones to ``avoid`` and failing zones are left out. Zones that lost their part twice are left
+        out if the other zones have enough nodes. The ``report`` of the selection, if any, is queued
+        for the controller.
+
+        Raises ClaimLost if a part was lost in every attempt, NameTaken if the key belongs to
+        another request, and SchedulerError if a zone refuses and the others have too few nodes.
         """
         content = asked_content(request).decode()
         lost_parts = contended = 0
@@ -160,7 +165,12 @@ class ZoneClaims:
         raise errors.ClaimLost(f"lost {races} consecutive races, the last one: {lost}")
 
     def hold_offers(self, body: nouns.ZoneClaimBody, *, key: str | None = None) -> Claim:
-        """Hold all offers of this zone, in the order of the nodes, or none."""
+        """Hold all offers of this zone, in the order of the nodes, or none.
+
+        Raises ClaimLost if an offer is taken or its zone does not answer, StaleOffer if a token is
+        too old or not of this zone, NameTaken if the key belongs to another request, and
+        SchedulerError if the zones form a cycle or are too deep.
+        """
         if self.id in body.route:
             raise errors.SchedulerError("the zones form a cycle: a zone is below itself")
         if not self.below.children:
@@ -291,7 +301,11 @@ class ZoneClaims:
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> nouns.ZonedList[Claim]:
-        """List claims by path; parts that zones below hold for a claim here appear only in it."""
+        """Return the claims of this zone and, by their paths, the claims of the zones below.
+
+        Parts that zones below hold for a claim of this zone appear only in that claim. The list
+        names the missing zones.
+        """
         if podm is not None:
             zone, _, name = self.below.find_podm(podm)
             podm = paths.path(zone, name)
@@ -375,7 +389,10 @@ class ZoneClaims:
         return call_all(calls, self.below.deadline_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[errors.SchedulerError]:
-        """Release claims; a part in a silent zone expires, or ends when claims are reconciled."""
+        """Release claims; yield an error for each claim that could not be released.
+
+        A part in a silent zone expires, or ends when the claims are reconciled.
+        """
         for claim_id in dict.fromkeys(claim_ids):
             try:
                 row = self.rows.get(claim_id)

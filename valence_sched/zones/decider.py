@@ -37,7 +37,10 @@ SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 @dataclass(frozen=True)
 class ZoneTrial:
-    """The selections of one order, by request number, and the missing nodes: required, all."""
+    """The selections for requests decided in one order, by request number.
+
+    The score is the number of missing required nodes and the number of all missing nodes.
+    """
 
     selected: Mapping[int, Selected]
     score: tuple[int, int]
@@ -75,7 +78,7 @@ class ZoneBatch:
                 break
             trial = self._trial(order)
             best = trial if best is None else min(best, trial, key=lambda one: one.score)
-        return None if best is None or best.score[0] else best
+        return None if best is None or best.is_short else best
 
     def in_order(self) -> list[Selected]:
         select, others, found = self.new_trial(), list[OtherOffer](), list[Selected]()
@@ -152,7 +155,10 @@ class ZoneDecider(Scheduler):
     def select(
         self, request: Request, avoid: Sequence[nouns.SilentZone] = ()
     ) -> tuple[SealedRequest, Selected]:
-        """Return a sealed request and its offers; StaleOffer: others took them in every attempt."""
+        """Return a sealed request and the offers for it, without zones to ``avoid``.
+
+        StaleOffer: other requests took the offers in every attempt.
+        """
 
         def select() -> tuple[SealedRequest, Selected]:
             sealed = self._own.seal(request)
@@ -255,9 +261,8 @@ class ZoneDecider(Scheduler):
     ) -> nouns.Report | None:
         """Return the report of the own scheduler on the decision, None if it is incomplete.
 
-        It explains why too few nodes fit, or with detail ``report`` the whole decision, with the
-        reports of the children. A scheduler with the pod managers of all zones explains what it
-        repeats.
+        The report explains why too few nodes fit, or with detail ``report`` the whole decision,
+        with the reports of the children.
         """
         placed = len(selected.nodes) >= request.required_count
         if others or (placed and not self._own_has_all and detail != "report"):

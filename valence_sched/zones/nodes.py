@@ -49,8 +49,8 @@ class _Composed:
 
     @property
     def text(self) -> str:
-        asked = "" if self.nodes == self.asked else f"{self.asked} "
-        return f"found {self.nodes} of its {asked}nodes"
+        asked = "" if self.nodes == self.asked else f" {self.asked}"
+        return f"found {self.nodes} of its{asked} nodes"
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,15 @@ class ZoneClaimRecovery:
                 self.rows.change(row.id, ["COMPOSED"], "RELEASED", note="its nodes are gone")
 
     def _planned(self, row: ZoneClaim) -> str:
-        found = _Composed()
+        end = "would be ended in these zones"
+        if row.state != "COMPOSING":
+            return end
         try:
-            if row.state == "COMPOSING":
-                found = self._composed(row)
+            found = self._composed(row)
         except errors.SchedulerError as error:
             return f"would stay unchanged: {error}"
         if found.goes_on:
             return f"would stay unchanged: {found.goes_on}"
-        end = "would be ended in these zones"
         return f"would be composed: {found.text}" if found.nodes else end
 
     def _end(self, row: ZoneClaim) -> str:
@@ -236,6 +236,10 @@ class ZoneNodes:
 
         If too few nodes are composed, they are decomposed, and the request is decided again without
         the failed zones. If the other zones have too few nodes, the failure is returned.
+
+        Raises ClaimLost if a part was lost in every attempt, ClaimState if nodes of the key are
+        being composed or a pod manager of the claim was disabled, and NameTaken if the key belongs
+        to another request.
         """
         avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
@@ -287,7 +291,11 @@ class ZoneNodes:
         return ProvisionResult(nodes=nodes, failures=tuple(failures))
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        """Compose all nodes of a claim, or none, in all its zones in parallel."""
+        """Compose all nodes of a claim, or none, in all its zones in parallel.
+
+        Raises ClaimState if the claim is not held or one of its pod managers was disabled, and
+        Unverified if a zone does not answer. The claim stays held after either error.
+        """
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)
         if row is not None:

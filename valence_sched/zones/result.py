@@ -97,10 +97,10 @@ def with_reasons_below(
     first = own or next(iter(reports.values()), None)
     if first is None:
         return None
-    podms, funnel = list(own.podms if own else ()), own.funnel if own else ()
+    podms = list(own.podms) if own else []
     counted = {"": own, **reports} if own else reports
     warnings = paths.lines_below({zone: one.warnings for zone, one in counted.items()})
-    steps = {step.filter: step for step in funnel}
+    steps = {step.filter: step for step in (own.funnel if own else ())}
     for zone, answer in below.items():
         if isinstance(answer, UnknownName | NoPodm):  # the pod managers are in other zones
             continue
@@ -325,9 +325,12 @@ def drop_conflicting_alternates(selections: Sequence[Selected]) -> None:
     taken = [{podm_of(node.chosen) for node in one.nodes} for one in selections]
     for number, one in enumerate(selections):
         others = set().union(*taken[:number], *taken[number + 1 :])
-        for at, node in enumerate(one.nodes):
-            free = tuple(each for each in node.alternates if podm_of(each) not in others)
-            one.nodes[at] = dataclasses.replace(node, alternates=free)
+        free = (
+            tuple(each for each in node.alternates if podm_of(each) not in others)
+            for node in one.nodes
+        )
+        pairs = zip(one.nodes, free, strict=True)
+        one.nodes = [dataclasses.replace(node, alternates=rest) for node, rest in pairs]
 
 
 def _outcome(placed: int, requested: int, *, undecided: bool) -> nouns.Outcome:

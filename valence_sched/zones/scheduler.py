@@ -37,7 +37,10 @@ _OF_PODM = ("reported_stats", "forget_report")  # verbs routed to the zone of a 
 
 
 class ZoneScheduler(Scheduler):
-    """Decides, claims and composes over zones; ``dispatches`` queues decisions of its claims."""
+    """Decides, claims and composes over the zones of ``zoned``; ``nodes`` has their nodes.
+
+    With ``dispatches`` each claimed decision is queued for the controller of this zone.
+    """
 
     def __init__(self, zoned: ZoneDecider, nodes: ZoneNodes, *, dispatches: bool = False) -> None:
         self._zoned, self._nodes, self._claims = zoned, nodes, nodes.claims
@@ -79,8 +82,9 @@ class ZoneScheduler(Scheduler):
         detail: nouns.Detail = "placements",
     ) -> ProvisionResult:
         decision = _Selecting(self._zoned, request, detail)
-        words = {"ttl_s": ttl_s, "wait_s": wait_s}
-        provision, selected = self._nodes.compose(request, decision.select, key=key, **words)
+        provision, selected = self._nodes.compose(
+            request, decision.select, key=key, ttl_s=ttl_s, wait_s=wait_s
+        )
         return replace(provision, decision=decision.result(selected))
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
@@ -121,6 +125,7 @@ class ZoneScheduler(Scheduler):
         return [paths.podm_below(zone, one) for one in verbs.blocks(replace(wanted, podm=name))]
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
+        """Return a block; ServiceError if only a silent zone may have it."""
         if podm is not None:
             zone, verbs, known = self._below.find_podm(podm)
             return paths.podm_below(zone, verbs.block(name, known))
@@ -241,7 +246,11 @@ class ZoneScheduler(Scheduler):
             raise RequestError(text)
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
-        """Return the plan and its zone: this one or one directly below, which pod managers tell."""
+        """Return the plan and its zone: this zone or a zone directly below.
+
+        If the plan does not name a zone, the zone is found by its pod managers: RequestError if
+        they are missing or in several zones.
+        """
         zone, _, rest = plan.zone.partition("/")
         while zone and zone not in self._below.children:  # names of zones above this one
             zone, _, rest = rest.partition("/")

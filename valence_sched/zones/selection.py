@@ -36,7 +36,10 @@ Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 @dataclass(frozen=True)
 class PlacedOffer:
-    """One node by the request's alternative ``choice``, from 1: its offer and alternates."""
+    """One node: the chosen offer and its alternates.
+
+    ``choice`` is the number, from 1, of the request's alternative for the node.
+    """
 
     choice: int
     chosen: nouns.Offer
@@ -86,10 +89,11 @@ class _OtherSupplies(Exception):
 class ZoneSelection:
     """Selects the nodes of one sealed request from a zone and the zones below it.
 
-    A zone that does not answer is not queried again; if a node was chosen there, the decision is
-    repeated without it. ``others`` are offers that earlier requests took; zones to ``avoid`` count
-    as silent. If ``complete`` used supplies of an earlier decision, the first offers must confirm
-    them, or the decision is repeated with the present supplies.
+    A zone that does not answer is not queried again. If a node was chosen there, the decision is
+    repeated without the zone. ``others`` are offers that earlier requests took. Zones to ``avoid``
+    are not queried and count as silent. If ``complete`` used the supplies of an earlier decision,
+    the first offers must confirm them; otherwise the decision is repeated with the present
+    supplies.
     """
 
     def __init__(
@@ -125,20 +129,23 @@ class ZoneSelection:
         self._zones = {one.node.token: one.zone for one in others}
 
     def ranking(self, limit: int) -> tuple[Sequence[nouns.Offer], Selected]:
-        def ranking() -> Sequence[nouns.Offer]:
-            query = replace(self._query, order="cost", limit=limit)
-            return self._first_node(query, self._request.alternatives[0]).ranking[:limit]
-
+        """Return the best candidates for the first node, and the facts about the answer."""
         self._complete_mix()
         try:
-            return ranking(), self._noted
+            offers = self._best_offers(limit)
         except _OtherSupplies as other:
             self._begin_anew(other.supplies)
-            return ranking(), self._noted
+            offers = self._best_offers(limit)
+        return offers, self._noted
+
+    def _best_offers(self, limit: int) -> Sequence[nouns.Offer]:
+        query = replace(self._query, order="cost", limit=limit)
+        return self._first_node(query, self._request.alternatives[0]).ranking[:limit]
 
     def first_node(
         self, alternative: Alternative, limit: int, rival: nouns.Rival | None = None
     ) -> nouns.ZoneAnswer:
+        """Return the answer for one node by an alternative, with offers that overtake a rival."""
         per_podm = self._policy.pick.best_of == 1
         query = replace(self._query, limit=limit, per_podm=per_podm, rival=rival)
         return self._first_node(query, alternative)
@@ -164,7 +171,10 @@ class ZoneSelection:
         return MAX_NODES if supplies is UNSET else supplies.most_nodes
 
     def nodes(self) -> Selected:
-        """Return the nodes of the request, or as many as fit; UnknownName for a pod manager."""
+        """Return the nodes of the request, or as many as fit.
+
+        UnknownName: a pod manager of the request is in no zone.
+        """
         begin: Callable[[], None] = self._complete_mix
         while True:  # each retry leaves out one more zone; one retry uses the present supplies
             try:
@@ -355,9 +365,14 @@ class ZoneSelection:
 
 
 def _by_alternative(request: Request, alternative: Alternative, count: int) -> Request:
-    needs, topology = alternative.needs, alternative.topology
-    request = replace(request, needs=needs, topology=topology, other_alternatives=())
-    return replace(request, count=count, min_count=None)
+    return replace(
+        request,
+        needs=alternative.needs,
+        topology=alternative.topology,
+        other_alternatives=(),
+        count=count,
+        min_count=None,
+    )
 
 
 def podm_of(offer: nouns.Offer) -> tuple[str, str]:

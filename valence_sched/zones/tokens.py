@@ -6,7 +6,6 @@ The keys are the secrets of the zone, the newest last. The newest key signs, and
 
 import hashlib
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,7 +21,11 @@ TOKEN_AGE_S = 900  # lifetime of an offer
 
 
 class ChildToken(msgspec.Struct, frozen=True, array_like=True, tag="child"):
-    """The token of a child zone, and the group's generation here if the group has hard rules."""
+    """The token of an offer of a child zone, with the ``place`` of the offer.
+
+    If the group has hard rules, ``generation`` is the group's generation in this zone at the time
+    of the offer.
+    """
 
     child: str
     token: Token
@@ -37,11 +40,16 @@ class OwnToken(msgspec.Struct, frozen=True, array_like=True, tag="own"):
     generation: int | None = None
 
 
-#: Serialises with msgspec; the types limit the content of a token.
-CODEC: Any = SimpleNamespace(
-    dumps=lambda content: msgspec.json.encode(content).decode(),
-    loads=msgspec.json.Decoder(ChildToken | OwnToken).decode,
-)
+class _Codec:
+    """Serialises with msgspec; the types limit the content of a token."""
+
+    @staticmethod
+    def dumps(value: Any, **_: Any) -> str:
+        return msgspec.json.encode(value).decode()
+
+    @staticmethod
+    def loads(data: str) -> ChildToken | OwnToken:
+        return msgspec.json.decode(data, type=ChildToken | OwnToken)
 
 
 class Tokens:
@@ -50,13 +58,14 @@ class Tokens:
     def __init__(self, keys: list[str], zone: str, age_s: int = TOKEN_AGE_S) -> None:
         self._age_s = age_s
         self._serializer: URLSafeTimedSerializer = URLSafeTimedSerializer(
-            keys, salt=f"valence-sched zone {zone}", serializer=CODEC
+            keys, salt=f"valence-sched zone {zone}", serializer=_Codec
         )
 
     def sign(self, content: ChildToken | OwnToken) -> Token:
         return str(self._serializer.dumps(content))
 
     def read(self, token: Token) -> ChildToken | OwnToken:
+        """Return the content of a token; StaleOffer if it is too old or of another zone."""
         try:
             return self._serializer.loads(token, max_age=self._age_s)  # type: ignore[no-any-return]
         except SignatureExpired:
@@ -66,7 +75,10 @@ class Tokens:
 
 
 class PlanSignatures:
-    """Signs and verifies plans; a signature begins with a digest of its key, to name the key."""
+    """Signs and verifies plans with ``keys``; a scheduler with one of the keys accepts a plan.
+
+    A signature begins with a digest of its key, to tell an unknown key from a changed plan.
+    """
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._signers = {
@@ -82,6 +94,7 @@ class PlanSignatures:
         return replace(plan, signature=f"{key_id}.{signature}")
 
     def check(self, plan: Plan) -> None:
+        """Raise AccessDenied for a plan without a valid signature by one of the keys."""
         key_id, _, signature = plan.signature.partition(".")
         signer = self._signers.get(key_id)
         if not plan.signature:

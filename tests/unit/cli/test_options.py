@@ -6,11 +6,15 @@ import contextlib
 import functools
 import importlib.metadata
 import io
+import pkgutil
+import re
 import unittest
+from pathlib import Path
 
 from valence_sched.errors import UsageError
 from valence_sched.model.need import NameRequirements
 from valence_sched.model.scenario import AddBlocks, Clone, Drain, Fail, Remove, SetAttributes
+from valence_sched_cli import options
 from valence_sched_cli.options import request
 from valence_sched_cli.options.parser import (
     _READ,
@@ -242,6 +246,19 @@ class TestNumbers(unittest.TestCase):
     def test_both_ends_of_a_range_are_in_it(self):
         self.assertEqual((0, 1_000_000), (natural("0"), natural("1000000")))
         self.assertEqual((1, 1_000_000), (positive("1"), positive("1000000")))
+
+
+class TestParsers(unittest.TestCase):
+    """Parsers of the model that options name by MODULE:FUNCTION, and import when they are used."""
+
+    def test_each_named_parser_exists(self):
+        package = Path(options.__file__).parents[1]
+        sources = [path.read_text() for path in package.rglob("*.py")]
+        names = {name for text in sources for name in re.findall(r'parsed_by\("(.+?)"\)', text)}
+        self.assertLess(5, len(names))
+        for name in sorted(names):
+            with self.subTest(name):
+                self.assertTrue(callable(pkgutil.resolve_name(f"valence_sched.model.{name}")))
 
 
 class TestStoreOnce(unittest.TestCase):

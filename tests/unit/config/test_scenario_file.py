@@ -134,6 +134,9 @@ class TestErrors(unittest.TestCase):
             ("{name: a#b}", "$.name: found \"a#b\", expected str matching regex '^[^#]*$'"),
             ("{name: a, templates: [{name: t}, {name: t}]}",
              "$.templates[1].name: found 't' again, expected a unique name"),
+            ("{name: a, edits: [{x: 1}], templates: [{name: t}, {name: t}]}",
+             "$.edits[0]: found no edit, expected one of fail, drain, remove, clone, add, set "
+             "(known: add, clone, drain, fail, remove, set)"),
             ("{name: a, weights: {room: -1}}",
              "$.weights['room']: found -1, expected float >= 0.0"),
             ("{name: a, policies: [{name: p, weighers: [rom]}]}",

@@ -245,3 +245,5 @@ class TestBaseline(unittest.TestCase):
         check_measure_names(("placed", "utilisation", "utilisation.cores"), self.BEFORE)
         with self.assertRaisesRegex(UnknownName, "no measure named 'refusd' .*'refused'"):
             check_measure_names(("refusd",), self.BEFORE)
+        with self.assertRaisesRegex(UnknownName, "no measure named ''"):
+            check_measure_names(("",), self.BEFORE)

@@ -153,9 +153,13 @@ def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str
     cpus, accelerators = [], []
     for at, spec in items("Processors", body.processors, RsdProcessor):
         if spec.processor_type == "CPU":
-            same: Any = {"model": spec.model, "instruction_set": spec.instruction_set}
-            speed_mhz = spec.achievable_speed_mhz
-            cpus.append(nouns.CpuSpec(cores=spec.total_cores, speed_mhz=speed_mhz, **same))
+            cpu = nouns.CpuSpec(
+                cores=spec.total_cores,
+                model=spec.model,
+                speed_mhz=spec.achievable_speed_mhz,
+                instruction_set=spec.instruction_set,
+            )
+            cpus.append(cpu)
         else:
             accelerators.append(_accelerator(spec, at))
     nics = [
@@ -198,8 +202,9 @@ def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> nouns.MemoryModule
     if spec.memory_type != "DRAM":
         hint = "persistent memory is a stock: stocks: [{resource: cxl_pmem_mib, amount: ...}]"
         raise cursor.at("MemoryType").error(repr(spec.memory_type), "'DRAM'", hint)
-    same: Any = {"capacity_mib": spec.capacity_mib, "speed_mhz": spec.speed_mhz}
-    return nouns.MemoryModuleSpec(type=spec.memory_device_type, **same)
+    return nouns.MemoryModuleSpec(
+        capacity_mib=spec.capacity_mib, type=spec.memory_device_type, speed_mhz=spec.speed_mhz
+    )
 
 
 def _merge_equal(specs: list[G]) -> tuple[G, ...]:

@@ -310,14 +310,16 @@ class Composition:
     def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
         """Return the plan of a composition without changes; RequestRefused if it is impossible."""
         links = docs.value_at(body, "Links", "ResourceBlocks")
-        links = [] if links is None else links
+        if links is None:
+            links = []
         if not isinstance(links, list) or not all(map(docs.uri_of, links)):
             text = "Links.ResourceBlocks is not an array of links."
             raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
-        named, name = docs.uris(links), "ResourceBlocks"
+        named = docs.uris(links)
         if len(named) < len(links):
             text = "Links.ResourceBlocks names a resource block twice."
-            raise RequestRefused(400, "PropertyValueConflict", text, name, name)
+            args = ("ResourceBlocks", "ResourceBlocks")
+            raise RequestRefused(400, "PropertyValueConflict", text, *args)
         every = list(_capabilities(self.documents))
         shapes: list[DeviceRequest] = []
         for kind in machines.COLLECTIONS:
@@ -452,8 +454,11 @@ class Composition:
                 continue
             if not set(named) <= set(inside):
                 continue
-            refused = {uri for uri in inside if self._refusal(uri, client, reservation)}
-            free = [uri for uri in inside if uri in named or uri not in refused]
+            free = [
+                uri
+                for uri in inside
+                if uri in named or self._refusal(uri, client, reservation) is None
+            ]
             found = _choose_blocks(self.documents, shapes, free, named)
             if found and not _limit_violation(every, zone, self._kinds(found)):
                 return found

@@ -326,7 +326,7 @@ def _linked_members(documents: DocumentTree, collections: Iterable[str]) -> list
 def _changed(documents: DocumentTree, uri: str) -> Iterator[Json]:
     """Yield a copy of a document to change, which replaces it; an empty one if it is missing."""
     json = copy.deepcopy(documents.get(uri))
-    yield json or {}
+    yield {} if json is None else json
     if json is not None:
         documents.put(uri, json)
 

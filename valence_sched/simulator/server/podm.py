@@ -356,11 +356,12 @@ def _create_amount(
     own |= {key: body[key] for key in properties if key in body}
     if kind == "Volume":
         own["CapacitySources"] = [{"ProvidingPools": docs.links_to([uri])}]
-        _consume(documents, uri, size)
     id_ = documents.free_id(collection)
     title = composing.node_name(faults, body.get("Name")) or f"{kind} {id_}"
     place = f"{collection}/{id_}"
     documents.add_member(collection, docs.resource_document(place, f"{kind}.v1_6_0", title, **own))
+    if kind == "Volume":
+        _consume(documents, uri, size)
     return _created(documents, faults, place)
 
 

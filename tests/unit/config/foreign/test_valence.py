@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.unit.config.refusal import refusal
 from valence_sched.config import parsers
@@ -87,6 +88,18 @@ class TestBodies(unittest.TestCase):
                 self.assertEqual(("n7", "mine", None), (found.name, found.description, found.uuid))
                 self.assertEqual(known()["big"].properties, found.properties)
         self.assertEqual("big", read({"flavor_id": "big"}).name)
+
+    def test_of_a_uuid_and_an_equal_name_the_flavor_that_comes_first_wins(self):
+        big = known()["big"]
+        named = replace(big, name=UUID, uuid=None)
+        for flavors, name in (
+            ({"big": big, UUID: named}, "big"),
+            ({UUID: named, "big": big}, UUID),
+        ):
+            with self.subTest(name):
+                cursor = DocumentCursor("f")
+                parsed = parse_flavor({"flavor_id": UUID}, cursor, lambda flavors=flavors: flavors)
+                self.assertEqual(name, parsed.flavor.name)
 
     def test_a_flavor_nobody_knows_is_named_with_the_nearest(self):
         line = "f: $.flavor_id: no flavor named 'bigg' (did you mean 'big'?)"
