@@ -125,7 +125,7 @@ class ReaderClock(NamedTuple):
 
 
 class Events(Protocol):
-    """event_hints.Hints that pod managers may have changed."""
+    """Hints that pod managers may have changed."""
 
     def follow(self, members: Mapping[str, Registration]) -> None:
         """Replace the pod managers whose events are received."""
@@ -289,7 +289,10 @@ class BackgroundReader:
         return self._leads
 
     def _update_members_in_time(self) -> None:
-        """Read the registrations after a change in the log; files are not in it, but read often."""
+        """Read the registrations again after a change in the change log.
+
+        Registrations in files are not in the log: they are read every few seconds.
+        """
         now = self._clock.now()
         if now - self._looked_at < LOOK_S:
             return
@@ -420,7 +423,10 @@ def background_reader(
     changed: Callable[[Sequence[str]], object] = lambda _names: None,
     address: EventAddress | None = None,
 ) -> BackgroundReader:
-    """Return a background reader; pod managers without a stream send events to the ``address``."""
+    """Return the background reader of the pod managers that are registered in a store.
+
+    Pod managers without a stream send their events to an ``address``, if there is one.
+    """
     dialects, registry = plugins.installed(plugins.DIALECTS), sources.registry(live.state)
     cache, tls = Homes(sources.config.environ).cache, TlsContexts()
     settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)

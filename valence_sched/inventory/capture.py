@@ -46,7 +46,10 @@ class CaptureResult(NamedTuple):
 
 
 class Redactor:
-    """Removes ``secrets`` and names from readings; ``failures`` has redacted reasons by name."""
+    """Removes known ``secrets`` from readings, and replaces names if there are aliases.
+
+    ``failures`` has the redacted reasons of the readings that failed so far, by name.
+    """
 
     def __init__(self, aliases: Aliases | None = None, secrets: Collection[str] = ()) -> None:
         self._aliases, self._secrets = aliases, tuple(secrets)
@@ -69,7 +72,11 @@ class Redactor:
 def recorded_readings(
     podms: Iterable[tuple[FullPodm, Record]], diagnostics: Diagnostics, *, documents: bool = False
 ) -> Iterator[Reading]:
-    """Yield pod managers as if read now; their documents are recorded, else rendered."""
+    """Yield the pod managers of an inventory as if they had been read now.
+
+    With ``documents`` each has its Redfish documents: from its recorded tree, else as its driver
+    would read them. ``diagnostics`` notes each document that is left out.
+    """
     for podm, record in podms:
         if not documents:
             yield Reading(podm)
@@ -94,7 +101,10 @@ def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> Ca
 
 
 def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) -> CaptureResult:
-    """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing."""
+    """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing.
+
+    InputError if the folder cannot be made, PodmError if no pod manager could be read.
+    """
     left_out: list[str] = []
     counts: Counter[str] = Counter()
 
@@ -171,7 +181,10 @@ class Captures:
         return write_file(readings, file or "", Redactor(aliases, secrets))
 
     def aliases(self, variable: str | None = None) -> Aliases:
-        """Return aliases under the key in a variable, else a random key; or CredentialError."""
+        """Return aliases for names, under the key in an environment variable, else a random key.
+
+        CredentialError if the variable is not set, or its key could be guessed.
+        """
         if variable is None:
             return Aliases(secrets_module.token_bytes(32))
         key = self._sources.config.environ.get(variable, "")

@@ -254,8 +254,8 @@ class Registry:
     def check_new(self, registration: Registration) -> None:
         """Check a registration before the user types a password for it.
 
-        NameTaken for a used name, InputError for an invalid URL, name or certificate, UnknownName
-        for an unknown driver.
+        Raises NameTaken if another pod manager has the name, InputError for an invalid URL, name or
+        certificate, and UnknownName for an unknown driver.
         """
         validate_registration(registration)
         _check_certificates(registration)
@@ -287,8 +287,8 @@ class Registry:
     def change(self, registration: Registration, password: str | None = None) -> None:
         """Replace the registration of the same name; without an identity, the next reading sets it.
 
-        InputError for an invalid one, UnknownName for an unregistered name, IdentityConflict if
-        another service answers at a new URL, or a service of another name.
+        Raises InputError if it is invalid, UnknownName if the name is not registered, and
+        IdentityConflict if another service answers at a new URL, or a service of another name.
         """
         validate_registration(registration)
         known = self.get(registration.name)
@@ -310,8 +310,8 @@ class Registry:
     def delete(self, name: str) -> None:
         """Delete a pod manager, registered or only read, with its readings and its password.
 
-        UnknownName; InUse if the state has claims or nodes of it; CredentialError if its password
-        cannot be deleted: then nothing is deleted.
+        Raises UnknownName for an unknown name, InUse if the state has claims or nodes of it, and
+        CredentialError, without deleting anything, if its password cannot be deleted.
         """
         if self.empty:
             self.get(name)

@@ -25,17 +25,9 @@ MAX_NODES = 256  # operations and arguments together
 MAX_DEPTH = 16
 MAX_TEXT = 1024  # characters
 MAX_INTEGER = 1 << 63
-PLAIN_PATHS = (
-    "aggregates",
-    "driver",
-    "enabled",
-    "id",
-    "name",
-    "status",
-    "traits",
-    "zone",
-)  # without a name
-NAMESPACES = ("capabilities", "facts", "free", "total")  # of paths with a name
+#: Paths without a name, and paths with one.
+PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
+NAMESPACES = ("capabilities", "facts", "free", "total")
 _VARIADIC = ("=", "in")  # of two or more arguments; the other comparisons take two
 _OPERATOR_ALIASES = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">="}
 _OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"}

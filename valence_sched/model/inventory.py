@@ -376,7 +376,7 @@ def largest_grant(stock: Stock) -> float:
 
 
 def grant_size(stock: Stock, requested: float) -> float | None:
-    """Return the least grant: for 1,000 and a step of 64 it is 1,024; None if it is too large."""
+    """Return the smallest grant of at least ``requested``, None if the stock has too little."""
     amount = requested if requested >= stock.min else stock.min
     if stock.step:
         amount = math.ceil(amount / stock.step - 1e-9) * stock.step

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The addresses of pod managers: URL, identity (``uuid:…``, else ``address:…``), URL of events."""
+"""The addresses of pod managers: URL, identity, and the URL for their events.
+
+An identity is ``uuid:…`` with the UUID of the service, else ``address:…`` with the address of its
+URL, which is checked together with the blocks.
+"""
 
 import base64
 import binascii
@@ -132,7 +136,11 @@ def change_text(name: str, known: str, found: str) -> str:
 
 
 class EventAddress:
-    """The ``url`` of events; a token is the name of a pod manager with its digest."""
+    """The base ``url`` at which the processes of a service receive events of pod managers.
+
+    The token of a pod manager is its name with a digest under ``secret``, so that each process
+    knows the sender. InputError for an invalid URL or a short secret.
+    """
 
     def __init__(self, url: str, secret: str) -> None:
         if not _EVENTS_URL.fullmatch(url):

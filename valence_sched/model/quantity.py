@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts with a unit or a noun as people write them, in Placement's MB = MiB, and ages."""
+"""Amounts with a unit or a noun, as people write them, and ages: ``256GiB``, ``1 node``, ``3d``.
+
+A name ends in its unit (``capacity_mib``, ``speed_mbps``, ``DISK_GB``). Placement's ``_MB`` and
+``_GB`` mean MiB and GiB.
+"""
 
 import datetime
 import math

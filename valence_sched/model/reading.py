@@ -15,7 +15,7 @@ from valence_sched.model.registration import Registration
 from valence_sched.model.zone import ZoneSettings
 
 LEAST_FOUND = 0.9  # share of the blocks of the last reading; fewer are reported
-DEFAULT_LIMIT_S = 600.0  # if the argument is empty
+DEFAULT_LIMIT_S = 600.0  # largest age of a live pod manager, if a liveness names none
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):

@@ -17,8 +17,9 @@ from valence_sched.model.inventory import BlockType, Name, Positive
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
-AUTO = "auto"  # the dialect is detected
-PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32  # default, limit
+AUTO = "auto"  # the driver of a pod manager whose dialect is detected
+#: Nodes of a request that a pod manager composes at a time, by default and at most.
+PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32
 ParallelComposes = Annotated[int, Meta(ge=1, le=MOST_PARALLEL_COMPOSES)]
 
 

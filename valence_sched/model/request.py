@@ -42,6 +42,7 @@ Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
 #: The number of nodes of each share of a mix that pools can make.
 MixSupplies = tuple[int, ...]
 SCARCITY_PART = 10  # the scarcity of a mix is renewed after changes to 1/10 of the pools
+#: Fields that change neither verdicts nor scores.
 _NOT_EVALUATED = frozenset({"id", "schema", "version", "flavor", "seed", "policy"})
 _NOT_EVALUATED |= {"count", "min_count", "alternates"}
 _ALWAYS_IN_IDENTITY = frozenset({"needs", "podms", "exclude_podms", "zone", "aggregates"})

@@ -63,7 +63,10 @@ class Resolver(Protocol):
         """Return the name of the source, for the message about an unknown resource."""
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return a place, empty if unknown; None for an unknown resource. CloudError."""
+        """Return the place of a resource: empty if unknown, None for an unknown resource.
+
+        CloudError if the cloud does not answer.
+        """
 
     def known(self, kind: str) -> Iterable[str]:
         """Return known names of resources of a kind, for the hint."""
@@ -92,7 +95,11 @@ def is_known(resolvers: Sequence[Resolver], resource: ExternalResource) -> bool:
 
 
 def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) -> Proximity:
-    """Return the place in the first resolver that has one; else UnknownName or RequestError."""
+    """Return the place of a resource, from the first resolver that knows it.
+
+    UnknownName if no resolver knows it, RequestError if its place is unknown or there is no
+    resolver.
+    """
     for resolver in resolvers:
         place = resolver.find(resource.kind, resource.name)
         if place:

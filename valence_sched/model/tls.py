@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from valence_sched.errors import UsageError
 
+#: The environment variables of trusted authorities, in order of precedence.
 AUTHORITY_VARIABLES = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _AUTHORITY = "give the file of its authority with {cacert}"
 _HOST = "use a host in the URL that the certificate names"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of pages, and their only script, which the policy of a page allows by hash."""
+"""Links of pages to other pages and places, and the only script of a page.
+
+The policy of the page allows the script by its hash.
+"""
 
 import base64
 import hashlib

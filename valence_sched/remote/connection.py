@@ -93,7 +93,12 @@ class ServiceConnection:
         deadline_s: float | None = None,
         most_bytes: int = MAX_ANSWER_BYTES,
     ) -> tuple[bytes, Mapping[str, str]]:
-        """Return the body and the headers of an answer; ``path`` is below ``/v1``."""
+        """Return the body and the headers of an answer; ``path`` is below ``/v1``.
+
+        The whole answer must arrive within ``deadline_s``, if given, and have at most
+        ``most_bytes``. Raises ServiceError if the service does not answer or its answer is invalid,
+        else the error that the service returned.
+        """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         words = {
             name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -153,6 +158,7 @@ class ServiceConnection:
                 raise ServiceError(f"{self.url}: {_reason(error)}") from None
 
     def decode(self, content: bytes, kind: type[T]) -> T:
+        """Return a decoded answer; ServiceError if it is invalid."""
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -208,7 +214,10 @@ class _Bounds:
 
 
 def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, str]]:
-    """Return the path and the query of an object; a name with a slash is in the query."""
+    """Return the path and the query of an object in a collection, or of a part of the object.
+
+    A name that a path cannot contain, for example with a slash, is in the query.
+    """
     plain = bool(_PLAIN.fullmatch(name))
     path = f"{collection}/{quote(name, safe='') if plain else '-'}"
     return f"{path}/{part}" if part else path, {} if plain else {"name": name}
@@ -250,7 +259,9 @@ def connection(
 ) -> ServiceConnection | None:
     """Return the connection to a service at ``url``, else at the URL of the environment, if any.
 
-    Files of the environment override ``verify`` and ``certificate``, and its user the token.
+    Files of the environment override ``verify`` and ``certificate``, and a user of the environment
+    replaces the token. UsageError for an invalid URL, a missing user or password, and an unreadable
+    file.
     """
     address = url or environ.get(URL)
     if not address:

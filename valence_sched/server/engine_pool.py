@@ -48,8 +48,10 @@ def selection_of(settings: ServiceSettings) -> Selection:
 class EnginePool:
     """The engines of one process: one is shared, by one thread at a time; others make changes.
 
-    The shared engine follows the change log of the state. It is made anew after an internal error
-    or a change of its files, and with recorded inventories also of ``state_mark``.
+    For registered pod managers the shared engine follows the change log of the state, and reads
+    nothing else. A change of its files or an internal error causes a new shared engine; an invalid
+    request or an unavailable state does not. With recorded inventories it reads everything again
+    after a change of a file or of ``state_mark``.
     """
 
     def __init__(
@@ -142,7 +144,10 @@ class EnginePool:
 
 
 def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
-    """Return the time and size of each file that exists; most never do, which is tested first."""
+    """Return the time and size of each file that exists, by its path.
+
+    Most files never exist: a file without an ``earlier`` mark is first tested for existence.
+    """
     marks = {}
     for name in files:
         if name not in earlier and not os.access(name, os.F_OK):
@@ -161,7 +166,8 @@ MOST_REQUESTS, MOST_BYTES = 256, 4096  # cached requests, and bytes of each
 class RequestCompiler:
     """Compiles requests as an app does; ``near_maps`` locate external resources.
 
-    Without them a request is compiled once, so that decision caches that use it stay valid.
+    A request without external resources depends only on its text and its flavor. So it is compiled
+    once, and decision caches that use it stay valid.
     """
 
     def __init__(self, app: App, near_maps: Sequence[str]) -> None:

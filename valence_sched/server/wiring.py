@@ -68,6 +68,7 @@ class SharedState:
         self._store: Store | None = None
 
     def store(self) -> "Store":
+        """Return the open store; StoreError if it cannot be opened."""
         with self._lock:
             if self._store is None:
                 self._store = self._registry.store()
@@ -325,6 +326,7 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> fairn
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:
+    """Return the address for events, None without a receiver; an error if it is invalid."""
     reader = settings.reader_settings
     if reader is None or reader.receiver is None:
         return None
@@ -334,6 +336,7 @@ def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> Even
 
 
 def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> users.Access:
+    """Return the access of the service; an error if its files or references are invalid."""
     if settings.auth == "basic":
         assert settings.users_file is not None, "the settings were checked"
         return users.BasicAccess(settings.users_file)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """ServiceWorker: a gunicorn worker whose loop holds the connections while its threads answer.
 
-A thread gets a whole request, and the loop sends the answer: a slow client occupies no thread.
-Above a limit of connections or held bytes, the longest waiting of the busiest host are closed.
+A thread gets a request once its last byte has arrived, and the loop sends the answer. So a client
+that sends or reads slowly occupies a connection and its buffers, but no thread. The number of
+connections and the bytes that they hold are limited. Above a limit, the longest waiting connections
+of the host with the most connections are closed.
 """
 
 import asyncio
@@ -67,7 +69,10 @@ class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One connection, which has waited for its client since ``since``, until its ``deadline``."""
+    """One connection: parses its requests one after another, and sends their answers.
+
+    ``since`` is the time from which it waits for the client; at its ``deadline`` it is closed.
+    """
 
     def __init__(self, worker: "ServiceWorker") -> None:
         self._worker, cfg = worker, worker.cfg

@@ -37,7 +37,11 @@ QUERIES = 4  # concurrent queries to each child per process; further queries wai
 
 
 class EngineForEach(OwnScheduler):
-    """The engines of a process as one scheduler; none is held during queries to other zones."""
+    """The engines of a process as one scheduler: each verb holds an engine while it runs.
+
+    An iterator that a verb returns is exhausted immediately, so that no engine is held during
+    queries to other zones.
+    """
 
     def __init__(self, engines: EnginePool, tenant: str) -> None:
         self._engines, self._tenant = engines, tenant
@@ -88,7 +92,7 @@ class ProcessZone:
         return self._nodes(tenant).claims.hold_offers(body, key=key)
 
     def scheduler(self, tenant: str) -> ZoneScheduler | None:
-        """Return the scheduler over all zones, None without children."""
+        """Return the scheduler over all zones, None without any; SchedulerError for a cycle."""
         children = self._child_zones()
         if not children:
             return None

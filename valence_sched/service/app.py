@@ -53,7 +53,11 @@ _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 
 def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
-    """Return the body as a noun; an empty body is an empty object. InputError, falcon.HTTPError."""
+    """Return the body as a noun; an empty body is an empty object.
+
+    Raises InputError for anything but JSON of the noun, and falcon.HTTPError for another media
+    type, an unknown transfer coding or length, and a body of more than ``most`` bytes.
+    """
     data = _bounded(req, most)
     # required also for an empty body, because pages of other sites cannot send this type
     if (req.content_type or "").partition(";")[0].strip() != falcon.MEDIA_JSON:
@@ -115,7 +119,11 @@ def _is_of_valence(data: bytes) -> bool:
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return the answer, and whether it was recorded: the first success of concurrent requests."""
+    """Return the answer of the handler or the recorded answer, and whether it was recorded.
+
+    Only a success is recorded; concurrent requests get the answer that is recorded first. NameTaken
+    if another request has the key.
+    """
     if call.key is None or route.body in KEYED_BODIES:
         return _answer(route, call), False
     user = call.user

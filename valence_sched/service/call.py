@@ -35,7 +35,10 @@ class Schedulers(Protocol):
     """The schedulers of one process."""
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Yield the shared scheduler to one thread at a time, by turns of tenants; ServiceBusy."""
+        """Yield the shared scheduler, which decides and claims, to one thread at a time.
+
+        Waiting tenants take turns; ServiceBusy if the wait is too long.
+        """
 
     def changing(self) -> AbstractContextManager[Scheduler]:
         """Yield a scheduler for the caller alone, for compositions and other changes."""
@@ -134,7 +137,10 @@ class Call:
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
-        """Return the name in the path, or in the query if the path has ``-``: it has a slash."""
+        """Return the name in the path, or the name in the query if the path has ``-``.
+
+        Servers decode a path before they split it, so a name with a slash must be in the query.
+        """
         name = self.path[word]
         return self.text("name") or "" if name == NAME_IN_QUERY else name
 
@@ -157,13 +163,21 @@ class Call:
             raise errors.InputError("the query", "", errors.one_line(str(error))) from None
 
     def compiled(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the compiled request of a body, after checks of its limits and its owner."""
+        """Return the compiled request of a body, after checks of its limits and its owner.
+
+        Raises UnknownName for an unknown flavor, NewerSchema for a newer major version,
+        RequestError for too many nodes, and AccessDenied for another owner.
+        """
         if body.request is not None:
             return self.compiled_spec(scheduler, body.request)
         return self.checked(body.compiled)
 
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request to decide on; a random ID spreads equal requests over equal pools."""
+        """Return the request to decide on from a body; same errors as ``compiled``.
+
+        A request without ID and seed gets a random ID, so that equal requests are spread over
+        equally good pools.
+        """
         request = self.compiled(scheduler, body)
         return _own(request, body.request or body.compiled, self.key)
 

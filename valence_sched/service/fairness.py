@@ -120,7 +120,7 @@ class RateLimiter:
         self._window = limits.strategies.MovingWindowRateLimiter(storage)
 
     def count(self, tenant: str, *, change: bool) -> None:
-        """Count a request; RateLimited for too many, ServiceBusy if Redis fails."""
+        """Count a request of a tenant; RateLimited for too many, ServiceBusy if Redis fails."""
         self._hit("requests", tenant)
         if change:
             self._hit("changes", tenant)
@@ -138,6 +138,7 @@ class RateLimiter:
         return peer
 
     def check_address(self, address: str) -> None:
+        """Raise RateLimited for an address with too many failed logins."""
         whose = _site_of(address)
         for rate in self._rates.get("failures", ()):
             if not self._asked(self._window.test, rate, "failures", whose):

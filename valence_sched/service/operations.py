@@ -83,7 +83,9 @@ class Operations:
         """Start an operation unless its ID is running; return the running operation.
 
         With ``repeat`` a finished operation starts again, since its work finds the earlier result
-        by its key. A failed operation, or one whose process is gone, always does.
+        by its key. A failed operation, or an operation whose process is gone, always starts again.
+        NameTaken if another request has the key, ServiceBusy if the process already runs ``most``
+        operations.
         """
         record = PREFIX + operation.id
         with self._lock:
@@ -163,7 +165,11 @@ def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
 def new_operation(
     kind: str, owner: str | None, key: str | None, content: bytes, tenant: str | None = None
 ) -> Operation:
-    """Return an operation to start; equal keys of a tenant give the same operation."""
+    """Return an operation to start; equal keys of a tenant give the same operation.
+
+    ``content`` is the request of the key. Only the ``owner`` may see the operation; with None, only
+    an admin.
+    """
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else digest(words.encode())
     asked, none = digest(content), msgspec.Raw(b"null")

@@ -75,7 +75,11 @@ class Access(Protocol):
         """Return the same header for pages: a browser then asks for name and password."""
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of a WSGI environment; a ``page`` also accepts the login of a browser."""
+        """Return the user of a WSGI environment; a ``page`` also accepts the login of a browser.
+
+        Raises Unauthenticated for missing or wrong credentials, AccessDenied if no project is
+        chosen, and IdentityUnavailable if the identity service does not answer.
+        """
 
     def check(self, user: User, rule: str, role: Role) -> None:
         """Raise AccessDenied unless a rule, or by default a role, permits a user."""
@@ -103,7 +107,11 @@ class UserEntry(NamedTuple):
 
 
 class BasicAccess(Access):
-    """Authenticates users by HTTP basic and a file, as of ``htpasswd -B``, with their roles."""
+    """Authenticates users by HTTP basic and a file with lines ``name:hash:role``.
+
+    The file is read again when it changes. The hash is a bcrypt hash, as ``htpasswd -B`` writes it;
+    the default role is ``member``.
+    """
 
     challenge = page_challenge = BASIC
 
@@ -117,6 +125,7 @@ class BasicAccess(Access):
         self._current_entries()
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
+        """Return the user of the header ``Authorization``; Unauthenticated if it is invalid."""
         authorization = environ.get("HTTP_AUTHORIZATION")
         name, password = basic_credentials(authorization, MAX_PASSWORD_BYTES)
         entries = self._current_entries()
@@ -163,6 +172,7 @@ def _spend(password: bytes, entry: UserEntry | None, most: int) -> None:
 
 
 def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
+    """Return the entries of a file of users by name; InputError names the line that is wrong."""
     entries: dict[str, UserEntry] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if not line.strip() or line.startswith("#"):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of filters and weighers, as checks that raise AssertionError with one line.
 
-A plug-in is a pure function of a View and a Request, which answers each row independently.
+A plug-in is a pure function of a View and a Request. It answers each row independently of the
+others: any selection of rows gets the same answers as the whole. It repeats its answer, and changes
+nothing, not even an earlier answer.
 """
 
 import inspect

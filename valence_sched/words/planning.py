@@ -21,6 +21,7 @@ MOST_PODMS = 3  # pod managers named for one resource; the rest is counted
 MOST_NAMED = 4  # pod managers or differences in one line
 PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds other than accelerators
 NO_HARDWARE = "its hardware is unknown"
+#: The verb for every node, and the verb for some of the nodes.
 _VERBS = {
     "failed": ("can be re-placed", "can be re-placed"),
     "drained": ("moves away", "move away"),
@@ -278,7 +279,10 @@ def usage_text(run: ReplayResult) -> str:
 
 
 def differences(recorded: Report, now: Report, *, placements_only: bool = False) -> Iterator[str]:
-    """Yield the differences of a decision, each with the recorded and the present value."""
+    """Yield the differences of a decision, each with the recorded and the present value.
+
+    With ``placements_only`` request, policy and inventory are not compared.
+    """
     if recorded.outcome != now.outcome:
         before, after = (one.outcome.replace("_", " ") for one in (recorded, now))
         yield f"outcome: {before} is now {after}"

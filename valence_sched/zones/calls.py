@@ -23,7 +23,11 @@ class NoAnswerInTime(ServiceError):
 def call_all(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call all in parallel; a call beyond ``deadline_s`` continues on a daemon thread."""
+    """Call all in parallel; return by name the result or the error.
+
+    A call beyond ``deadline_s`` continues on a daemon thread. An exception that is not a
+    SchedulerError is raised.
+    """
     futures: dict[str, Future[T]] = {name: Future() for name in calls}
     for name, call in calls.items():
         run = functools.partial(contextvars.copy_context().run, _run, futures[name], call)
@@ -45,7 +49,10 @@ def call_all(
 def call_below(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call zones below as ``call_all`` does, with 80 % of the time left: this zone must answer."""
+    """Call zones below as ``call_all`` does, within 80 % of the remaining time of this zone.
+
+    So a zone with a hanging child still answers in time.
+    """
     left_s = time_left(deadline_s)
     token = DEADLINE.set(left_s * DEADLINE_SHARE)
     try:

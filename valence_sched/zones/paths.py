@@ -43,7 +43,9 @@ def request_for(
 ) -> Request:
     """Return a request with only the pod manager names of one child, or of this zone (``""``).
 
-    If all names belong to other zones, it gets an unknown name, so that no pod manager matches.
+    A plain name applies to every zone; with ``having``, to the zones that have such a pod manager.
+    If all names belong to other zones, the request gets an unknown name, so that no pod manager
+    matches.
     """
     if not request.podms and not request.exclude_podms:
         return request

@@ -33,7 +33,10 @@ def rolled_up(
 def why_ruled_out(
     capabilities: Mapping[str, Collection[str]], required: Mapping[str, Collection[str]]
 ) -> str | None:
-    """Return why no pod manager can have the required capabilities; a missing key is unchecked."""
+    """Return the reason why no pod manager of a zone has the required capabilities, else None.
+
+    One of the required values of a key suffices. A key that the zone lacks is not checked.
+    """
     for key, wanted in sorted(required.items()):
         have = capabilities.get(key)
         if have and not set(have).intersection(wanted):

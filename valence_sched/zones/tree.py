@@ -64,7 +64,7 @@ PLAIN = Weighting()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The answer of a zone directly below, or without a name, of the zone's own pod managers."""
+    """The answer of a zone directly below; without a ``child``, of the zone's own pod managers."""
 
     answer: nouns.ZoneAnswer
     child: str = ""
@@ -119,7 +119,10 @@ def merge_nodes(
 def recorded_tree(
     zone: RecordedZone, podms: Callable[[RecordedZone], OwnPodms], path: str = ""
 ) -> "ZoneTree":
-    """Return the tree of a zone, whose zones are queried in turn in the caller's thread."""
+    """Return the tree of a zone; ``podms`` returns the pod managers of a zone that has inventories.
+
+    Zones are queried one after another in the caller's thread.
+    """
     children = [
         ChildZone(
             child.name,
@@ -146,8 +149,9 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
 class ChildZone:
     """A zone directly below, with the ``name`` that its parent gave it.
 
+    It is not queried if its ``capabilities`` rule out a request, or if it is not ``enabled``.
     ``inactive`` is the reason why it cannot be queried. Queries run on its own ``threads``, so that
-    a hanging child does not delay others, or without them on the caller's thread.
+    a hanging child does not delay others; without ``threads`` they run on the caller's thread.
     """
 
     name: str
@@ -195,6 +199,10 @@ class ZoneTree:
         self._names = {child.name for child in children}
 
     def offers(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
+        """Return the merged offers of this zone and the zones below it.
+
+        SchedulerError: the zones form a cycle. StaleOffer: a token is of another zone.
+        """
         children, own_query, taken, others = self._split(query)
         generation = query.generations.get("")
         if query.group_state is None:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign formats: the parsed flavor with its remarks, and a cursor into the document."""
+"""Foreign formats: the parsed flavor with its remarks, and a cursor into the document.
+
+A key that restricts the choice and has no counterpart here is an error. A key that matters only
+after the node is placed is accepted, with a remark that the choice does not use it.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -55,7 +59,11 @@ def strip_ignored(
     refused: Mapping[str, str],
     noted: Mapping[str, str],
 ) -> Any:
-    """Return a map without nulls and ``noted`` keys (remarks); InputError for ``refused`` keys."""
+    """Return a map without its nulls and without the keys that only matter after placement.
+
+    ``refused`` has the hint for each key that is an InputError. ``noted`` has the reason why a key
+    has no effect, which is added to ``remarks``. A value other than a map is returned unchanged.
+    """
     if not isinstance(document, dict):
         return document
     fields = {}

@@ -284,7 +284,10 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor, for bare metal as a ``known`` one; InputError without a counterpart."""
+    """Parse a Nova flavor; a bare metal flavor may become a ``known`` flavor.
+
+    InputError if it is invalid, has a field twice, or an extra spec has no counterpart here.
+    """
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():

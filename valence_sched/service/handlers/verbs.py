@@ -63,6 +63,7 @@ def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
 
 
 def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
+    """Raise AccessDenied for a plan of another user, or without a valid signature."""
     request = call.checked(plan.decision.request)
     if call.user.owner is not None and request.owner != plan.decision.request.owner:
         raise errors.AccessDenied("the plan has no owner: plan again as the user that claims it")
