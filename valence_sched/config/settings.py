@@ -178,10 +178,7 @@ class Configuration:
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
         return list({one.name: one for one in itertools.chain(*parsed)}.values())
 
-    def declared_resources(
-        self, paths: Sequence[str] = ()
-    ) -> custom_resource.DeclaredResources | None:
-        """Return the declared resources of :meth:`resources`, None if there are none."""
+    def declared_resources(self, paths: Sequence[str]) -> custom_resource.DeclaredResources | None:
         found = self.resources(paths)
         return custom_resource.DeclaredResources(found) if found else None
 

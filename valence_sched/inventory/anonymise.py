@@ -78,10 +78,7 @@ class Aliases:
         return f"x{digest[:8].hex()}"
 
     def segment(self, text: str) -> str:
-        """Return the alias of one part of a URI, or an Id; standard words and short numbers stay.
-
-        Different spellings of a part in URIs and documents (``%20``) have one alias.
-        """
+        """Return the alias of a part of a URI in any spelling; standard words and numbers stay."""
         is_standard = text.casefold() in STANDARD_SEGMENTS or text == inventory.WHOLE_POOL
         is_number = _SHORT.fullmatch(text) or _DEVICE_NUMBER.fullmatch(text)
         return text if is_standard or is_number else self.of(unquote(text))

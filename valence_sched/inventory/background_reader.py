@@ -289,10 +289,7 @@ class BackgroundReader:
         return self._leads
 
     def _update_members_in_time(self) -> None:
-        """Read the registrations again after a change in the change log.
-
-        Registrations in files are not in the log: they are read every few seconds.
-        """
+        """Read the registrations again after a change in the log; those of files, regularly."""
         now = self._clock.now()
         if now - self._looked_at < LOOK_S:
             return
@@ -423,10 +420,7 @@ def background_reader(
     changed: Callable[[Sequence[str]], object] = lambda _names: None,
     address: EventAddress | None = None,
 ) -> BackgroundReader:
-    """Return the background reader of the pod managers that are registered in a store.
-
-    Pod managers without a stream send their events to an ``address``, if there is one.
-    """
+    """Return the background reader of a store; without a stream, events go to the ``address``."""
     dialects, registry = plugins.installed(plugins.DIALECTS), sources.registry(live.state)
     cache, tls = Homes(sources.config.environ).cache, TlsContexts()
     settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)

@@ -210,10 +210,7 @@ def podm_of_registration(one: Registration, kind: type[P]) -> P:
 def last_known_podm(
     one: Registration, podm: P, known: P | None, limit_s: float | None, now: datetime.datetime
 ) -> P:
-    """Return the ``known`` podm with the status of ``podm``, its failed reading.
-
-    It has no blocks if it was never read, or longer than ``limit_s`` ago.
-    """
+    """Return ``known`` with the status of a failed reading; no blocks if older than ``limit_s``."""
     if known is None:
         return replace(podm, identity=one.identity, read_at=None)
     age = age_s(known.read_at, now)

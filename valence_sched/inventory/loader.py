@@ -124,11 +124,8 @@ class InventoryLoader:
             large = os.stat(source).st_size >= self._min_cached_bytes
         except (OSError, ValueError):  # reading it raises the error
             return None
-        return (
-            source
-            if large and self._config.declared_resources(selection.resource_files) is None
-            else None
-        )
+        files = selection.resource_files
+        return source if large and not self._config.declared_resources(files) else None
 
     def _changes_recordings(self, live: ReadOptions) -> bool:
         changes = live.selects_live or live.subtract_claims or live.state is not None

@@ -11,10 +11,7 @@ from valence_sched.model.quantity import age_s, format_age
 
 
 class ReadingAges:
-    """Finds the readings that are older than a limit, without checking newer readings.
-
-    A reading with an unknown or future time is in ``unknown``.
-    """
+    """Finds the readings older than a limit; a reading without a valid time is in ``unknown``."""
 
     def __init__(self, limit_s: float | None) -> None:
         self._limit_s = math.inf if limit_s is None else limit_s

@@ -51,11 +51,7 @@ class CachedView(NamedTuple):
 
 
 class ViewCache:
-    """The cached views of one user in a folder.
-
-    ``problem`` gets a line if a cached view could not be used or written. ``now_ns`` returns the
-    nanoseconds since 1970. Files of less than ``min_bytes`` are not cached.
-    """
+    """The cached views of one user; ``problem`` gets a line if one cannot be used or written."""
 
     def __init__(
         self, folder: Path, problem: Callable[[str], object], *, now_ns: Now, min_bytes: int

@@ -70,13 +70,9 @@ def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
 def http_problem(status: int, title: str, detail: str, request_id: str = "") -> Problem:
     """Return the document of an HTTP error, such as an unknown path."""
     code, text = f"http_{status}", one_line(detail)
+    kind = f"{TYPE}{code}"
     return Problem(
-        type=f"{TYPE}{code}",
-        title=title,
-        status=status,
-        detail=text,
-        code=code,
-        request_id=request_id,
+        type=kind, title=title, status=status, detail=text, code=code, request_id=request_id
     )
 
 

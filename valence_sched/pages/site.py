@@ -71,13 +71,8 @@ def podm_page(
         *_usage(usage, podm.id, links),
     )
     tone: Tone = "bad" if podm.unusable else ""
-    return Page(
-        title=f"Podm {podm.id}",
-        lead=sentence(lead),
-        tone=tone,
-        facts=tuple(facts),
-        sections=sections,
-    )
+    title, lead = f"Podm {podm.id}", sentence(lead)
+    return Page(title=title, lead=lead, tone=tone, facts=tuple(facts), sections=sections)
 
 
 def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:

@@ -214,10 +214,7 @@ class _Bounds:
 
 
 def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, str]]:
-    """Return the path and the query of an object in a collection, or of a part of the object.
-
-    A name that a path cannot contain, for example with a slash, is in the query.
-    """
+    """Return the path and the query of an object or its part; a name with a slash is queried."""
     plain = bool(_PLAIN.fullmatch(name))
     path = f"{collection}/{quote(name, safe='') if plain else '-'}"
     return f"{path}/{part}" if part else path, {} if plain else {"name": name}

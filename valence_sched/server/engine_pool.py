@@ -144,10 +144,7 @@ class EnginePool:
 
 
 def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
-    """Return the time and size of each file that exists, by its path.
-
-    Most files never exist: a file without an ``earlier`` mark is first tested for existence.
-    """
+    """Return the time and size of each file that exists; most never do: tested first."""
     marks = {}
     for name in files:
         if name not in earlier and not os.access(name, os.F_OK):

@@ -117,12 +117,7 @@ class KeystoneAccess:
         self._middleware = auth_token.AuthProtocol(_confirm, _options(settings, password, public))
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of the header ``X-Auth-Token``; a page also accepts HTTP basic.
-
-        Raises Unauthenticated for a missing, invalid, expired or revoked token, AccessDenied for a
-        token without a scope, and IdentityUnavailable if Keystone does not answer or rejects the
-        login of the service.
-        """
+        """Return the user of the header ``X-Auth-Token``; a page also accepts HTTP basic."""
         if page and not environ.get("HTTP_X_AUTH_TOKEN"):
             return self._browser_user(environ)
         token = environ.get("HTTP_X_AUTH_TOKEN", "")

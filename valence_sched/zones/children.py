@@ -88,18 +88,12 @@ class ZoneRegistry:
             return self._current(store.zones.show(name))
 
     def add_zone(self, registration: nouns.ZoneRegistration) -> nouns.ZoneOverview:
-        """Store a child zone without connecting to it.
-
-        Raises AccessDenied if this zone does not route, InputError for an invalid registration, and
-        NameTaken if another child has the name.
-        """
         with self._change(registration.name, "added"):
             nouns.check_zone(registration)
             with self._state.store() as store:
                 return store.zones.add(registration)
 
     def change_zone(self, name: str, change: nouns.ZoneChange) -> nouns.ZoneOverview:
-        """Change a child zone, and return it; same errors as ``add_zone``, and UnknownName."""
         with self._change(name, "changed"):
             known = self.zone(name)
             changed = change.applied_to(known.registration)
@@ -109,10 +103,6 @@ class ZoneRegistry:
                 return self._current(store.zones.show(changed.name))
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[errors.SchedulerError]:
-        """Delete child zones without calling them; yield an error for each that is not deleted.
-
-        AccessDenied: this zone does not route. InUse: claims of this zone have a part in it.
-        """
 
         def delete(name: str) -> None:
             with self._change(name, "deleted"):
@@ -140,11 +130,6 @@ class ZoneRegistry:
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> tuple[nouns.ZoneNode, ...]:
-        """Query the enabled child zones in parallel; return the tree of each, or the error.
-
-        ``hops`` is the number of levels to query below this zone; ``route`` has the ids of the
-        zones above it. RequestError: the zones form a cycle.
-        """
         zones = [one for one in self.zones() if one.registration.enabled]
         if not self._settings.enable_zone_routing or not zones or hops < 1:
             return ()

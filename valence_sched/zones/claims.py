@@ -111,11 +111,8 @@ class ZoneClaims:
         """Decide, and hold the chosen offers; if a zone lost its part, decide again.
 
         Zones to ``avoid`` and failing zones are left out. Zones that lost their part twice are left
-        out if the other zones have enough nodes. The ``report`` of the selection, if any, is queued
-        for the controller.
-
-        Raises ClaimLost if a part was lost in every attempt, NameTaken if the key belongs to
-        another request, and SchedulerError if a zone refuses and the others have too few nodes.
+        out if the other zones have enough nodes. ClaimLost: a part was lost in every attempt.
+        SchedulerError: a zone refuses, and the others have too few nodes.
         """
         content = asked_content(request).decode()
         lost_parts = contended = 0
@@ -165,12 +162,7 @@ class ZoneClaims:
         raise errors.ClaimLost(f"lost {races} consecutive races, the last one: {lost}")
 
     def hold_offers(self, body: nouns.ZoneClaimBody, *, key: str | None = None) -> Claim:
-        """Hold all offers of this zone, in the order of the nodes, or none.
-
-        Raises ClaimLost if an offer is taken or its zone does not answer, StaleOffer if a token is
-        too old or not of this zone, NameTaken if the key belongs to another request, and
-        SchedulerError if the zones form a cycle or are too deep.
-        """
+        """Hold all offers of this zone, in the order of the nodes, or none."""
         if self.id in body.route:
             raise errors.SchedulerError("the zones form a cycle: a zone is below itself")
         if not self.below.children:
@@ -301,11 +293,7 @@ class ZoneClaims:
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> nouns.ZonedList[Claim]:
-        """Return the claims of this zone and, by their paths, the claims of the zones below.
-
-        Parts that zones below hold for a claim of this zone appear only in that claim. The list
-        names the missing zones.
-        """
+        """List claims by path; parts that zones below hold for a claim here appear only in it."""
         if podm is not None:
             zone, _, name = self.below.find_podm(podm)
             podm = paths.path(zone, name)
@@ -389,10 +377,7 @@ class ZoneClaims:
         return call_all(calls, self.below.deadline_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[errors.SchedulerError]:
-        """Release claims; yield an error for each claim that could not be released.
-
-        A part in a silent zone expires, or ends when the claims are reconciled.
-        """
+        """Release claims; a part in a silent zone expires, or ends when claims are reconciled."""
         for claim_id in dict.fromkeys(claim_ids):
             try:
                 row = self.rows.get(claim_id)

@@ -81,11 +81,6 @@ class ZoneMixes:
     def complete(
         self, sealed: SealedRequest, ask: Callable[[], GroupAnswer], taken: int, *, anew: bool
     ) -> CompletedRequest:
-        """Return a sealed request with its mix completed.
-
-        ``ask`` returns the supplies of all zones. ``taken`` is the number of nodes that the
-        decision has placed; ``anew`` forces a query.
-        """
         key = sealed.request.policy, sealed.request.mix.digest
         known = self._known.get(key)
         if known is None and not anew and not taken and (found := self._sums.find(sealed)):

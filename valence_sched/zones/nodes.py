@@ -236,10 +236,6 @@ class ZoneNodes:
 
         If too few nodes are composed, they are decomposed, and the request is decided again without
         the failed zones. If the other zones have too few nodes, the failure is returned.
-
-        Raises ClaimLost if a part was lost in every attempt, ClaimState if nodes of the key are
-        being composed or a pod manager of the claim was disabled, and NameTaken if the key belongs
-        to another request.
         """
         avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
@@ -291,11 +287,7 @@ class ZoneNodes:
         return ProvisionResult(nodes=nodes, failures=tuple(failures))
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        """Compose all nodes of a claim, or none, in all its zones in parallel.
-
-        Raises ClaimState if the claim is not held or one of its pod managers was disabled, and
-        Unverified if a zone does not answer. The claim stays held after either error.
-        """
+        """Compose all nodes of a claim, or none, in all its zones in parallel."""
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)
         if row is not None:

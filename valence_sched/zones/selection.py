@@ -36,10 +36,7 @@ Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 @dataclass(frozen=True)
 class PlacedOffer:
-    """One node: the chosen offer and its alternates.
-
-    ``choice`` is the number, from 1, of the request's alternative for the node.
-    """
+    """One node by the request's alternative ``choice``, from 1: its offer and alternates."""
 
     choice: int
     chosen: nouns.Offer

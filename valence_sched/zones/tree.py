@@ -199,10 +199,6 @@ class ZoneTree:
         self._names = {child.name for child in children}
 
     def offers(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
-        """Return the merged offers of this zone and the zones below it.
-
-        SchedulerError: the zones form a cycle. StaleOffer: a token is of another zone.
-        """
         children, own_query, taken, others = self._split(query)
         generation = query.generations.get("")
         if query.group_state is None:
