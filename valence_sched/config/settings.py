@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import msgspec
 
@@ -63,34 +63,17 @@ def split_plugin_name(source: str) -> tuple[str, str]:
     return name, path
 
 
-class Homes:
-    """The folders of one user; environment variables override the platform's folders."""
+def user_folder(kind: Literal["config", "state", "cache"], environ: Mapping[str, str]) -> Path:
+    """Return a folder of a user; environment variables override the platform's folders."""
+    if home := environ.get(HOME_VARIABLES[kind]):
+        return Path(home) / PROGRAM
+    if sys.platform == "linux":
+        own = os.path.expanduser(f"~/{USUAL_FOLDERS[kind]}")
+        return Path(NO_HOME if own.startswith("~") else own) / PROGRAM
+    import platformdirs  # only for other platforms: its import is slow
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-
-    @property
-    def config(self) -> Path:
-        return self._folder("config")
-
-    @property
-    def state(self) -> Path:
-        return self._folder("state")
-
-    @property
-    def cache(self) -> Path:
-        return self._folder("cache")
-
-    def _folder(self, kind: str) -> Path:
-        if home := self._environ.get(HOME_VARIABLES[kind]):
-            return Path(home) / PROGRAM
-        if sys.platform == "linux":
-            own = os.path.expanduser(f"~/{USUAL_FOLDERS[kind]}")
-            return Path(NO_HOME if own.startswith("~") else own) / PROGRAM
-        import platformdirs  # only for other platforms: its import is slow
-
-        folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)
-        return folder
+    folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)
+    return folder
 
 
 class Configuration:
@@ -309,7 +292,7 @@ class Configuration:
             yield path, self.read(path)
 
     def user_file(self, name: str) -> Path:
-        return Homes(self.environ).config / name
+        return user_folder("config", self.environ) / name
 
     def own_file(self, name: str) -> str | None:
         """Return the path of a user's file, None if missing; InputError if it is not a file."""

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.config.settings import Homes
+from valence_sched.config.settings import user_folder
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.cache import ReadingMemory
@@ -422,7 +422,7 @@ def background_reader(
 ) -> BackgroundReader:
     """Return the background reader of a store; without a stream, events go to the ``address``."""
     dialects, registry = plugins.installed(plugins.DIALECTS), sources.registry(live.state)
-    cache, tls = Homes(sources.config.environ).cache, TlsContexts()
+    cache, tls = user_folder("cache", sources.config.environ), TlsContexts()
     settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)
     settings = dataclasses.replace(settings, memory=ReadingMemory())
 

@@ -46,10 +46,7 @@ class CaptureResult(NamedTuple):
 
 
 class Redactor:
-    """Removes known ``secrets`` from readings, and replaces names if there are aliases.
-
-    ``failures`` has the redacted reasons of the readings that failed so far, by name.
-    """
+    """Removes ``secrets``, and names if there are aliases; ``failures`` has redacted reasons."""
 
     def __init__(self, aliases: Aliases | None = None, secrets: Collection[str] = ()) -> None:
         self._aliases, self._secrets = aliases, tuple(secrets)
@@ -101,10 +98,7 @@ def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> Ca
 
 
 def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) -> CaptureResult:
-    """Write the documents of each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing.
-
-    InputError if the folder cannot be made, PodmError if no pod manager could be read.
-    """
+    """Write each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing; InputError or PodmError."""
     left_out: list[str] = []
     counts: Counter[str] = Counter()
 
@@ -181,10 +175,7 @@ class Captures:
         return write_file(readings, file or "", Redactor(aliases, secrets))
 
     def aliases(self, variable: str | None = None) -> Aliases:
-        """Return aliases for names, under the key in an environment variable, else a random key.
-
-        CredentialError if the variable is not set, or its key could be guessed.
-        """
+        """Return aliases by the key in a variable, else a random key; CredentialError if weak."""
         if variable is None:
             return Aliases(secrets_module.token_bytes(32))
         key = self._sources.config.environ.get(variable, "")

@@ -182,11 +182,7 @@ class EventListener:
 
 
 class EventReceiver:
-    """Receives events at an address; ``store`` returns the open store.
-
-    The first of many events of a pod manager is stored until the reading process takes it. The
-    reading begins after all of them, so that one event is enough.
-    """
+    """Receives events at an address, and stores the first of each pod manager for its reader."""
 
     def __init__(self, address: EventAddress, store: Callable[[], Store]) -> None:
         self._address, self._store = address, store

@@ -239,11 +239,7 @@ class StoredMembers(NamedTuple):
 def stored_members(
     registry: Registry, live: ReadOptions, reported: Collection[str]
 ) -> StoredMembers:
-    """Return the members of a command; ``reported`` are the names of all reports in the state.
-
-    Errors as for members, UnknownName for a name of ``live.only`` that is neither a member nor in
-    ``reported``.
-    """
+    """Return the members; UnknownName for a name of ``live.only`` that is not in ``reported``."""
     every = registry.all_members(live)
     registered = {member.registration.name for member in every}
     alone = [] if live.catalogue is not None or not registry.uses_state(live) else reported

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched import errors, files
-from valence_sched.config.settings import Homes, split_plugin_name
+from valence_sched.config.settings import split_plugin_name, user_folder
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.inventory.old_readings import OldReadings, stale_error
@@ -59,7 +59,7 @@ class InventoryLoader:
         from valence_sched.inventory.view_cache import ViewCache  # only for large files
 
         cache = ViewCache(
-            Homes(self._config.environ).cache / "views",
+            user_folder("cache", self._config.environ) / "views",
             self._config.remarks.append,
             now_ns=lambda: int(self._sources.now().timestamp() * 1e9),
             min_bytes=self._min_cached_bytes,

@@ -18,7 +18,7 @@ from valence_sched import errors
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
 from valence_sched.config.podms_file import check_registration, parse_podms
-from valence_sched.config.settings import NO_HOME, Configuration, Homes
+from valence_sched.config.settings import NO_HOME, Configuration, user_folder
 from valence_sched.core import plugins
 from valence_sched.drivers.identity import addresses, with_identity
 from valence_sched.errors import InputError, UnknownName
@@ -153,7 +153,7 @@ class Registry:
             text = "every user of this machine can see a password on a command line"
             raise errors.UsageError(f"--state: {text}: put the URL into {STATE}")
         self._config, self._quarantine = config, quarantine
-        self._home = Homes(config.environ).state
+        self._home = user_folder("state", config.environ)
         url = state or config.environ.get(STATE)
         self.variable = config.origin(STATE) if url and not state else None
         with errors.errors_at(self.variable):
@@ -275,7 +275,7 @@ class Registry:
         from valence_sched.drivers.crawl import pool, reading  # HTTP: only needed to read
 
         target = reading.ReadTarget(registration, password or self.password(registration))
-        cache = Homes(self._config.environ).cache
+        cache = user_folder("cache", self._config.environ)
         settings = reading.ReadSettings(timeout_s=timeout_s, cache=cache, raw=False)
         (found,) = pool.read([target], plugins.installed(plugins.DIALECTS), settings)
         if found.failure is not None:

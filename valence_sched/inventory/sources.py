@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from valence_sched.config.settings import Configuration, Homes, split_plugin_name
+from valence_sched.config.settings import Configuration, split_plugin_name, user_folder
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.errors import NoPodm, errors_at, one_line
@@ -98,7 +98,8 @@ class SourceReader:
         """Return the live reader; with ``raw`` readings have their documents: much memory."""
         from valence_sched.inventory.live import LiveReader  # HTTP: only needed to read live ones
 
-        registry, cache = self.registry(live.state), Homes(self.config.environ).cache
+        registry = self.registry(live.state)
+        cache = user_folder("cache", self.config.environ)
         return LiveReader(
             registry, live, now=self.now, cache=cache, progress=self.progress, raw=raw
         )

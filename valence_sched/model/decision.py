@@ -456,10 +456,7 @@ class Ranking(Struct, frozen=True, kw_only=True):
 
 
 def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
-    """Parse a report of one decision or of several, with warnings about unknown fields.
-
-    InputError if it is invalid, NewerSchema if its major version is newer than ours.
-    """
+    """Parse a report of one or several decisions, with warnings; InputError or NewerSchema."""
     many = codec.decode(data, codec.DocumentHead, file).schema == DECISIONS_SCHEMA
     head = codec.decode_head(data, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
     kind: type[Report | Reports] = Reports if many else Report

@@ -136,11 +136,7 @@ def change_text(name: str, known: str, found: str) -> str:
 
 
 class EventAddress:
-    """The base ``url`` at which the processes of a service receive events of pod managers.
-
-    The token of a pod manager is its name with a digest under ``secret``, so that each process
-    knows the sender. InputError for an invalid URL or a short secret.
-    """
+    """The base ``url`` of events; a token is a pod manager's name with a digest by ``secret``."""
 
     def __init__(self, url: str, secret: str) -> None:
         if not _EVENTS_URL.fullmatch(url):

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts with a unit or a noun, as people write them, and ages: ``256GiB``, ``1 node``, ``3d``.
-
-A name ends in its unit (``capacity_mib``, ``speed_mbps``, ``DISK_GB``). Placement's ``_MB`` and
-``_GB`` mean MiB and GiB.
-"""
+"""Amounts with a unit or a noun as people write them, and ages; Placement's MB means MiB."""
 
 import datetime
 import math

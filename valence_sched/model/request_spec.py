@@ -63,10 +63,7 @@ class Resolver(Protocol):
         """Return the name of the source, for the message about an unknown resource."""
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the place of a resource: empty if unknown, None for an unknown resource.
-
-        CloudError if the cloud does not answer.
-        """
+        """Return a place, empty if unknown, or None for an unknown resource; else CloudError."""
 
     def known(self, kind: str) -> Iterable[str]:
         """Return known names of resources of a kind, for the hint."""
@@ -95,11 +92,7 @@ def is_known(resolvers: Sequence[Resolver], resource: ExternalResource) -> bool:
 
 
 def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) -> Proximity:
-    """Return the place of a resource, from the first resolver that knows it.
-
-    UnknownName if no resolver knows it, RequestError if its place is unknown or there is no
-    resolver.
-    """
+    """Return the place in the first resolver that has one; else UnknownName or RequestError."""
     for resolver in resolvers:
         place = resolver.find(resource.kind, resource.name)
         if place:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of pages to other pages and places, and the only script of a page.
-
-The policy of the page allows the script by its hash.
-"""
+"""Links of pages, and their only script, which the policy of a page allows by hash."""
 
 import base64
 import hashlib

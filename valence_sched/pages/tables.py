@@ -23,10 +23,7 @@ def table(
     most: int | None = None,
     noun: str = "",
 ) -> PageTable:
-    """Return a table; ``numbers`` are the columns of numbers.
-
-    It has at most ``most`` rows; ``noun`` names them in the note about omitted rows.
-    """
+    """Return a table of at most ``most`` rows, which ``noun`` names in the note about the rest."""
     every = tuple(rows)
     text = text if most is None else f"{text} {first_of(most, len(every), noun)}"
     return PageTable(

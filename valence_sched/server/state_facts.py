@@ -31,11 +31,7 @@ class StateReader:
         self._problem = ""
 
     def health(self) -> Health:
-        """Return whether the service can decide, in words for an anonymous client.
-
-        The service counts as started after a reading of each registered pod manager succeeded or
-        failed. Later registrations do not change this.
-        """
+        """Return whether the service can decide; it has started once each pod manager was tried."""
         problems: list[str] = []
         try:
             self._store().registry_count()

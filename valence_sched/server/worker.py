@@ -69,10 +69,7 @@ class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One connection: parses its requests one after another, and sends their answers.
-
-    ``since`` is the time from which it waits for the client; at its ``deadline`` it is closed.
-    """
+    """One connection, which has waited for its client since ``since``, until its ``deadline``."""
 
     def __init__(self, worker: "ServiceWorker") -> None:
         self._worker, cfg = worker, worker.cfg

@@ -35,10 +35,7 @@ class Schedulers(Protocol):
     """The schedulers of one process."""
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Yield the shared scheduler, which decides and claims, to one thread at a time.
-
-        Waiting tenants take turns; ServiceBusy if the wait is too long.
-        """
+        """Yield the shared scheduler to one thread at a time; tenants take turns. ServiceBusy."""
 
     def changing(self) -> AbstractContextManager[Scheduler]:
         """Yield a scheduler for the caller alone, for compositions and other changes."""
@@ -137,10 +134,7 @@ class Call:
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
-        """Return the name in the path, or the name in the query if the path has ``-``.
-
-        Servers decode a path before they split it, so a name with a slash must be in the query.
-        """
+        """Return the name in the path, or in the query, as for a name with a slash (path ``-``)."""
         name = self.path[word]
         return self.text("name") or "" if name == NAME_IN_QUERY else name
 
@@ -173,11 +167,7 @@ class Call:
         return self.checked(body.compiled)
 
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request to decide on from a body; same errors as ``compiled``.
-
-        A request without ID and seed gets a random ID, so that equal requests are spread over
-        equally good pools.
-        """
+        """Return the request to decide on; a random ID spreads equal requests over equal pools."""
         request = self.compiled(scheduler, body)
         return _own(request, body.request or body.compiled, self.key)
 

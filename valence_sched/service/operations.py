@@ -165,11 +165,7 @@ def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
 def new_operation(
     kind: str, owner: str | None, key: str | None, content: bytes, tenant: str | None = None
 ) -> Operation:
-    """Return an operation to start; equal keys of a tenant give the same operation.
-
-    ``content`` is the request of the key. Only the ``owner`` may see the operation; with None, only
-    an admin.
-    """
+    """Return an operation that its ``owner`` sees (None: admins), one for each key of a tenant."""
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else digest(words.encode())
     asked, none = digest(content), msgspec.Raw(b"null")

@@ -23,10 +23,7 @@ def not_chosen(report: Report) -> list[decision.PodmVerdict]:
 
 
 def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[str, str]]:
-    """Return the number of nodes that the pod manager takes, and why its pools take no more.
-
-    Each pool has its reasons. Without them, the best pool has the reason of the pod manager.
-    """
+    """Return the number of nodes that the pod manager takes, and the reasons of its pools."""
     after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
     return after, texts or {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
@@ -87,11 +84,7 @@ def decided_by(request: Request, *, names_id: bool) -> str:
 def outcome_lines(
     result: decision.DecisionResult, fewer: str = "--min-count {}", *, names_id: bool = False
 ) -> Iterator[str]:
-    """Yield the lines about the outcome, the outcome itself last.
-
-    ``fewer`` is the option that allows fewer nodes. With ``names_id`` the outcome has the id of the
-    request.
-    """
+    """Yield the lines about the outcome; ``fewer`` is the option that allows fewer nodes."""
     report, request = result.report, result.report.request
     choices = len(request.alternatives)
     for failed in result.details.failed_choices if result.details else ():

@@ -42,11 +42,7 @@ def state_text(state: str) -> str:
 
 
 def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
-    """Yield devices in words, the cores first: ``32 cores EPYC``, ``256 GiB``, ``2 GPU A100``.
-
-    With ``brief`` the models of CPUs and the memory of accelerators are left out. Devices in a
-    condition follow, with its word: ``1 GPU A100 (Critical)``.
-    """
+    """Yield devices, cores first: ``32 cores EPYC``, ``2 GPU A100``, ``1 GPU A100 (Critical)``."""
     every = devices_by_condition(devices)
     for condition, found in sorted(every.items(), key=lambda item: item[0] or ""):
         for phrase in phrases(found, brief=brief):
@@ -147,11 +143,7 @@ def excess_phrases(excess: Mapping[str, float]) -> Iterator[str]:
 
 
 class ReasonPhrases:
-    """Words reasons for people, without names of filters.
-
-    ``given`` are the options on the command line. With ``names_free`` amounts say that they are
-    free: ``16 of 32 cores free``.
-    """
+    """Words reasons; ``given`` are options; with ``names_free`` amounts say that they are free."""
 
     def __init__(self, given: frozenset[str] = frozenset(), *, names_free: bool = False) -> None:
         self._given, self._names_free = given, names_free

@@ -279,10 +279,7 @@ def usage_text(run: ReplayResult) -> str:
 
 
 def differences(recorded: Report, now: Report, *, placements_only: bool = False) -> Iterator[str]:
-    """Yield the differences of a decision, each with the recorded and the present value.
-
-    With ``placements_only`` request, policy and inventory are not compared.
-    """
+    """Yield the differences of a decision, each with the recorded and the present value."""
     if recorded.outcome != now.outcome:
         before, after = (one.outcome.replace("_", " ") for one in (recorded, now))
         yield f"outcome: {before} is now {after}"

@@ -37,10 +37,7 @@ SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 @dataclass(frozen=True)
 class ZoneTrial:
-    """The selections for requests decided in one order, by request number.
-
-    The score is the number of missing required nodes and the number of all missing nodes.
-    """
+    """The selections in one order; the score counts missing required nodes, then all missing."""
 
     selected: Mapping[int, Selected]
     score: tuple[int, int]
@@ -155,10 +152,7 @@ class ZoneDecider(Scheduler):
     def select(
         self, request: Request, avoid: Sequence[nouns.SilentZone] = ()
     ) -> tuple[SealedRequest, Selected]:
-        """Return a sealed request and the offers for it, without zones to ``avoid``.
-
-        StaleOffer: other requests took the offers in every attempt.
-        """
+        """Return a sealed request and its offers; StaleOffer: others took them in every attempt."""
 
         def select() -> tuple[SealedRequest, Selected]:
             sealed = self._own.seal(request)

@@ -33,10 +33,7 @@ def rolled_up(
 def why_ruled_out(
     capabilities: Mapping[str, Collection[str]], required: Mapping[str, Collection[str]]
 ) -> str | None:
-    """Return the reason why no pod manager of a zone has the required capabilities, else None.
-
-    One of the required values of a key suffices. A key that the zone lacks is not checked.
-    """
+    """Return why no pod manager can have the required capabilities; a missing key is unchecked."""
     for key, wanted in sorted(required.items()):
         have = capabilities.get(key)
         if have and not set(have).intersection(wanted):

@@ -37,10 +37,7 @@ _OF_PODM = ("reported_stats", "forget_report")  # verbs routed to the zone of a 
 
 
 class ZoneScheduler(Scheduler):
-    """Decides, claims and composes over the zones of ``zoned``; ``nodes`` has their nodes.
-
-    With ``dispatches`` each claimed decision is queued for the controller of this zone.
-    """
+    """Decides, claims and composes over zones; ``dispatches`` queues decisions of its claims."""
 
     def __init__(self, zoned: ZoneDecider, nodes: ZoneNodes, *, dispatches: bool = False) -> None:
         self._zoned, self._nodes, self._claims = zoned, nodes, nodes.claims
@@ -246,11 +243,7 @@ class ZoneScheduler(Scheduler):
             raise RequestError(text)
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
-        """Return the plan and its zone: this zone or a zone directly below.
-
-        If the plan does not name a zone, the zone is found by its pod managers: RequestError if
-        they are missing or in several zones.
-        """
+        """Return the plan and its zone; RequestError if its pod managers are in several zones."""
         zone, _, rest = plan.zone.partition("/")
         while zone and zone not in self._below.children:  # names of zones above this one
             zone, _, rest = rest.partition("/")

@@ -168,10 +168,7 @@ class ZoneSelection:
         return MAX_NODES if supplies is UNSET else supplies.most_nodes
 
     def nodes(self) -> Selected:
-        """Return the nodes of the request, or as many as fit.
-
-        UnknownName: a pod manager of the request is in no zone.
-        """
+        """Return the nodes of the request, or as many as fit; UnknownName for a podm in no zone."""
         begin: Callable[[], None] = self._complete_mix
         while True:  # each retry leaves out one more zone; one retry uses the present supplies
             try:

@@ -119,10 +119,7 @@ def merge_nodes(
 def recorded_tree(
     zone: RecordedZone, podms: Callable[[RecordedZone], OwnPodms], path: str = ""
 ) -> "ZoneTree":
-    """Return the tree of a zone; ``podms`` returns the pod managers of a zone that has inventories.
-
-    Zones are queried one after another in the caller's thread.
-    """
+    """Return the tree of a zone, whose zones are queried in turn in the caller's thread."""
     children = [
         ChildZone(
             child.name,

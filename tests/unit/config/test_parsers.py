@@ -15,7 +15,7 @@ import platformdirs
 import valence_sched
 from tests.unit.config.refusal import refusal
 from valence_sched.config import parsers
-from valence_sched.config.settings import HOME_VARIABLES, Homes
+from valence_sched.config.settings import HOME_VARIABLES, user_folder
 from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model.codec import ShippedJson
 from valence_sched.model.policy import FilterUse, WeigherUse
@@ -177,7 +177,7 @@ class TestShipped(unittest.TestCase):
 USUAL = {"config": ".config", "state": ".local/state", "cache": ".cache"}
 
 
-class TestHomes(unittest.TestCase):
+class TestUserFolders(unittest.TestCase):
     """The environment takes precedence over the platform."""
 
     def setUp(self):
@@ -187,23 +187,23 @@ class TestHomes(unittest.TestCase):
     def test_a_variable_of_the_environment_wins(self):
         for kind, variable in HOME_VARIABLES.items():
             with self.subTest(kind):
-                homes = Homes({variable: "/elsewhere"})
-                self.assertEqual(Path("/elsewhere/valence-sched"), getattr(homes, kind))
+                folder = user_folder(kind, {variable: "/elsewhere"})
+                self.assertEqual(Path("/elsewhere/valence-sched"), folder)
 
     def test_without_one_the_usual_folders_are_below_the_home_of_the_user(self):
         for environ in ({}, dict.fromkeys(HOME_VARIABLES.values(), "")):
             for kind, folder in USUAL.items():
                 with self.subTest(kind, environ=environ):
                     expected = Path("~").expanduser() / folder / "valence-sched"
-                    self.assertEqual(expected, getattr(Homes(environ), kind))
+                    self.assertEqual(expected, user_folder(kind, environ))
 
     def test_a_test_has_no_folder_of_the_person_who_runs_it(self):
         own = Path(pwd.getpwuid(os.getuid()).pw_dir)
-        self.assertEqual([], [kind for kind in USUAL if own in getattr(Homes({}), kind).parents])
+        self.assertEqual([], [kind for kind in USUAL if own in user_folder(kind, {}).parents])
 
     @unittest.skipUnless(sys.platform == "linux", "other platforms have no folders of our own")
     def test_the_usual_folders_are_those_that_platformdirs_names(self):
         for kind in USUAL:
             with self.subTest(kind):
                 named = getattr(platformdirs, f"user_{kind}_path")("valence-sched")
-                self.assertEqual(named, getattr(Homes({}), kind))
+                self.assertEqual(named, user_folder(kind, {}))

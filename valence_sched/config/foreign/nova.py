@@ -284,10 +284,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; a bare metal flavor may become a ``known`` flavor.
-
-    InputError if it is invalid, has a field twice, or an extra spec has no counterpart here.
-    """
+    """Parse a Nova flavor; bare metal may be a ``known`` one. InputError without a counterpart."""
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
