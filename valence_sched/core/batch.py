@@ -141,7 +141,6 @@ def candidate_of(
     """Return a fit on a pool of a context as a candidate, with its score, blocks and amounts."""
     view, bound = context.view, context.bound
     table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
-    blocks = ((table.uris[block], kinds[table.kinds[block]].types) for block in fit.blocks)
     stocks = [(table.stocks[number], amount) for number, amount in fit.grants]
     names = [weigher.name for weigher in bound.weighers]
     return Candidate(
@@ -150,7 +149,10 @@ def candidate_of(
         score=score_of(bound, cost),
         cost=cost,
         scores={n: round(score, 6) for n, score in zip(names, scores, strict=True)},
-        blocks=tuple(BlockRef(uri=uri, type=types) for uri, types in blocks),
+        blocks=tuple(
+            BlockRef(uri=table.uris[block], type=kinds[table.kinds[block]].types)
+            for block in fit.blocks
+        ),
         grants=tuple(
             GrantRef(uri=one.uri, resource=one.resource, amount=amount, unit=one.unit)
             for one, amount in stocks
@@ -190,8 +192,8 @@ def _best_by_anchor(
         attempts = attempt(open_rows)
         better = _count_nodes(attempts) > _count_nodes(best)
         best, other = (attempts, best) if better else (best, attempts)
-        # an anchor with an undecided pool might have been better
-        best[0].batch.undecided_rows.update(*(one.batch.undecided_rows for one in other))
+        for one in other:  # an anchor with an undecided pool might have been better
+            best[0].batch.undecided_rows.update(one.batch.undecided_rows)
     return best
 
 

@@ -162,8 +162,7 @@ class Decider:
     ) -> GroupState:
         """Return the group state of a request after the candidates.
 
-        RequestError: a domain of the group does not exist, or the policy ignores a field that the
-        request sets. UnknownName: no such policy. StaleOffer: one of ``others`` is taken.
+        The errors are those of ``offers``; RequestError also for a domain that does not exist.
         """
         if others:
             return self._after(others).group_state(query, earlier)

@@ -77,8 +77,11 @@ class Decision:
         """
         if self.fit_count < self.request.required_count:
             return []
-        pairs = ((n, one, node) for n, one in enumerate(self.attempts) for node in one.batch.nodes)
-        return [(n, self._with_free_alternates(one, node)) for n, one, node in pairs]
+        return [
+            (number, self._with_free_alternates(attempt, node))
+            for number, attempt in enumerate(self.attempts)
+            for node in attempt.batch.nodes
+        ]
 
     def _with_free_alternates(self, attempt: Attempt, node: PlacedNode) -> PlacedNode:
         if not node.alternates:
@@ -119,7 +122,7 @@ class Decision:
 
     @property
     def undecided(self) -> tuple[PoolRef, ...]:
-        return tuple(map(self.view.pool_ref, self.undecided_rows))
+        return tuple(self.view.pool_ref(row) for row in self.undecided_rows)
 
     @property
     def outcome(self) -> Outcome:

@@ -225,9 +225,10 @@ def evaluate(
     scores: list[Floats] = []
     evaluation = Evaluation(verdicts, scores, np.empty(len(view), dtype=np.int64))
     related = request.group is not None or request.owner is not None
-    tracked, asked = track_view(view), track_request(request) if related else request
+    tracked = track_view(view)
+    asked = track_request(request) if related else request
 
-    def note_reads(name: str) -> None:
+    def note_reads(name: str) -> None:  # of what a placed node changes
         if tracked.was_read:
             evaluation.availability_readers |= {name}
             tracked.was_read = False

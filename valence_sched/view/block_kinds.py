@@ -164,8 +164,10 @@ class BlockKinds:
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
         """Return ``(need kind, device)`` of a kind; if a block has Warning, so do its devices."""
-        kind, groups = self.kinds[number], _GROUPS.items()
-        lines = [(name, one) for name, group in groups for one in getattr(kind.devices, group)]
+        kind = self.kinds[number]
+        lines = [
+            (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
+        ]
         if kind.condition != "Warning":
             return lines
         return [(name, structs.replace(one, health=one.health or "Warning")) for name, one in lines]

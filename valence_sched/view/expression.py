@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates expressions on the rows of a View in Kleene's three-valued logic.
 
-The truth value of a row is 1 (the expression holds), -1 (it does not hold) or 0 (unknown). ``and``
-is the minimum of its parts, ``or`` the maximum, ``not`` the negation. The rules for pairs of values
-are in ``doc/source/reference/requests.rst``.
+The truth value of a row is 1 (the expression holds), -1 (it does not hold) or 0 (unknown: it
+compares with a value that was not reported). ``and`` is the minimum of its parts, ``or`` the
+maximum, ``not`` the negation; so the result is unknown only if the known parts do not decide it.
+
+``doc/source/reference/requests.rst`` has the rules for pairs of values. Beyond these: no comparison
+with an empty list holds. Without traits or aggregates the list is empty; a missing stock has 0
+free. For cores and memory the reported amounts count. Any other missing value is unknown.
 """
 
 import operator

@@ -114,8 +114,9 @@ def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
     for share in shares:
         for need in share.needs:
             if need.amount:
-                kind, measure, name = need.kind, need.measure, need.resource
-                resource = Need(kind=kind, measure=measure, amount=0, resource=name)
+                resource = Need(
+                    kind=need.kind, measure=need.measure, amount=0, resource=need.resource
+                )
                 amounts[resource] += share.weight * need.total_amount() / weights
     return dict(amounts)
 
