@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from valence_sched.zones.tokens import PlanSignatures
 
 LOG = logging.getLogger(__name__)
-
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R", DecisionResult, DecisionResults)

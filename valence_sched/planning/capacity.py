@@ -42,9 +42,7 @@ MIX = "mix"  # the name of the capacity for a mix
 IN_NO_POOL = "in no pool"
 MOST_ON_ROW = 1_000  # the limit of nodes of one flavor in a pool with unlimited stocks
 ROUNDING = 1e-6  # rounding error of a sum of grants
-
 _WORDS = {"processor": "cores", "memory": "memory", "drive": "drive", "nic": "NIC"}
-
 Lines = dict[Need, float]  # the amount of a resource that one node takes
 
 

@@ -34,7 +34,6 @@ from valence_sched.planning.site import Site, TargetMatch, block_names, find_tar
 
 MAX_NEW_BLOCKS = 1_000_000  # blocks that one edit adds to a whole site
 BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
-
 StatusChange = Callable[[Status], Status]
 Edited = tuple[list[LeanPodm], dict[str, int]]  # pod managers, and counts of the effect
 BlockOrStock = TypeVar("BlockOrStock", LeanBlock, inventory.Stock)

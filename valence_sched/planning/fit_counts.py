@@ -122,7 +122,6 @@ def ranges(low: Ints, sizes: Ints) -> Ints:
 
 
 NO_ROW = -1
-
 FitCount = tuple[int, int, int | None]  # podm number, nodes, and a pool that may make more
 
 

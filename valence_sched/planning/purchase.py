@@ -32,7 +32,6 @@ from valence_sched.view.view import View
 # blocks added per option to find the exhausted resource, if no purchase is enough
 MOST_BLOCKS = 20_000
 CHOSEN_COLUMNS = 2_000  # columns in the integer programme of a large site
-
 Prices = Mapping[str, float]  # of one block, by its name
 PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
 
@@ -40,7 +39,7 @@ PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
 class PurchaseOption(Struct, frozen=True):
     """Blocks of one kind, a number of the View's ``BlockKinds``, that some rows may get.
 
-    ``price`` is of one block; ``most`` limits the blocks of all pools together.
+    ``price`` is the price of one block; ``most`` limits the blocks of all pools together.
     """
 
     kind: int

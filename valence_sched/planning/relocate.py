@@ -34,7 +34,6 @@ from valence_sched.view.view import View
 BYTES_PER_GIB = 1 << 30
 MOST_ROUNDS = 8  # orders of the nodes to try
 MOST_SETS = 20_000  # sets of failed pod managers to try
-
 Progress = Callable[[int, int], None]  # the number of sets tried, and of all sets
 
 
@@ -72,7 +71,7 @@ class Residents:
     """The nodes of a View, and notes about nodes with unknown hardware or requests.
 
     The request of a node is its original request, else a request for its flavor, else for all its
-    hardware; without a group, whose rules the inventory lacks. Equal nodes share one request.
+    hardware. It has no group: the inventory lacks the rules. Equal nodes share one request.
     """
 
     def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:

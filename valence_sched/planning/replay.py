@@ -36,7 +36,6 @@ from valence_sched.view.view import Mask, View
 
 LOOKAHEAD = 10_000  # the number of first requests whose times set the width of the buckets
 PROGRESS_EVERY = 1000  # requests between two progress reports
-
 MOST_REASONS = 8  # reasons of a first refusal
 FIT = "fit"  # the step after the last filter
 OUTCOMES = ("placed", "refused", "undecided")
@@ -44,7 +43,6 @@ PRICE = "price"  # the fact of a pod manager with its price per hour
 EVENTS = ("requested", "placed", "refused", "undecided")
 MOST_SUMS = 10_000  # sets of kinds of blocks whose amounts are remembered
 DECIMALS = 6
-
 MOST_BUCKETS = 200  # with more, adjacent buckets are merged in pairs
 
 

@@ -3,9 +3,9 @@
 
 Fragmentation is the useless share of the free accelerators (``FlavorMix.useless_and_free``). The
 ``excess`` of a podm is its number of useless accelerators minus the wanted share of its free
-accelerators; a site is below that share if the sum of all is below 0, or if none is free. Imbalance
-is the standard deviation of use over pod managers, or pools, as VMware's Distributed Resource
-Scheduler defines it for hosts; the use of each is the use of its most used resource.
+accelerators; a site is below that share if the sum of these is below 0, or if no accelerator is
+free. Imbalance is the standard deviation of use over pod managers, or pools, as VMware's DRS
+defines it for hosts; the use of a pod manager or pool is the use of its most used resource.
 """
 
 import contextlib

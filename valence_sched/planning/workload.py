@@ -30,7 +30,6 @@ from valence_sched.view.block_kinds import BoundedMemo
 
 CHUNK = 4096  # requests drawn in one step
 DECIMALS = 3  # digits after the point of times in seconds
-
 MOST_REQUESTS = 10_000  # distinct compiled requests that are remembered
 MOST_SORTED = 2_000_000  # lines that are sorted in memory
 

@@ -27,7 +27,6 @@ from valence_sched.model.request_spec import TIMES, TraceColumn, WorkloadLine
 MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 1 << 27  # the size limit of one document; larger workloads are JSON Lines
 SNIFFED_BYTES = 4096
-
 Row = Sequence[str]
 #: For each field its column, and the factor of its numbers in a recorded trace.
 Positions = dict[str, tuple[int, float | None]]

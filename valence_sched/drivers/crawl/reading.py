@@ -13,13 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.crawl.cache import (
-    Answers,
-    DocumentCache,
-    ReadingMemory,
-    RememberedReading,
-    Start,
-)
+from valence_sched.drivers.crawl import cache as caches
 from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader, fetch_task
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import MEMBERS, current_form, type_name
@@ -83,7 +77,7 @@ class ReadSettings:
     cache: Path | None = None
     #: Whether readings include their documents, which take much memory.
     raw: bool = True
-    memory: ReadingMemory | None = None
+    memory: caches.ReadingMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +104,7 @@ class PodmReader:
         target: ReadTarget,
         settings: ReadSettings,
         at: datetime,
-        start: Start,
+        start: caches.Start,
         tls: TlsContexts,
         shared: Shared | None = None,
     ) -> None:
@@ -161,8 +155,10 @@ class PodmReader:
         dialect = dialect_of_driver(known.driver, root, dialects, known.name)
         self._check_service(dialect, root)
         now_s, identity = self._at.timestamp(), root_identity(root)
-        cache = DocumentCache(settings.cache, connection.url, known.username, now_s, identity)
-        answers = Answers(connection.get)
+        cache = caches.DocumentCache(
+            settings.cache, connection.url, known.username, now_s, identity
+        )
+        answers = caches.Answers(connection.get)
         memory = None if settings.raw or settings.full else settings.memory
         key, most = (connection.url, known.name), known.max_blocks
         basis = dialect.name, to_json((root, most)), known.username, cache.stamp()
@@ -189,7 +185,7 @@ class PodmReader:
             # After the first save of the cache the next reading requests fewer documents:
             # this result must not be remembered.
             if basis[-1] is not None or stamp is None:
-                reading = RememberedReading(
+                reading = caches.RememberedReading(
                     basis=(*basis[:-1], stamp),
                     digests=dict(answers.digests),
                     document=to_json(podm),

@@ -31,7 +31,6 @@ MOST_MIGRATIONS = 3
 MOST_FITS = 50_000  # fits tried in each search
 MOST_WAITING = 2  # nodes that wait for each other's places
 MOST_COUNTED = 10_000  # counted nodes of one podm; a stock without a total has no limit
-
 Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 
 

@@ -39,7 +39,6 @@ MOST_COVERS = 1_500  # the limit of minimal covers of a part in the model
 MOST_STATES, ALL_STATES = 20_000, 200_000  # search states for the covers of one part, of all parts
 MOST_CLASSES = 40  # block classes of a part whose covers are searched
 STOCK_ROUNDING = 1.0 + 1e-6  # rounding error of a sum of grants
-
 Counts = tuple[int, ...]
 Line = dict[int, int]  # the coverage of one demand by a block of each class, without zeros
 Terms = list[tuple[int, float]]  # columns with coefficients
