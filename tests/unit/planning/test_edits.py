@@ -2,6 +2,7 @@
 """Edits: the effect of each on a site, and invariants of all edits."""
 
 import copy
+import tracemalloc
 import unittest
 
 import msgspec
@@ -366,3 +367,18 @@ class TestFindTargets(unittest.TestCase):
             with self.subTest(text), self.assertRaises(NothingMatches) as caught:
                 self.found(text)
             self.assertEqual(message, str(caught.exception))
+
+    def test_of_a_large_site_only_the_numbers_of_blocks_are_kept(self):
+        one = of(racks(), "east")
+        large = msgspec.structs.replace(one, blocks=one.blocks * 5_000)
+        for text in ("model=A100,free=no", "block=g1,trait=NVLINK"):
+            target, kinds = parse_target(text), racks().kinds
+            with self.subTest(text):
+                find_targets([one], target, kinds)  # decodes each kind and status once
+                tracemalloc.start()
+                (found,) = find_targets([large], target, kinds)
+                _, peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                self.assertEqual(5_000, len(found.blocks))
+                # a tuple or another object for each block would take over 64 bytes
+                self.assertLess(peak, 64 * len(large.blocks))
