@@ -44,7 +44,6 @@ def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
 
 
 def _placed(noun: Struct, field: str, path: str = "$") -> list[tuple[str, Any]]:
-    """Return the items of a field, each with its path in the document."""
     return [(f"{path}.{field}[{n}]", one) for n, one in enumerate(getattr(noun, field))]
 
 

@@ -111,8 +111,6 @@ def parse_expression(value: object, file: str = "where", document_path: str = "$
 
 
 class _Parser:
-    """Parses one expression and counts its nodes."""
-
     def __init__(self, file: str) -> None:
         self._file = file
         self._nodes_left = MAX_NODES

@@ -63,7 +63,7 @@ class Resolver(Protocol):
         """Return the name of the source, for the message about an unknown resource."""
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return a place, empty if unknown, or None for an unknown resource; else CloudError."""
+        """Return a place, empty if it is not known; None for an unknown resource; or CloudError."""
 
     def known(self, kind: str) -> Iterable[str]:
         """Return known names of resources of a kind, for the hint."""

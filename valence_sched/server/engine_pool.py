@@ -144,7 +144,7 @@ class EnginePool:
 
 
 def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
-    """Return the time and size of each file that exists; most never do: tested first."""
+    """Return time and size of each existing file; one without an ``earlier`` mark rarely exists."""
     marks = {}
     for name in files:
         if name not in earlier and not os.access(name, os.F_OK):

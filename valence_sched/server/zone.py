@@ -193,8 +193,6 @@ class ProcessZone:
 
 
 class _Link:
-    """The connection to one child, and the threads that query it."""
-
     def __init__(
         self,
         child: zone_registry.ZoneRegistration,

@@ -134,7 +134,10 @@ class Call:
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
-        """Return the name in the path, or in the query, as for a name with a slash (path ``-``)."""
+        """Return the name in the path, or the name in the query if the path has ``-``.
+
+        Servers decode a path before they split it, so a name with a slash must be in the query.
+        """
         name = self.path[word]
         return self.text("name") or "" if name == NAME_IN_QUERY else name
 

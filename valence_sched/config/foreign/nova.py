@@ -284,7 +284,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; bare metal may be a ``known`` one. InputError without a counterpart."""
+    """Parse a Nova flavor, or find a ``known`` one; InputError for keys without a counterpart."""
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():

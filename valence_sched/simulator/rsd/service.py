@@ -69,7 +69,6 @@ def _node_document(
 
 
 def _node_assets(node: Json) -> list[str]:
-    """Return the assets of a node: its system, and devices outside of it."""
     systems = _uris_at(node, "Links", "ComputerSystem")
     devices = [uri for key in ("Processors", "LocalDrives") for uri in _uris_at(node, "Links", key)]
     inside = tuple(f"{system}/" for system in systems)
