@@ -470,3 +470,13 @@ def escape_character(char: str) -> str:
     code = char.encode("utf-16-be", "surrogatepass").hex()
     units = (f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
     return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char) or "".join(units)
+
+
+def must_be(wanted: str, text: str) -> ValueError:
+    """Return the error about a value out of range, or of the wrong form."""
+    return ValueError(f"must be {wanted}, got {text[:40]!r}")
+
+
+def is_not(form: str, text: str) -> ValueError:
+    """Return the error about a text of the wrong form; ``form`` may have an example."""
+    return ValueError(f"{text[:60]!r} is not {form}")

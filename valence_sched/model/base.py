@@ -3,6 +3,7 @@
 
 import contextlib
 import math
+import re
 import threading
 from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
@@ -18,6 +19,7 @@ Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ..
 #: A value that an explanation shows: the need of a filter, or the value of a pool.
 Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 ROOM = "valence_sched."
+_FACT_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
 _BUILDING = threading.Lock()
 
 
@@ -104,3 +106,11 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     for one in kind.__subclasses__():
         yield one
         yield from _subclasses(one)
+
+
+def parse_fact(text: str) -> float | str | tuple[str, ...]:
+    """Parse the value of a fact: a number, a text, or a ``;``-separated list."""
+    if _FACT_NUMBER.fullmatch(text):
+        return float(text)
+    parts = tuple(part.strip() for part in text.split(";"))
+    return parts if len(parts) > 1 else text

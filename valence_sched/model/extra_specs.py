@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from valence_sched.errors import one_line, suggest
+from valence_sched.errors import is_not, one_line, suggest
 from valence_sched.model import quantity
 from valence_sched.model.base import as_number, as_text
 
@@ -114,6 +114,14 @@ def qualify(path: str) -> str:
     """Return a path with its namespace: a single word is a plain attribute or else a fact."""
     alone = "." not in path and path not in (*NAMESPACES, *PLAIN_ATTRIBUTES)
     return f"facts.{path}" if alone and path else path
+
+
+def parse_attribute(text: str) -> tuple[str, str]:
+    """Parse ``NAME=EXPRESSION``, whose operator follows the first ``=``; else ValueError."""
+    name, equals, expression = text.partition("=")
+    if not equals or not name.strip() or len(name.split()) > 1 or name.endswith(tuple("<>!")):
+        raise is_not("NAME=EXPRESSION, as in facts.year='>= 2022'", text)
+    return name.strip(), expression.strip()
 
 
 def condition_problem(path: str, text: str) -> str | None:

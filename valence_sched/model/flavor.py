@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flavors: named request templates, a superset of the Valence flavor, compiled into needs."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +10,12 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from valence_sched.errors import one_line, suggest
+from valence_sched.errors import is_not, must_be, one_line, suggest
 from valence_sched.model import need
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import capability_map
 from valence_sched.model.need import Alternative, NameRequirements, Need, NeedKind, need_for_stock
+from valence_sched.model.quantity import is_quantity, quantity_in, unit_of
 
 PositiveInt = Annotated[int, Meta(ge=1, le=10**15)]
 PositiveNumber = PositiveInt | Annotated[float, Meta(gt=0, le=10**15)]
@@ -42,6 +44,7 @@ REFUSED |= dict.fromkeys(_VIRTUAL, "it is a resource of hypervisors")
 _KBPS_PER_MBPS = 1000
 _CUSTOM_CLASS = re.compile(rf"{CUSTOM}[A-Z0-9_]+")
 _STOCK = re.compile(r"[\w.-]+")
+MOST_OF_A_CLASS = 10**15
 _MAX_CLASS = 255  # characters of a resource class, as in Placement's schema
 
 
@@ -349,3 +352,54 @@ def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
     untouched = [old for old in before if old.tests or old.measure not in totals]
     added = [replace(new, amount=new.amount + totals.get(new.measure, 0)) for new in needs]
     return Alternative((*untouched, *added), alternative.topology)
+
+
+def parse_gpus(text: str) -> dict[str, Any]:
+    """Parse ``2``, ``A100`` or ``2xA100`` into accelerators of properties; else ValueError."""
+    match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![0-9]+x?$)\S.*)", text.strip())
+    count, model = (int(match[1] or 1), match[2] or match[3]) if match else (0, None)
+    if count < 1:
+        raise is_not("2, A100 or 2xA100", text)
+    return {"kind": "GPU", "count": count} | ({"model": model} if model else {})
+
+
+def parse_drives(text: str) -> dict[str, Any]:
+    """Parse ``1TB`` or ``2x1TB`` into drives of properties; else ValueError."""
+    match = re.fullmatch(r"(?:([0-9]{1,4})x)?(.*)", text)
+    count, size = (int(match[1] or 1), match[2]) if match else (0, "")
+    if count < 1:
+        raise is_not("1TB or 2x1TB", text)
+    return {"count": count, "capacity_gib": _amount_above_0(size, "GiB")}
+
+
+def parse_memory_mib(text: str) -> int:
+    """Parse an amount of memory above 0 into whole MiB; else ValueError."""
+    return math.ceil(_amount_above_0(text, "MiB"))
+
+
+def _amount_above_0(text: str, unit: str) -> float:
+    number = quantity_in(text, unit)
+    if number <= 0:
+        raise must_be("above 0", text)
+    return number
+
+
+def parse_resource(text: str) -> tuple[str, float]:
+    """Parse ``CLASS=N``; an amount of a class whose name ends in a unit may have another unit."""
+    name, equals, amount = text.partition("=")
+    if not equals:
+        raise is_not("CLASS=N, as in VCPU=4", text)
+    if wrong := resource_class_problem(name):
+        raise ValueError(wrong)
+    unit = unit_of(name)
+    if unit and is_quantity(amount):
+        try:
+            number = quantity_in(amount, unit)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        if number > 0:
+            return name, number
+    if not re.fullmatch(r"[0-9]{1,16}", amount) or not 0 < int(amount) <= MOST_OF_A_CLASS:
+        found = f"a whole number of 1 to {MOST_OF_A_CLASS:,}, got {amount[:40]!r}"
+        raise ValueError(f"{name} must be {found}")
+    return name, int(amount)

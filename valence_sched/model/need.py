@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Needs, topology constraints, alternatives and the other requirements of one node."""
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
 
-from valence_sched.errors import suggest
+from valence_sched.errors import UsageError, suggest
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun, Portable, Whole
 from valence_sched.model.quantity import format_count, format_size
 
@@ -138,6 +139,72 @@ class NameRequirements(Noun, frozen=True):
             if names and forbidden.issuperset(names):
                 return f"in:{','.join(names)}: each of them is forbidden"
         return None
+
+
+def merge_names(kind: str, terms: Iterable[NameRequirements]) -> NameRequirements:
+    """Return all name requirements as one; UsageError if they contradict each other."""
+    names = functools.reduce(NameRequirements.plus, terms, NameRequirements())
+    if contrary := names.contradiction:
+        raise UsageError(f"{kind} {contrary}")
+    return names
+
+
+def parse_traits(text: str) -> NameRequirements:
+    """Parse ``A``, ``!A`` or ``in:A,B`` of Placement; else ValueError."""
+    if text.startswith("!in:"):
+        raise ValueError(f"{text[:60]!r}: use --forbidden for each trait")
+    return parse_aggregates(text)
+
+
+def parse_forbidden(text: str) -> NameRequirements:
+    """Parse the name of a forbidden trait; else ValueError."""
+    if text.startswith("in:") or "," in text:
+        raise ValueError(f"{text[:60]!r}: repeat the option for each name")
+    return NameRequirements(forbidden=_plain_names(text, text))
+
+
+def parse_aggregates(text: str) -> NameRequirements:
+    """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b`` of Placement; else ValueError.
+
+    A list alone is ambiguous in Placement.
+    """
+    word = text.removeprefix("!")
+    is_list = word.startswith("in:")
+    if "," in word and not is_list:
+        hint = "use in:a,b to require one of them, or repeat the option to require each"
+        raise ValueError(f"{text[:60]!r}: {hint}")
+    names = _plain_names(text, word.removeprefix("in:"))
+    if word != text:
+        return NameRequirements(forbidden=names)
+    return NameRequirements(any_of=(names,)) if is_list else NameRequirements(names)
+
+
+def _plain_names(text: str, part: str) -> tuple[str, ...]:
+    names = tuple(item.strip() for item in part.split(","))
+    for name in names:
+        if name.startswith("!") or not name:
+            wrong = f"{name[:40]!r} is not allowed here" if name.strip("!") else "an empty name"
+            raise ValueError(f"{text[:60]!r}: {wrong}")
+    return names
+
+
+def parse_one_of(text: str) -> NameRequirements:
+    """Parse a name, or a comma-separated list of which one name is required; else ValueError."""
+    names = parse_names(text)
+    return NameRequirements(any_of=(names,)) if len(names) > 1 else NameRequirements(names)
+
+
+def parse_excluded(text: str) -> NameRequirements:
+    """Parse a comma-separated list of forbidden names; else ValueError."""
+    return NameRequirements(forbidden=parse_names(text))
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Parse a comma-separated list of names; else ValueError."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise ValueError(f"{text[:40]!r} holds an empty name")
+    return names
 
 
 class Proximity(Noun, frozen=True, kw_only=True):

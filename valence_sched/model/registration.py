@@ -2,13 +2,13 @@
 """Registrations of pod managers: URL, login with a reference to the password, properties."""
 
 import re
-from collections.abc import Container, Iterable
-from typing import Annotated, Literal, Self, TypeVar
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, UnknownName, must_be
 from valence_sched.model import inventory
 from valence_sched.model.base import Fact, FieldChanges, Noun
 from valence_sched.model.diagnostic import Diagnostic
@@ -17,6 +17,8 @@ from valence_sched.model.inventory import BlockType, Name, Positive
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
+_SINGULAR = {"aggregates": "aggregate", "capabilities": "capability", "traits": "trait"}
+_SINGULAR |= {"facts": "fact"}
 AUTO = "auto"  # the driver of a pod manager whose dialect is detected
 #: Nodes of a request that a pod manager composes at a time, by default and at most.
 PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32
@@ -185,3 +187,37 @@ def _without(names: Iterable[str], old: Container[str], new: Container[str]) -> 
 def max_blocks_of(number: int) -> dict[BlockType, Positive]:
     """Return a maximum number of blocks for each type of whole compute unit."""
     return dict.fromkeys(inventory.SINGLE_PER_NODE, number)
+
+
+def parse_max_blocks(text: str) -> dict[BlockType, Positive]:
+    """Parse ``NUMBER``, the maximum of each whole compute unit, or ``TYPE=NUMBER``; ValueError."""
+    kind, equals, number = text.rpartition("=")
+    if not re.fullmatch(r"[0-9]{1,7}", number) or not 1 <= int(number) <= 1_000_000:
+        raise must_be("a number from 1 on, or TYPE=NUMBER", text)
+    if not equals:
+        return max_blocks_of(int(number))
+    known = {it.casefold(): it for it in get_args(BlockType)}
+    if kind.strip().casefold() not in known:
+        raise must_be(f"of a type of blocks ({', '.join(known.values())})", kind)
+    return {known[kind.strip().casefold()]: int(number)}
+
+
+def without(
+    old: Registration, flags: Iterable[str], names: Mapping[str, Sequence[str]]
+) -> RegistrationChange:
+    """Return the change that resets ``flags`` and removes ``names`` of fields with several values.
+
+    UnknownName if a name is not registered.
+    """
+    plain = Registration(name=old.name, url=old.url)
+    changes: dict[str, Any] = {flag: getattr(plain, flag) for flag in flags}
+    for field, removed in names.items():
+        known = getattr(old, field)
+        for name in removed:
+            if name not in known:
+                raise UnknownName(_SINGULAR[field], name, known, old.name)
+        rest = [name for name in known if name not in removed]
+        if removed:
+            is_map = isinstance(known, dict)
+            changes[field] = {name: known[name] for name in rest} if is_map else (*rest,)
+    return RegistrationChange.between(old, msgspec.structs.replace(old, **changes))

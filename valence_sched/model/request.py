@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from valence_sched.errors import InputError, RequestError
+from valence_sched.errors import InputError, RequestError, must_be
 from valence_sched.model import expression, extra_specs
 from valence_sched.model import need as nouns
 from valence_sched.model.base import Noun
@@ -117,11 +117,19 @@ class GroupState(Noun, frozen=True, kw_only=True):
         return min((counts.get(value, 0) for value in self.open.get(domain, ())), default=0)
 
 
-def check_domain(domain: str) -> None:
-    """Raise RequestError for an unknown domain."""
+def check_domain(domain: str) -> str:
+    """Return a domain; RequestError if it is unknown."""
     if domain not in DOMAINS and not (domain.startswith(FACT_PREFIX) and domain != FACT_PREFIX):
         domains = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
         raise RequestError(f"unknown domain {domain!r}: use {domains}")
+    return domain
+
+
+def check_group_name(text: str) -> str:
+    """Return the name of a group or an owner; ValueError if it is empty or too long."""
+    if not text.strip() or len(text) > MAX_OWNER:
+        raise must_be(f"a name of 1 to {MAX_OWNER} characters", text)
+    return text
 
 
 class FlavorShare(Noun, frozen=True):

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from msgspec import Meta, Struct
 
-from valence_sched.errors import RequestError, UnknownName, closest
-from valence_sched.model import extra_specs
+from valence_sched.errors import InputError, RequestError, UnknownName, closest
+from valence_sched.model import expression, extra_specs
 from valence_sched.model.base import Fact, Noun
-from valence_sched.model.flavor import Flavor, Properties
+from valence_sched.model.codec import decode
+from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
 from valence_sched.model.inventory import capability_map
 from valence_sched.model.need import NameRequirements, Proximity
 from valence_sched.model.quantity import parse_age
@@ -306,3 +307,43 @@ def parse_rate(text: str) -> float:
     if not slash or not period or not 0.0 < rate <= MOST_RATE:
         raise ValueError(f"must be a rate such as 10/h or 0.5/s, got {text[:40]!r}")
     return rate
+
+
+def parse_time_span(text: str) -> float:
+    """Return the seconds of a duration above 0; else ValueError."""
+    seconds = parse_duration(text)
+    if not seconds:
+        raise ValueError(f"{text[:40]!r}: must be above 0")
+    return seconds
+
+
+def with_resources(
+    request: Request, properties: Mapping[str, Any], amounts: Mapping[str, float]
+) -> Request:
+    """Return a request whose alternatives also need the properties, and amounts of classes."""
+    needed = [msgspec.convert(properties, Properties)]
+    needed += [compile_amounts(amounts)] if amounts else []
+    needs = tuple(need for one in needed for need in Flavor(name="shell", properties=one).needs)
+    first, *others = (add_needs(alternative, needs) for alternative in request.alternatives)
+    return msgspec.structs.replace(
+        request, needs=first.needs, topology=first.topology, other_alternatives=tuple(others)
+    )
+
+
+def parse_conjunction(texts: Sequence[str], name: str) -> Any:
+    """Return the conjunction of expressions in JSON, None for no text.
+
+    InputError names the text by ``name``, and by its number if there are several.
+    """
+    conjuncts = []
+    for number, text in enumerate(texts, 1):
+        place = f"{name} {number}" if len(texts) > 1 else name
+        try:
+            value = decode(text.encode(errors="surrogateescape"), object, place)
+        except InputError as error:
+            hint = 'quote it for the shell, as in \'["=", "$zone", "east-1"]\''
+            path, found = error.document_path, error.found
+            raise InputError(place, path, found, error.expected, hint) from None
+        expression.parse_expression(value, place)
+        conjuncts.append(value)
+    return ["and", *conjuncts] if len(conjuncts) > 1 else next(iter(conjuncts), None)

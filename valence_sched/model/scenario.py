@@ -8,9 +8,9 @@ from typing import Annotated, Any, get_args
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, is_not, suggest
 from valence_sched.model import inventory
-from valence_sched.model.base import Fact, Noun
+from valence_sched.model.base import Fact, Noun, parse_fact
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import BlockType, Devices, Name, PodmStatus
@@ -20,6 +20,11 @@ from valence_sched.model.quantity import format_count
 TARGET_FORMS = "PODM, PODM/POOL, BLOCK@PODM, BLOCK@PODM/POOL or KEY=VALUE,…"
 _CONDITION = re.compile(r"(\w+)=(.*)", re.DOTALL)
 _BLOCK_FIELDS = ("block", "type", "kind", "model", "free")
+_WORDS = ("enabled", "reserved", "status", "health", "zone", "aggregates", "traits")
+_MAPS = ("facts", "capabilities")
+_KEY = rf"{'|'.join(_WORDS)}|(?:{'|'.join(_MAPS)})\.[^=]{{1,256}}"
+_ASSIGNMENT = re.compile(rf"(.+?):({_KEY})=(.*)", re.DOTALL)
+_ANY_ASSIGNMENT = re.compile(r".+?:([a-z]++)[^:=]*+=.*", re.DOTALL)
 SCHEMA = "valence-sched/scenario"
 VERSION = "1.0"
 MAX_BLOCKS = 100_000  # blocks that one edit adds to one pod manager or pool
@@ -219,6 +224,52 @@ def edit_text(edit: Edit) -> str:
             names += [f"{name}.{key}" for key in value] if isinstance(value, dict) else [name]
         return f"set {edit.target}: {', '.join(names)}"
     return f"{edit.__struct_fields__[0]} {edit.target}"
+
+
+def parse_edit(verb: str, text: str) -> Edit:
+    """Parse the text of an edit after its verb, as the option of this name has it; ValueError.
+
+    A clone is ``PODM`` or ``PODMxN``, an addition ``BLOCK@PODM`` or ``NxBLOCK@PODM``, a change
+    ``TARGET:KEY=VALUE``; the text of the other verbs is their target.
+    """
+    if verb == "clone":
+        match = re.fullmatch(r"(.+?)(?:x([0-9]{1,18}))?", text, re.DOTALL)
+        podm, times = match.groups() if match else (text, None)
+        fields = {"clone": podm, "times": int(times or 1)}
+    elif verb == "add":
+        match = re.fullmatch(r"(?:([0-9]{1,18})x)?(.+)@([^@]+)", text, re.DOTALL)
+        if match is None:
+            raise is_not("NxBLOCK@PODM, as in 2xGPU-03@rack-1", text)
+        fields = {"add": match[2], "to": match[3], "count": int(match[1] or 1)}
+    else:
+        fields = _assignment(text) if verb == "set" else {verb: text}
+    try:
+        return convert(fields, EDITS[verb], repr(text))
+    except InputError as error:
+        where = error.document_path.removeprefix("$").removeprefix(".")
+        found = "" if error.found.startswith("{") else error.found  # the parsed text
+        words = InputError(repr(text), where, found, error.expected, error.hint)
+        raise ValueError(str(words)) from None
+
+
+def _assignment(text: str) -> dict[str, Any]:
+    match = _ASSIGNMENT.fullmatch(text)
+    if match is None:
+        keys = (*_WORDS, *(f"{word}.NAME" for word in _MAPS))
+        near = _ANY_ASSIGNMENT.fullmatch(text)
+        hint = suggest(near[1], keys) if near else "as in rack-1:zone=az2"
+        raise is_not(f"TARGET:KEY=VALUE ({hint})", text)
+    target, key, value = match.groups()
+    word, _, name = key.partition(".")
+    words = [part.strip() for part in value.split(";") if part.strip()]
+    found: Any = {"yes": True, "no": False}.get(value, value or None)
+    if word in ("aggregates", "traits"):
+        found = words
+    elif word == "facts":
+        found = {name: parse_fact(value) if value else None}
+    elif word == "capabilities":
+        found = {name: words or None}
+    return {"set": target, word: found}
 
 
 class EditEffect(Struct, frozen=True, kw_only=True):

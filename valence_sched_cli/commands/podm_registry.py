@@ -48,26 +48,14 @@ class UnsetPodm(base.Command):
     def take_action(self, args: base.Args) -> None:
         scheduler = self.scheduler(args)
         old = scheduler.registration(args.podm).registration
-        plain = model.registration.Registration(name=old.name, url=old.url)
         flags = [flag for flag in UNSET_FLAGS if getattr(args, flag)]
         flags += ["password"] if args.username else []
         flags += ["key"] if args.cert else []
-        changes = {flag: getattr(plain, flag) for flag in flags}
-        for option, field in (*UNSET_NAMES, ("fact", "facts")):
-            names, known = list(getattr(args, option)), getattr(old, field)
-            if option == "fact" and args.location:
-                names.append("location")
-            for name in names:
-                if name not in known:
-                    raise errors.UnknownName(option, name, known, old.name)
-            if names:
-                rest = [name for name in known if name not in names]
-                is_map = isinstance(known, dict)
-                changes[field] = {name: known[name] for name in rest} if is_map else (*rest,)
-        if not changes:
+        names = {field: getattr(args, option) for option, field in UNSET_NAMES}
+        names["facts"] = [*args.fact, *(["location"] if args.location else [])]
+        change = model.registration.without(old, flags, names)
+        if not (flags or any(names.values())):
             raise errors.UsageError("nothing to unset: name a property")
-        new = msgspec.structs.replace(old, **changes)
-        change = model.registration.RegistrationChange.between(old, new)
         scheduler.change_registration(old.name, change)
 
 

@@ -14,7 +14,7 @@ from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, named_number, percentage
-from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, addition, edited_site
+from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edit, edited_site
 from valence_sched_cli.output.cells import warning_lines
 
 TARGET_HELP = (
@@ -210,7 +210,7 @@ class NeedWhatif(base.Lister):
         what --price <block=amount>...: price of one copy of a block (repeat for several)"""
     option_settings = {
         "flavor": {"required": True},
-        "buy": addition,
+        "buy": edit("add"),
         "price": named_number("BLOCK=AMOUNT, as in GPU-03=9000", 0, 1e12),
     }
     option_groups = (

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import logging
@@ -12,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from valence_sched.errors import UsageError
+from valence_sched.errors import UsageError, is_not, must_be
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, pages
@@ -29,10 +28,9 @@ def _tolerance(text: str) -> tuple[str | None, float]:
     name, equals, number = text.rpartition("=")
     percent = number_of(number.strip().removesuffix("%"))
     if percent < 0:
-        raise argparse.ArgumentTypeError(f"must be a percentage of at least 0, got {text[:40]!r}")
+        raise must_be("a percentage of at least 0", text)
     if not 0 <= percent < math.inf or (equals and not name.strip()):
-        hint = "such as 5, 5% or placed=5"
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a percentage, {hint}")
+        raise is_not("a percentage, such as 5, 5% or placed=5", text[:40])
     return (name.strip() or None), percent / 100
 
 

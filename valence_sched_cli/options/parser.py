@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from valence_sched.errors import RequestError, UnknownName, UsageError
+from valence_sched.errors import RequestError, UnknownName, UsageError, is_not, must_be
 
 #: The help sections in order: the request, its places, its group, the inventory, its edits, the
 #: decision, the actions, and the output.
@@ -204,6 +204,8 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
             known["action"] = "store_true"
         if default:
             known["default"] = known["type"](default)
+        if known.get("type"):
+            known["type"] = functools.partial(parsed, known["type"])
         group.add_argument(*names.split(","), help=words, **known)
 
 
@@ -262,16 +264,6 @@ def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(args, name)) is not None}
 
 
-def must_be(wanted: str, text: str) -> argparse.ArgumentTypeError:
-    """Return the error about a value out of range, or of the wrong form."""
-    return argparse.ArgumentTypeError(f"must be {wanted}, got {text[:40]!r}")
-
-
-def is_not(form: str, text: str) -> argparse.ArgumentTypeError:
-    """Return the error about a value of the wrong form; ``form`` may have an example."""
-    return argparse.ArgumentTypeError(f"{text[:60]!r} is not {form}")
-
-
 def whole(text: str) -> int:
     """Parse a whole number of at most 18 digits."""
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
@@ -300,7 +292,7 @@ def number_of(text: str) -> float:
 
 
 def parsed(parse: Callable[[str], Value], text: str) -> Value:
-    """Return a text parsed by a function of the model; its error becomes an option's error."""
+    """Return a parsed text; an error of the parsing is one of the option, in its own words."""
     try:
         return parse(text)
     except (ValueError, RequestError) as error:
@@ -309,7 +301,11 @@ def parsed(parse: Callable[[str], Value], text: str) -> Value:
 
 def parsed_by(name: str) -> Callable[[str], Any]:
     """Return the type whose parser is a function of the model, MODULE:FUNCTION."""
-    return lambda text: parsed(pkgutil.resolve_name(f"valence_sched.model.{name}"), text)
+
+    def parse(text: str) -> Any:
+        return pkgutil.resolve_name(f"valence_sched.model.{name}")(text)
+
+    return parse
 
 
 def number(form: str, least: float, most: float) -> Callable[[str], float]:

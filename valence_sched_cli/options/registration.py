@@ -7,17 +7,14 @@ import argparse
 import getpass
 import itertools
 import os
-import re
 import warnings
 from collections import Counter
-from typing import Any, get_args
+from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.output.cells import Pairs
-
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
 
 
 class _RefusePassword(argparse.Action):
@@ -67,7 +64,7 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         parser,
         _OPTIONS,
         auth={"choices": ("auto", "session", "basic")},
-        max_blocks=_max_blocks,
+        max_blocks=parsing.parsed_by("registration:parse_max_blocks"),
         parallel_composes=lambda text: parsing.natural(
             text, 1, model.registration.MOST_PARALLEL_COMPOSES
         ),
@@ -106,7 +103,9 @@ def with_options(
     registration: model.registration.Registration, args: argparse.Namespace, *, here: bool = True
 ) -> model.registration.Registration:
     """Return a pod manager with the properties of the options; UsageError if they contradict."""
-    max_blocks = parsing.by_name("--max-blocks", itertools.chain(*args.max_blocks))
+    max_blocks = parsing.by_name(
+        "--max-blocks", itertools.chain(*(one.items() for one in args.max_blocks))
+    )
     changes: dict[str, Any] = {
         "aggregates": (*dict.fromkeys((*registration.aggregates, *args.aggregate)),),
         "traits": (*dict.fromkeys((*registration.traits, *args.trait)),),
@@ -191,7 +190,7 @@ def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
     """Return the facts; UsageError if one is given twice, also by ``--location``."""
-    facts: list[tuple[str, Any]] = [(key, fact_value(text)) for key, text in args.fact]
+    facts: list[tuple[str, Any]] = [(key, model.base.parse_fact(text)) for key, text in args.fact]
     if args.location:
         one, *more = args.location
         facts.append(("location", (one, *more) if more else one))
@@ -201,25 +200,3 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
             several = "write several values as one ;-separated list"
             raise UsageError(f"--fact: {key!r} is given twice{also}: {several}")
     return dict(facts)
-
-
-def fact_value(text: str) -> float | str | tuple[str, ...]:
-    """Parse the value of a fact: a number, a text, or a ``;``-separated list."""
-    if _NUMBER.fullmatch(text):
-        return float(text)
-    parts = tuple(part.strip() for part in text.split(";"))
-    return parts if len(parts) > 1 else text
-
-
-def _max_blocks(text: str) -> list[tuple[str, int]]:
-    kind, equals, number = text.rpartition("=")
-    try:
-        most = parsing.positive(number)
-    except argparse.ArgumentTypeError:
-        raise parsing.must_be("a number from 1 on, or TYPE=NUMBER", text) from None
-    if not equals:
-        return list(model.registration.max_blocks_of(most).items())
-    known = {it.casefold(): it for it in get_args(model.inventory.BlockType)}
-    if kind.strip().casefold() not in known:
-        raise parsing.must_be(f"of a type of blocks ({', '.join(known.values())})", kind)
-    return [(known[kind.strip().casefold()], most)]

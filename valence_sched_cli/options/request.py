@@ -5,21 +5,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import itertools
-import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import InputError, UnknownName, UsageError
+from valence_sched.errors import UnknownName, UsageError, is_not
 from valence_sched_cli import cloud
-from valence_sched_cli.late import app, model, msgspec
+from valence_sched_cli.late import app, model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import parser as parsing
 
 if TYPE_CHECKING:
-    from valence_sched.model.need import NameRequirements
     from valence_sched_cli.base import PodmCommand
 
 RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
@@ -146,20 +142,28 @@ def make_request(
         seed=args.seed,
         capabilities=parsing.by_name("--capability", capabilities, several),
         locations=tuple(args.location),
-        where=_conjunction(args.where),
+        where=model.request_spec.parse_conjunction(args.where, "--where"),
         near=_by_kind(args.near),
         prefer_near=_by_kind(args.prefer_near),
         owner=args.owner,
         group=_group(args, flavor.name),
-        traits=merge_names(
+        traits=model.need.merge_names(
             "trait", [*args.trait, *args.exclude_trait, *args.required, *args.forbidden]
         ),
-        aggregates=merge_names(
+        aggregates=model.need.merge_names(
             "aggregate", [*args.aggregate, *args.exclude_aggregate, *args.member_of]
         ),
     )
     request = command.scheduler_app.config.compile_request(spec, flavor, args.near_map)
-    return _with_resources(request, args) if says_resources(args) else request
+    if not says_resources(args):
+        return request
+    properties: dict[str, Any] = {"accelerators": args.gpu, "drives": args.drive}
+    if args.cores is not None:
+        properties["processor"] = {"total_cores": args.cores}
+    if args.memory is not None:
+        properties["memory"] = {"capacity_mib": args.memory}
+    amounts = parsing.by_name("--resource", args.resource)
+    return model.request_spec.with_resources(request, properties, amounts)
 
 
 @contextlib.contextmanager
@@ -194,119 +198,6 @@ def says_resources(args: argparse.Namespace) -> bool:
     return any(getattr(args, name) for name in RESOURCE_DESTS)
 
 
-def _with_resources(
-    request: model.request.Request, args: argparse.Namespace
-) -> model.request.Request:
-    """Return the request with the resources of the options in each alternative of the flavor."""
-    amounts = parsing.by_name("--resource", args.resource)
-    properties: dict[str, Any] = {"accelerators": args.gpu, "drives": args.drive}
-    if args.cores is not None:
-        properties["processor"] = {"total_cores": args.cores}
-    if args.memory is not None:
-        properties["memory"] = {"capacity_mib": args.memory}
-    needed = [msgspec.convert(properties, model.flavor.Properties)]
-    needed += [model.flavor.compile_amounts(amounts)] if amounts else []
-    more = (model.flavor.Flavor(name="shell", properties=one).needs for one in needed)
-    every = tuple(itertools.chain(*more))
-    first, *others = (model.flavor.add_needs(ask, every) for ask in request.alternatives)
-    return msgspec.structs.replace(
-        request, needs=first.needs, topology=first.topology, other_alternatives=tuple(others)
-    )
-
-
-def _gpus(text: str) -> dict[str, Any]:
-    """Parse ``N``, ``MODEL`` or ``NxMODEL`` into the accelerators of a flavor."""
-    match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![0-9]+x?$)\S.*)", text.strip())
-    count, model = (int(match[1] or 1), match[2] or match[3]) if match else (0, None)
-    if count < 1:
-        raise parsing.is_not("2, A100 or 2xA100", text)
-    return {"kind": "GPU", "count": count} | ({"model": model} if model else {})
-
-
-def _drives(text: str) -> dict[str, Any]:
-    """Parse ``SIZE`` or ``NxSIZE`` into the drives of a flavor."""
-    match = re.fullmatch(r"(?:([0-9]{1,4})x)?(.*)", text)
-    count, size = (int(match[1] or 1), match[2]) if match else (0, "")
-    if count < 1:
-        raise parsing.is_not("1TB or 2x1TB", text)
-    return {"count": count, "capacity_gib": _amount(size, "GiB")}
-
-
-def _amount(text: str, unit: str) -> float:
-    number = parsing.parsed(lambda amount: model.quantity.quantity_in(amount, unit), text)
-    if number <= 0:
-        raise parsing.must_be("above 0", text)
-    return number
-
-
-def merge_names(kind: str, terms: Iterable[NameRequirements]) -> NameRequirements:
-    """Return the name requirements of all options; UsageError if they contradict each other."""
-    names = functools.reduce(model.need.NameRequirements.plus, terms, model.need.NameRequirements())
-    if contrary := names.contradiction:
-        raise UsageError(f"{kind} {contrary}")
-    return names
-
-
-MOST_OF_A_CLASS = 10**15  # the limit of a flavor
-
-
-def parse_resource(text: str) -> tuple[str, float]:
-    """Parse ``CLASS=N``; an amount of a class whose name ends in a unit may have another unit."""
-    name, equals, amount = text.partition("=")
-    if not equals:
-        raise parsing.is_not("CLASS=N, as in VCPU=4", text)
-    if wrong := model.flavor.resource_class_problem(name):
-        raise argparse.ArgumentTypeError(wrong)
-    unit = model.quantity.unit_of(name)
-    if unit and model.quantity.is_quantity(amount):
-        try:
-            number = model.quantity.quantity_in(amount, unit)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{name}: {error}") from None
-        if number > 0:
-            return name, number
-    if not re.fullmatch(r"[0-9]{1,16}", amount) or not 0 < int(amount) <= MOST_OF_A_CLASS:
-        found = f"a whole number of 1 to {MOST_OF_A_CLASS:,}, got {amount[:40]!r}"
-        raise argparse.ArgumentTypeError(f"{name} must be {found}")
-    return name, int(amount)
-
-
-def parse_traits(text: str) -> NameRequirements:
-    """Parse ``A``, ``!A`` or ``in:A,B``."""
-    if text.startswith("!in:"):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: use --forbidden for each trait")
-    return parse_aggregates(text)
-
-
-def parse_forbidden(text: str) -> NameRequirements:
-    """Parse the name of a forbidden trait."""
-    if text.startswith("in:") or "," in text:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: repeat the option for each name")
-    return model.need.NameRequirements(forbidden=_plain_names(text, text))
-
-
-def parse_aggregates(text: str) -> NameRequirements:
-    """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``; a list alone is ambiguous in Placement."""
-    word = text.removeprefix("!")
-    is_list = word.startswith("in:")
-    if "," in word and not is_list:
-        hint = "use in:a,b to require one of them, or repeat the option to require each"
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
-    names = _plain_names(text, word.removeprefix("in:"))
-    if word != text:
-        return model.need.NameRequirements(forbidden=names)
-    return model.need.NameRequirements(*((), (), (names,)) if is_list else (names,))
-
-
-def _plain_names(text: str, part: str) -> tuple[str, ...]:
-    names = tuple(item.strip() for item in part.split(","))
-    for name in names:
-        if name.startswith("!") or not name:
-            wrong = f"{name[:40]!r} is not allowed here" if name.strip("!") else "an empty name"
-            raise argparse.ArgumentTypeError(f"{text[:60]!r}: {wrong}")
-    return names
-
-
 def _group(args: argparse.Namespace, flavor: str) -> model.request.Group | None:
     spread = [
         model.request.Spread(over, skew, soft=soft)
@@ -325,15 +216,14 @@ def _group(args: argparse.Namespace, flavor: str) -> model.request.Group | None:
     return group if args.group or group.domains else None
 
 
-def _group_name(text: str) -> str:
-    if not text.strip() or len(text) > 255:
-        raise parsing.must_be("a name of 1 to 255 characters", text)
-    return text
+def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, str | tuple[str, ...]]:
+    names: dict[str, str | tuple[str, ...]] = {}
+    for kind, name in dict.fromkeys(named):
+        names[kind] = (*names.get(kind, ()), name)
+    return names
 
 
-def _domain(text: str) -> str:
-    parsing.parsed_by("request:check_domain")(text)
-    return text
+_domain = parsing.parsed_by("request:check_domain")
 
 
 def _counted_domain(text: str) -> tuple[str, int]:
@@ -343,76 +233,32 @@ def _counted_domain(text: str) -> tuple[str, int]:
 
 def _at_most(text: str) -> tuple[str, int]:
     if "=" not in text:
-        raise parsing.is_not("DOMAIN=N, as in podm=2", text)
+        raise is_not("DOMAIN=N, as in podm=2", text)
     return _counted_domain(text)
 
 
-def _comma_names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} holds an empty name")
-    return names
-
-
-def _one_of(text: str) -> NameRequirements:
-    names = _comma_names(text)
-    one_of = (names,) if len(names) > 1 else ()
-    return model.need.NameRequirements(required=() if one_of else names, any_of=one_of)
-
-
 def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
-    if not (found := parsing.parsed(model.inventory.parse_capabilities, text)):
-        raise parsing.is_not("key=value or key=value;value", text)
+    if not (found := model.inventory.parse_capabilities(text)):
+        raise is_not("key=value or key=value;value", text)
     return found
-
-
-def _attribute(text: str) -> tuple[str, str]:
-    """Parse ``NAME=EXPRESSION``; the operator comes after the first ``=``."""
-    name, equals, expression = text.partition("=")
-    if not equals or not name.strip() or len(name.split()) > 1 or name.endswith(tuple("<>!")):
-        raise parsing.is_not("NAME=EXPRESSION, as in facts.year='>= 2022'", text)
-    return name.strip(), expression.strip()
-
-
-def _conjunction(texts: Sequence[str]) -> Any:
-    conjuncts = []
-    for number, text in enumerate(texts, 1):
-        name = f"--where {number}" if len(texts) > 1 else "--where"
-        try:
-            value = model.codec.decode(text.encode(errors="surrogateescape"), object, name)
-        except InputError as error:
-            hint = 'quote it for the shell, as in \'["=", "$zone", "east-1"]\''
-            place = error.document_path
-            raise InputError(name, place, error.found, error.expected, hint) from None
-        model.expression.parse_expression(value, name)
-        conjuncts.append(value)
-    return conjuncts[0] if len(conjuncts) == 1 else ["and", *conjuncts] if conjuncts else None
-
-
-def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, str | tuple[str, ...]]:
-    names: dict[str, str | tuple[str, ...]] = {}
-    for kind, name in dict.fromkeys(named):
-        names[kind] = (*names.get(kind, ()), name)
-    return names
 
 
 #: The types of values, by the option or by the value's name in usage texts.
 _SETTINGS: dict[str, parsing.Setting] = {
-    "attribute": _attribute,
-    "memory": lambda text: math.ceil(_amount(text, "MiB")),
-    "gpu": _gpus,
-    "drive": _drives,
-    "resource": parse_resource,
-    "required": parse_traits,
-    "forbidden": parse_forbidden,
-    "member_of": parse_aggregates,
-    **dict.fromkeys(("aggregate", "trait"), _one_of),
+    "attribute": parsing.parsed_by("extra_specs:parse_attribute"),
+    "memory": parsing.parsed_by("flavor:parse_memory_mib"),
+    "gpu": parsing.parsed_by("flavor:parse_gpus"),
+    "drive": parsing.parsed_by("flavor:parse_drives"),
+    "resource": parsing.parsed_by("flavor:parse_resource"),
+    "required": parsing.parsed_by("need:parse_traits"),
+    "forbidden": parsing.parsed_by("need:parse_forbidden"),
+    "member_of": parsing.parsed_by("need:parse_aggregates"),
+    **dict.fromkeys(("aggregate", "trait"), parsing.parsed_by("need:parse_one_of")),
     **dict.fromkeys(
-        ("exclude_aggregate", "exclude_trait"),
-        lambda text: model.need.NameRequirements(forbidden=_comma_names(text)),
+        ("exclude_aggregate", "exclude_trait"), parsing.parsed_by("need:parse_excluded")
     ),
     "capability": _capabilities,
-    **dict.fromkeys(("owner", "group"), _group_name),
+    **dict.fromkeys(("owner", "group"), parsing.parsed_by("request:check_group_name")),
     "<domain>": _domain,
     "<domain=n>": _at_most,
     "<domain[=skew]>": _counted_domain,

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from valence_sched.errors import InputError, UsageError, suggest
+from valence_sched.errors import UsageError
 from valence_sched_cli.late import app, model
 from valence_sched_cli.options import parser as parsing
-from valence_sched_cli.options.registration import fact_value
 
 if TYPE_CHECKING:
     from valence_sched_cli.base import PodmCommand
@@ -20,23 +18,14 @@ TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, with na
     *. It may also be conditions that must all hold, such as model=A100,zone=az2, on podm, pool,
     block, type, kind, model, free, zone, aggregate, trait, status, enabled. Edits of a scenario are
     applied first, then the edits of the command line in their order."""
-_WORDS = ("enabled", "reserved", "status", "health", "zone", "aggregates", "traits")
-_MAPS = ("facts", "capabilities")
-_KEY = rf"{'|'.join(_WORDS)}|(?:{'|'.join(_MAPS)})\.[^=]{{1,256}}"
-_ASSIGNMENT = re.compile(rf"(.+?):({_KEY})=(.*)", re.DOTALL)
-_ANY_ASSIGNMENT = re.compile(r".+?:([a-z]++)[^:=]*+=.*", re.DOTALL)
+
+EDITS = ("fail", "drain", "remove", "clone", "add", "set")
 
 
 def add_edit_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that edit the inventory, among them scenarios."""
     group = parsing.section(parser, "edits")
     group.description = " ".join(TARGETS.split())
-    edits: dict[str, Callable[[str], model.scenario.Edit]] = {
-        **{verb: _targeted(verb) for verb in ("fail", "drain", "remove")},
-        "clone": _clone,
-        "add": addition,
-        "set": _assignment,
-    }
     parsing.add_options(
         group,
         """
@@ -53,7 +42,7 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
             aggregates, traits, facts.NAME or capabilities.NAME; of a pool traits; of a block
             enabled, health or reserved. Several values are a ;-separated list; an empty value
             removes the property""",
-        **{verb: {"dest": "edits", "type": parse} for verb, parse in edits.items()},
+        **{verb: {"dest": "edits", "type": edit(verb)} for verb in EDITS},
     )
 
 
@@ -84,54 +73,9 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
     return site
 
 
-def _edit(text: str, verb: str, **fields: Any) -> model.scenario.Edit:
-    """Return an edit; ArgumentTypeError if its target or one of its fields is invalid."""
-    try:
-        return model.codec.convert(fields, model.scenario.EDITS[verb], repr(text))
-    except InputError as error:
-        where = error.document_path.removeprefix("$").removeprefix(".")
-        found = "" if error.found.startswith("{") else error.found  # the parsed text
-        words = InputError(repr(text), where, found, error.expected, error.hint)
-        raise argparse.ArgumentTypeError(str(words)) from None
-
-
-def _targeted(verb: str) -> Callable[[str], model.scenario.Edit]:
-    return lambda text: _edit(text, verb, **{verb: text})
-
-
-def _clone(text: str) -> model.scenario.Edit:
-    match = re.fullmatch(r"(.+?)(?:x([0-9]{1,18}))?", text, re.DOTALL)
-    podm, times = match.groups() if match else (text, None)
-    return _edit(text, "clone", clone=podm, times=int(times or 1))
-
-
-def addition(text: str) -> model.scenario.Edit:
-    """Parse ``BLOCK@PODM``, ``NxBLOCK@PODM`` or either with ``/POOL``."""
-    match = re.fullmatch(r"(?:([0-9]{1,18})x)?(.+)@([^@]+)", text, re.DOTALL)
-    if match is None:
-        raise parsing.is_not("NxBLOCK@PODM, as in 2xGPU-03@rack-1", text)
-    count, block, target = match.groups()
-    return _edit(text, "add", add=block, to=target, count=int(count or 1))
-
-
-def _assignment(text: str) -> model.scenario.Edit:
-    match = _ASSIGNMENT.fullmatch(text)
-    if match is None:
-        keys = (*_WORDS, *(f"{word}.NAME" for word in _MAPS))
-        near = _ANY_ASSIGNMENT.fullmatch(text)
-        hint = suggest(near[1], keys) if near else "as in rack-1:zone=az2"
-        raise parsing.is_not(f"TARGET:KEY=VALUE ({hint})", text)
-    target, key, value = match.groups()
-    word, _, name = key.partition(".")
-    words = [part.strip() for part in value.split(";") if part.strip()]
-    found: Any = {"yes": True, "no": False}.get(value, value or None)
-    if word in ("aggregates", "traits"):
-        found = words
-    elif word == "facts":
-        found = {name: fact_value(value) if value else None}
-    elif word == "capabilities":
-        found = {name: words or None}
-    return _edit(text, "set", set=target, **{word: found})
+def edit(verb: str) -> Callable[[str], model.scenario.Edit]:
+    """Return the type of the option of an edit."""
+    return lambda text: model.scenario.parse_edit(verb, text)
 
 
 _OF_FILES = ("map", "map_file", "sort", "near_map")
@@ -159,8 +103,8 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
         what --seed <n>: seed of the generated requests (default: 0)"""
     if not seed:
         text = text[: text.rindex("\n")]
-    rate = parsing.parsed_by("request_spec:parse_rate")
-    times = {"lifetime": _duration, "horizon": _duration}
+    rate, span = map(parsing.parsed_by, ("request_spec:parse_rate", "request_spec:parse_time_span"))
+    times = {"lifetime": span, "horizon": span}
     parsing.add_options(parser, text, map=_trace_column, rate=rate, seed=parsing.natural, **times)
 
 
@@ -205,10 +149,3 @@ def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
 def _trace_column(text: str) -> tuple[str, model.request_spec.TraceColumn]:
     field, column = parsing.key_and_value("FIELD=COLUMN, as in arrival=creation_time")(text)
     return field, parsing.parsed_by("request_spec:parse_trace_column")(column)
-
-
-def _duration(text: str) -> float:
-    seconds: float = parsing.parsed_by("request_spec:parse_duration")(text)
-    if not seconds:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r}: must be above 0")
-    return seconds
