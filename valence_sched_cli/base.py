@@ -27,10 +27,9 @@ from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_o
 from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
 
 if TYPE_CHECKING:
-    import valence_sched_cli.output.capacity
     import valence_sched_cli.output.decision
     import valence_sched_cli.output.hardware
-    import valence_sched_cli.output.relocation
+    import valence_sched_cli.output.planning
     import valence_sched_cli.output.replay
 
     output = valence_sched_cli.output

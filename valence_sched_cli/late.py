@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     import valence_sched.pages.decision
     import valence_sched.pages.hardware
     import valence_sched.pages.replay
+    import valence_sched.words.checks
+    import valence_sched.words.claims
+    import valence_sched.words.decision
+    import valence_sched.words.planning
+    import valence_sched.words.replay
 
     app, model, pages = valence_sched.app, valence_sched.model, valence_sched.pages
     words = valence_sched.words

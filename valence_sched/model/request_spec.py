@@ -171,7 +171,7 @@ def compile_request(
     group = spec.group
     if group is not None and not group.name:
         group = msgspec.structs.replace(group, name=flavor.name if spec.flavor else spec.id)
-    both = [expression for expression in (flavor.where, spec.where) if expression is not None]
+    both = [one for one in (flavor.where, spec.where) if one is not None]
     return Request(
         id=spec.id,
         flavor=flavor.name if spec.flavor else None,

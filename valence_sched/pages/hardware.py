@@ -25,7 +25,13 @@ from valence_sched.model.inventory import COUNTED_CONDITIONS, HIDDEN, OTHERS, Le
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.pages.links import PageLinks, anchor
 from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, sentence, table
-from valence_sched.words.phrases import ReasonPhrases, device_phrases, request_phrase, short_model
+from valence_sched.words.phrases import (
+    ReasonPhrases,
+    device_phrases,
+    request_phrase,
+    short_model,
+    unusable_text,
+)
 
 MOST_PODMS = 2000  # that a map draws
 MOST_MARKED = 12  # pod managers with the mark of the same old day, if all readings are old
@@ -266,11 +272,9 @@ def usable_text(podms: Sequence[PodmOverview]) -> str:
     every = sum(one.amounts.blocks[1] for one in podms)
     count = quantity.format_count(len(podms), "pod manager")
     text = f"{usable:,} of {every:,} blocks are usable on {count}"
-    reasons = Counter(one.podm.unusable for one in podms if one.podm.unusable)
-    if not reasons:
+    if not (why := unusable_text(podms)):
         return text
     idle = sum(one.amounts.blocks[0] for one in podms) - usable
-    why = ", ".join(f"{number:,} {word}" for word, number in sorted(reasons.items()))
     return f"{text}; {idle:,} more are free on pod managers that take no nodes ({why})"
 
 

@@ -24,6 +24,7 @@ from valence_sched.model.request import Request
 from valence_sched.planning.site import Site
 from valence_sched.planning.sweep import PortableWorkload, SweepTask, Workers, sweep_run
 from valence_sched.planning.workload import SyntheticWorkload, Workload, compile_workload
+from valence_sched.words.replay import weights_text
 
 FACTORS = (4.0, 2.0)  # of one weight, in the first round and in the second
 MOST_WEIGHT, DIGITS = 1000.0, 3
@@ -74,6 +75,17 @@ class Tuning:
     @property
     def is_clear(self) -> bool:
         return self.gain > max(CLEAR * self.error, 0.0) and self.best is not self.candidates[0]
+
+    def lines(self, goal: Goal) -> Iterator[str]:
+        """Yield the result, and the gain with its standard error."""
+        name, samples = self.candidates[0].policy.name, len(self.best.shares)
+        what = "nodes" if goal == "nodes" else "the scarcest resource"
+        if self.is_clear:
+            yield f"better than policy {name}: {weights_text(self.best.weights)}"
+        else:
+            yield f"no weights are clearly better than those of policy {name}"
+        gain = f"{100 * self.gain:+.1f} ± {100 * self.error:.1f} points of {what}"
+        yield f"gain: {gain}, cross-validated over {samples:,} samples"
 
     def gain_of(self, candidate: PolicyTrial) -> tuple[float, float]:
         """Return the mean gain of a candidate over the policy, and its standard error."""

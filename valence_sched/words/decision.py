@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decision in words: outcome, rejected pod managers, nearest misses, and sensitivity."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import structs
 
@@ -12,7 +12,15 @@ from valence_sched.model.decision import Report
 from valence_sched.model.inventory import OTHERS
 from valence_sched.model.quantity import agree, format_bytes, format_count
 from valence_sched.model.request import Request
-from valence_sched.words.phrases import MIB, ReasonPhrases, is_amount, share, thing, too_small
+from valence_sched.words.phrases import (
+    MIB,
+    ReasonPhrases,
+    is_amount,
+    share,
+    thing,
+    too_small,
+    zone_lines,
+)
 
 NEAREST_MISS = "Nearest miss"
 
@@ -29,8 +37,18 @@ def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str
     return after, texts or {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
 
 
-def reason_group(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
-    """Return the text by which equal reasons are grouped, and the rest of the key of the group."""
+def reason_groups(
+    rejected: Sequence[decision.PodmVerdict], words: ReasonPhrases
+) -> list[tuple[int, str, str]]:
+    """Return the reasons, the most frequent first: pod managers, text, and the nearest of them."""
+    groups: dict[tuple[str, bool, str], list[decision.PodmVerdict]] = defaultdict(list)
+    for one in rejected:
+        groups[_reason_group(one, words)].append(one)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [(len(some), text, _nearest_text(some)) for (text, *_), some in ordered]
+
+
+def _reason_group(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
     reason = verdict.reason
     if reason is None:
         return "no reason is known", False, ""
@@ -40,7 +58,7 @@ def reason_group(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[s
     return text, False, reason.label
 
 
-def nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
+def _nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
     """Return the nearest pod manager of a group with amounts, or an example."""
     amounts = [(one, one.reason) for one in members if one.reason and is_amount(one.reason)]
     best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
@@ -99,6 +117,53 @@ def outcome_lines(
     chosen_by = decided_by(request, names_id=names_id)
     nothing = "nothing fits: " if report.outcome == "nothing_fits" else ""
     yield f"{nothing}placed {report.placed} of {request.count} {chosen_by}"
+
+
+def zone_notes(report: Report) -> Iterator[str]:
+    """Yield a line for each zone without an answer and for the zones that were not queried."""
+    yield from zone_lines(report.zones) if report.zones else ()
+
+
+def summary_lines(
+    result: decision.DecisionResult, *, explain: bool, names_id: bool = False
+) -> Iterator[str]:
+    """Yield the lines about a decision beside its rows, the outcome last."""
+    report = result.report
+    yield from map("warning: {}".format, (*report.warnings, *zone_notes(report)))
+    reasons = {verdict.podm: verdict.reason for verdict in report.podms}
+    chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
+    for podm in list(chosen)[: decision.MAX_LISTED_PODMS]:
+        if reason := reasons.get(podm):
+            yield f"no more nodes on {podm}: {ReasonPhrases().of_reason(reason)}"
+    *others, outcome = outcome_lines(result, names_id=names_id)
+    yield from others
+    yield outcome if explain or not report.placements else outcome + _others(report)
+
+
+def _others(report: Report) -> str:
+    if report.zones and not report.podms:
+        return f"; {format_count(report.zones.answered, 'zone')} answered"
+    outcomes = Counter(verdict.outcome for verdict in report.podms)
+    fit = outcomes["fits"] + outcomes["alternate"]
+    not_fit = outcomes["rejected"] + outcomes["undecided"]
+    if not report.placements or outcomes["chosen"] + fit + not_fit < report.inventory.podms:
+        return "; other pod managers: --explain" if report.inventory.podms > 1 else ""
+    if not fit + not_fit:
+        return ""
+    others = format_count(fit, "other fits", "others fit")
+    return f"; {others}, {not_fit:,} {'does' if not_fit == 1 else 'do'} not: --explain"
+
+
+def request_names(requests: Iterable[Request]) -> list[str]:
+    """Return the name of each request: its number, and its id or its flavor."""
+    numbered = enumerate(requests, 1)
+    return [f"{number}: {one.id or one.flavor or 'request'}" for number, one in numbered]
+
+
+def reports_by_name(document: decision.Report | decision.Reports) -> dict[str, decision.Report]:
+    """Return the reports on several requests by request name; empty for a single request."""
+    reports: Sequence[decision.Report] = getattr(document, "decisions", ())
+    return dict(zip(request_names(one.request for one in reports), reports, strict=True))
 
 
 def funnel_text(report: Report, funnel: Sequence[decision.FunnelStep]) -> str:

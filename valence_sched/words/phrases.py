@@ -2,8 +2,8 @@
 """Hardware, needs, reasons and zones as phrases that people read: ``2 GPU A100``, ``no cores``."""
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from valence_sched.model.base import format_value, is_number
 from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
+from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
+from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.need import Need
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
 from valence_sched.model.request import Request
@@ -113,6 +115,53 @@ def short_model(model: str | None) -> str:
     return " ".join(_NOISE.sub(" ", model or "").split())
 
 
+def node_phrases(status: NodeStatus) -> Iterator[str]:
+    """Yield the hardware of a node: devices, amounts of stocks, and the unknown blocks."""
+    yield from device_phrases(status.devices, brief=True)
+    for grant in status.node.grants:
+        yield " ".join(filter(None, (number_text(grant.amount), grant.unit, grant.resource)))
+    if status.unknown_blocks:
+        yield f"{format_count(status.unknown_blocks, 'block')} unknown"
+
+
+def number_text(number: float) -> str:
+    """Return a number without needless zeros."""
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def free_phrases(amounts: PodmSummary) -> Iterator[str]:
+    """Yield the free amounts of a pool: ``32 cores``, ``no memory``, ``2 GPUs``."""
+    cores, mib = amounts.cores[0], amounts.memory_mib[0]
+    yield "unknown cores" if cores is None else format_count(cores, "core") if cores else "no cores"
+    yield "unknown memory" if mib is None else format_mib(mib) if mib else "no memory"
+    for number, word in ((amounts.gpus[0], "GPU"), (amounts.drives[0], "drive")):
+        if number is None:
+            yield f"unknown {word}s"
+        elif number:
+            yield format_count(number, word)
+    for name, (free, _) in amounts.stocks.items():
+        yield f"{'unknown' if free is None else number_text(free)} {name}"
+
+
+def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
+    """Yield the usable part of free amounts, if a part of them is unusable."""
+    every = list(podms)
+    if not (why := unusable_text(every)):
+        return
+    usable = [one.amounts for one in every if not one.podm.unusable]
+    names = ("cores", "memory_mib", "gpus")
+    cores, mib, gpus = (sum(getattr(one, name)[0] or 0 for one in usable) for name in names)
+    amounts = f"{format_count(cores, 'core')}, {format_mib(mib)}, {format_count(gpus, 'GPU')}"
+    yield f"usable: {amounts}"
+    yield f"in parentheses: free, but not usable ({why})"
+
+
+def unusable_text(podms: Iterable[PodmOverview]) -> str:
+    """Return the numbers of unusable pod managers, by reason: ``1 disabled, 2 Offline``."""
+    reasons = Counter(one.podm.unusable for one in podms if one.podm.unusable)
+    return ", ".join(f"{number:,} {word}" for word, number in sorted(reasons.items()))
+
+
 def need_phrase(need: Need) -> str:
     """Return a need in words: ``256 GiB memory``, ``1 drive SSD of 900 GiB or more``."""
     times = f"{need.count} x" if need.count > 1 else ""
@@ -120,8 +169,7 @@ def need_phrase(need: Need) -> str:
     if need.unit == "MiB":
         amount = format_bytes(need.amount * MIB)
     else:
-        number = f"{need.amount:.6f}".rstrip("0").rstrip(".")
-        amount = " ".join(filter(None, [number, need.unit]))
+        amount = " ".join(filter(None, [number_text(need.amount), need.unit]))
     return " ".join(filter(None, [times, amount, agree(need.amount, need.label), *least]))
 
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The results of planning in words: capacities, purchases, moves of nodes, and expectations."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from valence_sched.model.capacity import Capacity, PurchaseResult, StrandedAmount
-from valence_sched.model.check import CheckResult
+from valence_sched.model.capacity import NOT_REQUESTED, Capacity, PurchaseResult, StrandedAmount
 from valence_sched.model.decision import Candidate, Reason, Report
 from valence_sched.model.quantity import MIB_PER_UNIT, format_count, format_mib, resource_title
 from valence_sched.model.relocation import NEVER, Rebalance, Relocation, Survival
@@ -20,6 +19,7 @@ MOST_SHORTAGES = 3  # reasons why no purchase is enough
 MOST_PODMS = 3  # pod managers named for one resource; the rest is counted
 MOST_NAMED = 4  # pod managers or differences in one line
 PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds other than accelerators
+Resource = tuple[str, str | None, str]  # kind, model and unit
 NO_HARDWARE = "its hardware is unknown"
 #: The verb for every node, and the verb for some of the nodes.
 _VERBS = {
@@ -36,9 +36,11 @@ def proven_text(one: Capacity) -> str:
 
 
 def capacity_lines(
-    counts: Sequence[tuple[str, Capacity]], shares: Mapping[str, float] | None
+    counts: Sequence[tuple[str, Capacity]], shares: Mapping[str, float] | None, limit: int
 ) -> Iterator[str]:
-    """Yield the result of the mix, and each proven bound above the known placements."""
+    """Yield the result of the mix, each proven bound above the known placements, and the limit."""
+    if any(podm.nodes >= limit for _, one in counts for podm in one.podms):
+        yield f"stopped counting at {limit:,} per pod manager: see --limit"
     for name, one in counts:
         if one.proven is not None and not one.is_optimal:
             most = max(one.nodes, one.proven.found)
@@ -48,6 +50,17 @@ def capacity_lines(
         parts = ", ".join(f"{number:,} {name}" for name, number in mix.by_flavor.items())
         end = f"; then {mix.refused} does not fit" if mix.refused else ""
         yield f"mix: {format_count(mix.nodes, 'node')} ({parts}){end}"
+
+
+def shortage_lines(
+    found: Mapping[str, int], required: Mapping[str, int], mix: str | None
+) -> Iterator[str]:
+    """Yield the required numbers of nodes that do not fit; ``mix`` is the name of the mix."""
+    for name, least in required.items():
+        fits = f"{name} fits {format_count(found[name], 'time')}"
+        if name == mix:
+            fits = f"the mix has {format_count(found[name], 'node')}"
+        yield f"{fits}, but {least:,} are required"
 
 
 def exhaustion_text(one: Capacity) -> str:
@@ -85,8 +98,29 @@ def stranded_lines(found: Iterable[StrandedAmount]) -> Iterator[str]:
         yield "no amount is stranded: all free hardware can be used"
 
 
-def part_of_free(amount: float, free: float, kind: str, model: str | None, unit: str) -> str:
-    """Return an amount as a part of the free amount: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
+def stranded_groups(found: Iterable[StrandedAmount]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each reason of stranded amounts, the most cards first: its pod managers and amounts."""
+    free: dict[Resource, float] = defaultdict(float)
+    groups: dict[str, dict[Resource, float]] = defaultdict(lambda: defaultdict(float))
+    podms: dict[str, dict[str, None]] = defaultdict(dict)
+    for one in found:
+        resource = (one.kind, one.model, one.unit)
+        free[resource] += one.free
+        for text, amount in one.why:
+            groups[text][resource] += amount
+            podms[text][one.podm] = None
+
+    def place(text: str) -> tuple[bool, float, int, str]:
+        cards = sum(n for (kind, *_), n in groups[text].items() if kind not in PLAIN)
+        return text == NOT_REQUESTED, -cards, -len(groups[text]), text
+
+    for text in sorted(groups, key=place):
+        stranded = sorted(groups[text].items(), key=lambda one: one[0][0] in PLAIN)
+        lines = [_part_of_free(amount, free[it], *it) for it, amount in stranded]
+        yield text, named(list(podms[text])), lines
+
+
+def _part_of_free(amount: float, free: float, kind: str, model: str | None, unit: str) -> str:
     name = resource_title(model or "") if kind == "stock" else short_model(model) if model else ""
     what = name if name and kind not in PLAIN[:-1] else f"{kind} {name}".strip()
     if mib := MIB_PER_UNIT.get(unit):
@@ -216,17 +250,6 @@ def _goal(result: Rebalance) -> str:
         return f"bring imbalance below {result.imbalance_below:.1%}"
     where = f" on {result.room.podm}/{result.room.pool}" if result.room else ""
     return f"make room for {result.flavor}{where}"
-
-
-def expectations_line(results: Sequence[CheckResult]) -> str:
-    """Return the number of expectations that are met, in one sentence."""
-    recorded = sum(one.result == "recorded" for one in results)
-    failed = sum(one.result == "fail" for one in results)
-    total = format_count(len(results), "expectation")
-    more = f", {recorded:,} recorded" if recorded else ""
-    if failed:
-        return f"{failed:,} of {total} not met{more}"
-    return f"{total} met{more}" if not recorded else f"{total}: 0 failed{more}"
 
 
 def _listed(names: Iterable[str], before: str = ": ") -> str:

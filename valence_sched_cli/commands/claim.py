@@ -3,21 +3,101 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.late import model, words
-from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import given
+from valence_sched_cli.options.parser import Setting, given, option_name
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import REDUNDANT, telling_columns
 
+IRONIC = """\
+then --no-ironic: do not ask Ironic whether it uses the hardware; servers that Ironic runs on it are
+    lost (default: ask the Ironic of VALENCE_SCHED_IRONIC_URL, ironic.yaml or the cloud's catalogue,
+    and do not change hardware that it uses)"""
+TIMEOUT = f"""\
+then --timeout <seconds>: how long to wait for an operation of a pod manager (default: 300)
+{IRONIC}"""
+WAIT = f"""\
+then | --wait: wait until the pod manager has composed (default)
+then | --no-wait: do not wait: the claim stays COMPOSING until podm claim reap checks it
+{TIMEOUT}"""
+CLAIM = f"""\
+then --ttl <age>: time to live of the claim, such as 90s, 10m or 1h (default: 10m)
+then --key <word>: idempotency key: a repeated key returns the existing claim or nodes
+{WAIT}"""
+CLAIM_OR_COMPOSE = f"""\
+then | --claim: hold the chosen blocks in the state, for --ttl
+then | --compose: hold the blocks, compose the nodes, and verify them
+then | --dry-run <where>: client (default): only decide; server: also ask pod managers that support
+    it whether they would compose the nodes
+then | --dispatch <name=url>: send the decision to another system, which composes: webhook=<url>
+    receives the report, valence=<url> is a Valence API; this scheduler holds and composes nothing
+then --dispatch-key-env <variable>: environment variable with the key that signs posts to a webhook
+then --plan <file>: write a plan for podm apply
+{CLAIM}"""
+
+
+def _idempotency_key(text: str) -> str:
+    if not text.strip():  # as from an unset shell variable
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
+OPTION_SETTINGS: Mapping[str, Setting] = {
+    "key": _idempotency_key,
+    "dry_run": {"choices": ("client", "server"), "nargs": "?", "const": "client"},
+}
+
+
+def ttl_s(args: base.Args) -> float:
+    """Return the time for which a claim is held, in seconds."""
+    return model.claim.TTL_S if args.ttl is None else float(args.ttl)
+
+
+def wait_s(args: base.Args) -> float:
+    """Return the seconds to wait for a pod manager; UsageError for contradictory options."""
+    if getattr(args, "no_wait", False):
+        if args.timeout is not None:
+            raise UsageError("--timeout: not with --no-wait")
+        return 0.0
+    return model.claim.WAIT_S if args.timeout is None else float(args.timeout)
+
+
+def refuse_idle(args: base.Args, *, holds: bool, composes: bool) -> None:
+    """Refuse options that have no effect, because nothing is held or composed."""
+    waiting = ("timeout", "wait", "no_wait", "no_ironic")
+    for needed, names, hint in (
+        (holds, ("ttl", "key", *waiting), "nothing is held or composed: add --claim or --compose"),
+        (composes, waiting, "nothing is composed: add --compose"),
+    ):
+        idle = [name for name in names if getattr(args, name) not in (None, False)]
+        if idle and not needed:
+            raise UsageError(f"{', '.join(map(option_name, idle))}: {hint}")
+
+
+def check_options(args: base.Args) -> None:
+    """Refuse options that contradict each other."""
+    acts = args.claim or args.compose or args.dispatch is not None
+    if args.plan is not None and acts:
+        hint = "omit --claim, --compose and --dispatch"
+        raise UsageError(f"--plan: podm apply carries the plan out later: {hint}")
+    if args.dispatch_key_env is not None and args.dispatch is None:
+        raise UsageError("--dispatch-key-env: only with --dispatch")
+    wait_s(args)
+    refuse_idle(args, holds=args.claim or args.compose, composes=args.compose)
+    plans = args.plan is not None or args.dry_run == "server"
+    if args.request_file is not None and (acts or plans):
+        hint = "omit --claim, --compose, --dispatch, --plan and --dry-run=server"
+        raise UsageError(f"--request-file: its requests are only decided: {hint}")
+
+
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
-DAY_S = 86400.0
-MAX_LISTED_PODMS = 3  # in the line about a claim
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 TIE_COLUMNS = ("Seed", "Request ID")  # the columns that reproduce a decision
 
@@ -42,31 +122,19 @@ def claim_lines(command: base.PodmCommand, claim: model.claim.Claim) -> list[str
     if claim.state != "HELD":
         state = words.phrases.state_text(claim.state)
         return [f"claim {claim.id} is {state}: {podm_claim} show {claim.id}{options('state')}"]
-    blocks = sum(part.blocks.total() for part in claim.parts)
-    amounts = sum(len(part.amounts) for part in claim.parts)
-    held = ((blocks, "block"), (amounts, "amount"))
-    what = " and ".join(cells.format_count(number, noun) for number, noun in held if number)
-    some = len(claim.podms) > MAX_LISTED_PODMS
-    podms = f"{len(claim.podms):,} pod managers" if some else ", ".join(claim.podms)
-    until = "" if claim.expires_at is None else f" until {ExpiryCell(claim)}"
     places = options("state", "podm_file", "from_catalog", "all_regions")
     return [
-        f"claim {claim.id} holds {what or 'nothing'} on {podms}{until}",
+        words.claims.held_line(claim),
         f"  compose it:  {podm_claim} compose {claim.id}{places}",
         f"  release it:  {podm_claim} release {claim.id}{options('state')}",
     ]
 
 
-class ExpiryCell(cells.Shown[str | None]):
-    """The end of a claim: people see only the time of day if it is soon."""
-
-    def __init__(self, claim: model.claim.Claim) -> None:
-        soon = (claim.expires_at or 0.0) - claim.created_at < DAY_S
-        people: Any = (lambda at: at.partition("T")[2]) if soon else str
-        super().__init__(cells.format_time(claim.expires_at), lambda at: people(at) if at else "")
-
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, ExpiryCell) and (self._value or "~") < (other._value or "~")
+def expiry_cell(claim: model.claim.Claim) -> cells.Amount[str] | None:
+    """Return the cell of the end of a claim: people see only the time of day if it is soon."""
+    if (at := cells.format_time(claim.expires_at)) is None:
+        return None
+    return cells.Amount(at, lambda _: words.claims.expiry_text(claim))
 
 
 def node_table(
@@ -81,16 +149,9 @@ def node_table(
     ``by`` is the decision on a ``request`` in this run, whose tie columns the rows have.
     """
     args, ties = command.args, tie_cells(request) if request else {}
-    waits = claim_options.wait_s(args) > 0
+    waits = wait_s(args) > 0
     composing, failed = len(result.still_composing), len(result.unverified)
-    command.closing += [f"warning: {note}" for note in result.notes]
-    command.closing += [f"not composed: {line}" for line in result.failures]
-    for lost in result.unverified:
-        word = "still composing" if lost.still_composing else "not verified"
-        command.closing.append(f"{word}: {lost.message}")
-    goes_on = f", {composing} still composing" if composing else ""
-    nodes = cells.format_count(count, "node")
-    command.closing.append(f"{len(result.nodes)} of {nodes} composed{goes_on}{by}")
+    command.closing += words.claims.composed_lines(result, count, by)
     allowed = 0 if waits else composing
     if failed > allowed:
         command.exit_code = 7
@@ -132,7 +193,6 @@ COLUMNS = (
     *("ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Podms"),
     *("Nodes", "Blocks", "Amounts"),
 )
-MAX_LISTED_CLAIMS = 3  # in the lines about claims that are skipped
 
 
 class ListClaim(base.PagedLister):
@@ -153,7 +213,7 @@ class ListClaim(base.PagedLister):
             columns += ["Created At", "Key", "Blocks", "Note"]
         scheduler, which = self.report_scheduler(args, reads=False), given(args, "podm", "owner")
         claims = self.log_missing(scheduler.claims(**which, ended=args.all))
-        return columns, [{**_cells(claim), "Expires At": ExpiryCell(claim)} for claim in claims]
+        return columns, [{**_cells(claim), "Expires At": expiry_cell(claim)} for claim in claims]
 
 
 class ShowClaim(base.ShowOne):
@@ -178,13 +238,13 @@ class ComposeClaim(base.Lister):
     """
 
     arguments = "<claim>: claim (ID)"
-    option_groups = (claim_options.WAIT, inventory.LIVE)
+    option_groups = (WAIT, inventory.LIVE)
     known_columns = NODE_COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
-        wait_s, scheduler = claim_options.wait_s(args), self.scheduler(args)
+        wait, scheduler = wait_s(args), self.scheduler(args)
         claim = scheduler.claim_record(args.claim).claim
-        result = scheduler.compose_claim(claim.id, wait_s=wait_s)
+        result = scheduler.compose_claim(claim.id, wait_s=wait)
         return node_table(self, result, claim.nodes)
 
 
@@ -224,7 +284,7 @@ class ReapClaim(base.Lister):
     arguments = """
         then --dry-run: print what would be done, and change nothing
         then --keep <age>=30d: delete ended claims and decisions older than this (default: 30d)"""
-    option_groups = (claim_options.IRONIC, inventory.LIVE)
+    option_groups = (IRONIC, inventory.LIVE)
     known_columns = ("Kind", "ID", "Podm", "Done")
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -234,12 +294,7 @@ class ReapClaim(base.Lister):
         self.exit_code = max((action.exit_code for action in result.actions), default=0)
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
         rows += [(kind, "", "", f"deleted {n} older than --keep") for kind, n in counts if n]
-        for claim in result.composing[:MAX_LISTED_CLAIMS]:
-            left = f"skipped: claim {claim.id} is being composed until {ExpiryCell(claim)}"
-            hint = f"run podm claim renew {claim.id} --ttl 1s, and reap again"
-            self.closing.append(f"{left}: if its command no longer runs, {hint}")
-        if (more := len(result.composing) - MAX_LISTED_CLAIMS) > 0:
-            self.closing.append(f"skipped: {more:,} more: see podm claim list")
+        self.closing += words.claims.skipped_lines(result.composing)
         if not rows and not result.composing:
             self.closing.append("no changes: claims and nodes agree with their pod managers")
         return self.known_columns, rows

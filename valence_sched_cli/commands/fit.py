@@ -15,7 +15,7 @@ from valence_sched_cli.options import inventory
 from valence_sched_cli.options import request as request_options
 from valence_sched_cli.options.parser import by_name, positive
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edited_site
-from valence_sched_cli.output.cells import format_count, warning_lines
+from valence_sched_cli.output.cells import warning_lines
 
 NOTHING_FITS, UNDECIDED = 3, 5
 MOST_COUNTED = 1000  # nodes per pod manager, unless --limit sets another number
@@ -81,7 +81,7 @@ class FitPodm(base.Lister):
             asked = [request for _, request in requests]
             found = self.log_missing(counter.stranded(asked), "resources")
             self.closing += words.planning.stranded_lines(found)
-            return output.capacity.stranded_table(found, people=self.for_people(args))
+            return output.planning.stranded_table(found, people=self.for_people(args))
         limit = args.limit or MOST_COUNTED
         wanted = {"explain": args.explain, "proven": args.proven}
         counts = []
@@ -101,8 +101,8 @@ class FitPodm(base.Lister):
             unusable = {one.id: one.unusable for one in podms if one.id not in used}
             self.closing += words.planning.unusable_lines(unusable)
         if self.for_people(args) and args.explain:
-            self.after = list(output.capacity.explanation(counts))
-        return output.capacity.capacity_table(counts, people=self.for_people(args), **wanted)
+            self.after = list(output.planning.explanation(counts))
+        return output.planning.capacity_table(counts, people=self.for_people(args), **wanted)
 
     def _requests(
         self, args: base.Args, shares: Mapping[str, float], site: app.Site | None
@@ -136,18 +136,13 @@ class FitPodm(base.Lister):
         undecided = unread or bool(silent) or any(one.undecided for _, one in counts)
         none = UNDECIDED if undecided else NOTHING_FITS
         self.exit_code = 0 if any(one.nodes for _, one in counts) else none
-        limit = args.limit or MOST_COUNTED
-        if any(podm.nodes >= limit for _, one in counts for podm in one.podms):
-            self.closing.append(f"stopped counting at {limit:,} per pod manager: see --limit")
-        self.closing += words.planning.capacity_lines(counts, args.mix)
         found = {name: one.nodes for name, one in counts}
         if args.mix:
             found[MIX] = counts[-1][1].nodes
-        for name, least in dict(args.require).items():
-            if found[name] < least:
-                self.exit_code = NOTHING_FITS
-                fits = f"{name} fits {format_count(found[name], 'time')}"
-                if args.mix and name == MIX:
-                    fits = f"the mix has {format_count(found[name], 'node')}"
-                self.closing.append(f"{fits}, but {least:,} are required")
+        short = {name: least for name, least in args.require if found[name] < least}
+        if short:
+            self.exit_code = NOTHING_FITS
+        limit = args.limit or MOST_COUNTED
+        self.closing += words.planning.capacity_lines(counts, args.mix, limit)
+        self.closing += words.planning.shortage_lines(found, short, MIX if args.mix else None)
         self.log_missing(model.zone.ZonedList(silent=silent.values()), "nodes")

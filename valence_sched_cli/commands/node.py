@@ -9,9 +9,9 @@ from typing import Any
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
-from valence_sched_cli.commands.claim import event_cell
+from valence_sched_cli.commands.claim import TIMEOUT, event_cell, wait_s
 from valence_sched_cli.late import model
-from valence_sched_cli.options import claim, inventory
+from valence_sched_cli.options import inventory
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE
 
@@ -169,8 +169,8 @@ class DeleteNode(base.Command):
     """
 
     arguments = "<node>...: node (ID or URI; repeat for several)"
-    option_groups = (claim.TIMEOUT, inventory.LIVE)
+    option_groups = (TIMEOUT, inventory.LIVE)
 
     def take_action(self, args: base.Args) -> None:
-        wait_s = claim.wait_s(args)
-        self.log_errors(self.scheduler(args).delete_nodes(args.node, wait_s=wait_s))
+        wait = wait_s(args)
+        self.log_errors(self.scheduler(args).delete_nodes(args.node, wait_s=wait))

@@ -11,7 +11,7 @@ from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
 from valence_sched.streams import moves_cursor
 from valence_sched_cli import base
 from valence_sched_cli.base import output
-from valence_sched_cli.late import model, msgspec, pages
+from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name, seconds
 from valence_sched_cli.output import cells
@@ -102,7 +102,7 @@ class ListPodm(base.PagedLister):
                 hardware = pages.hardware.read_hardware(scheduler, listed, old)
                 write(pages.hardware.inventory_page(hardware))
         if self.for_people(args):
-            self.closing += output.hardware.usable_lines(listed)
+            self.closing += words.phrases.usable_lines(listed)
         rows = []
         for one in listed:
             podm = one.podm

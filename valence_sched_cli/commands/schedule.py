@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``podm schedule``: selects the pod manager, the pool and the blocks of each node."""
+"""The commands ``podm schedule, apply``: decide, and claim or compose; carry out a saved plan."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.commands import claim as claims
 from valence_sched_cli.late import model, msgspec, pages, words
-from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import request as request_options
 from valence_sched_cli.options.parser import given, option_name
-from valence_sched_cli.output.cells import format_count
+from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE, STRUCTURED, telling_columns
 
 #: Options that --request-file excludes: the file sets them for each request.
@@ -48,7 +47,7 @@ class SchedulePodm(base.Lister):
     _document: model.decision.Report | None = None  # printed instead of the rows
     _tied: model.request.Request | None = None  # has the values of the tie columns
     _names_id = _has_zones = False
-    option_settings = claim_options.SETTINGS
+    option_settings = claims.OPTION_SETTINGS
     option_groups = (
         inventory.INVENTORY,
         inventory.ZONE_FILE,
@@ -66,7 +65,7 @@ class SchedulePodm(base.Lister):
         output --report <file>: write the whole decision as JSON, or with - print it instead of the
             rows""",
         inventory.html_option("the decision and a map of the site"),
-        claim_options.CLAIM_OR_COMPOSE,
+        claims.CLAIM_OR_COMPOSE,
     )
 
     def column_names(self, args: base.Args) -> Sequence[str]:
@@ -80,7 +79,7 @@ class SchedulePodm(base.Lister):
         return (*output.decision.LONG_COLUMNS, *zones, *more, *(claims.TIE_COLUMNS if more else ()))
 
     def take_action(self, args: base.Args) -> base.Table:
-        claim_options.check_options(args)
+        claims.check_options(args)
         inventory.check_zone_file(args)
         acts = args.claim or args.compose or args.dispatch is not None
         explains = STRUCTURED if not (acts or args.columns) else ()
@@ -120,7 +119,7 @@ class SchedulePodm(base.Lister):
         if args.compose:
             return self._compose(request)
         if args.claim:
-            ttl_s, scheduler = claim_options.ttl_s(args), self.scheduler(args)
+            ttl_s, scheduler = claims.ttl_s(args), self.scheduler(args)
             claimed = scheduler.claim(request, key=args.key, ttl_s=ttl_s, detail=self._detail)
             claim, result = claimed.claim, claimed.decision
             self._claim = claim
@@ -189,14 +188,16 @@ class SchedulePodm(base.Lister):
 
     def _compose(self, request: model.request.Request) -> base.Table:
         args, by = self.args, ""
-        times = {"ttl_s": claim_options.ttl_s(args), "wait_s": claim_options.wait_s(args)}
+        times = {"ttl_s": claims.ttl_s(args), "wait_s": claims.wait_s(args)}
         result = self.scheduler(args).compose(request, key=args.key, detail=self._detail, **times)
         if result.decision is None:
             self._log_no_report()
         elif not result.decision.report.placements:
             return self._show_decision(result.decision)
         else:
-            facts = [("Composed", f"{len(result.nodes)} of {format_count(request.count, 'node')}")]
+            facts = [
+                ("Composed", f"{len(result.nodes)} of {cells.format_count(request.count, 'node')}")
+            ]
             self._write_report(result.decision.report, facts)
             self._explain(result.decision.report)
             by = f" {words.decision.decided_by(request, names_id=self._names_id)}"
@@ -208,12 +209,9 @@ class SchedulePodm(base.Lister):
         self._has_zones = bool(report.zones)
         asks = self.args.dry_run == "server"
         for answer in self.scheduler(self.args).preview(report) if asks else ():
-            text = "would compose it"
-            if answer.problem is not None:
-                text = f"cannot tell: {answer.problem}"
-            elif answer.refusal is not None:
-                text, self.exit_code = f"would refuse: {answer.refusal}", 1
-            self.closing.append(f"node {answer.node}: {answer.podm} {text}")
+            if answer.refusal is not None and answer.problem is None:
+                self.exit_code = 1
+            self.closing.append(words.claims.preview_line(answer))
         facts = []
         if (claim := self._claim) is not None:
             facts = [("Claim", f"{claim.id}, {words.phrases.state_text(claim.state)}")]
@@ -225,7 +223,7 @@ class SchedulePodm(base.Lister):
     def _log_outcome(self, result: model.decision.DecisionResult) -> None:
         self.exit_code = EXIT_CODES[result.report.outcome] or self.exit_code
         explain, names_id = self.args.explain, self._names_id
-        self.closing += output.decision.summary_lines(result, explain=explain, names_id=names_id)
+        self.closing += words.decision.summary_lines(result, explain=explain, names_id=names_id)
 
     @property
     def _columns(self) -> Sequence[str]:
@@ -297,7 +295,7 @@ class SchedulePodm(base.Lister):
             raise error.at(args.request_file) from None
         self.exit_code = EXIT_CODES[decisions.report.outcome]
         self._write_report(decisions.report)
-        names = output.decision.request_names(requests)
+        names = words.decision.request_names(requests)
         self.closing += output.decision.several_lines(decisions, names)
         for report in decisions.report.decisions:
             self._check_strict(report)
@@ -348,3 +346,91 @@ class SchedulePodm(base.Lister):
         for option, noun in ((self.args.report, "report"), (self.args.html, "page")):
             if option:
                 self.closing.append(f"no {noun}: {known}")
+
+
+PLANNED_COLUMNS = ("Node", "Podm", "Pool", "Blocks", "Claim")
+REFRESH_COLUMNS = (
+    *("Node", "Differs", "Old Podm", "Old Pool", "Old Blocks", "New Podm", "New Pool"),
+    "New Blocks",
+)
+EXIT_DIFFERENT = 10
+MAX_LISTED_CHANGES = 20  # lines about changes since the plan
+
+
+class ApplyPodm(base.Lister):
+    """Carry out a plan of podm schedule --plan.
+
+    Nodes are made of exactly the blocks in the plan, or nothing is done.
+
+    Exit codes: 0 done; 1 error; 4 composed in part; 5 a pod manager could not be read; 6
+    the plan is out of date, or its hardware is in use; 7 a composed node could not be verified, or
+    output failed; 10 with --refresh and --detailed-exitcode if the decision differs now.
+    """
+
+    examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
+    arguments = """
+        <plan>: file of the plan, or - for standard input
+        then | --claim: only hold the blocks of the plan
+        then | --compose: hold the blocks and compose the nodes (default)
+        then | --refresh: decide again on the present inventory and show the difference; changes
+            nothing
+        then --detailed-exitcode: with --refresh, exit 10 if the decision differs now"""
+    option_settings = {"plan": {"dest": "planned"}, **claims.OPTION_SETTINGS}
+    option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claims.CLAIM)
+
+    def column_names(self, args: base.Args) -> Sequence[str]:
+        if args.refresh:
+            return REFRESH_COLUMNS
+        return PLANNED_COLUMNS if args.claim else claims.NODE_COLUMNS
+
+    def take_action(self, args: base.Args) -> base.Table:
+        wait_s = claims.wait_s(args)
+        holds = not args.refresh
+        claims.refuse_idle(args, holds=holds, composes=holds and not args.claim)
+        if args.detailed_exitcode and holds:
+            raise errors.UsageError("--detailed-exitcode: needs --refresh")
+        plan = self.scheduler_app.read_plan(args.planned)
+        if args.refresh:
+            return self._refresh(args, plan)
+        scheduler, ttl_s = self.scheduler(args), claims.ttl_s(args)
+        if not args.claim:
+            result = scheduler.compose_plan(plan, key=args.key, ttl_s=ttl_s, wait_s=wait_s)
+            return claims.node_table(self, result, plan.decision.request.count)
+        claim = scheduler.claim_plan(plan, key=args.key, ttl_s=ttl_s)
+        self.closing += claims.claim_lines(self, claim)
+        zone = plan.zone and f"{plan.zone}/"
+        return PLANNED_COLUMNS, [
+            (one.node, f"{zone}{one.chosen.podm}", one.chosen.pool, _blocks(one), claim.id)
+            for one in plan.decision.placements
+        ]
+
+    def _refresh(self, args: base.Args, plan: model.plan.Plan) -> base.Table:
+        refresh = self.scheduler(args).refresh(plan)
+        changes = refresh.changes
+        self.closing += [f"changed: {change}" for change in changes[:MAX_LISTED_CHANGES]]
+        if len(changes) > MAX_LISTED_CHANGES:
+            self.closing.append(f"changed: {cells.format_count(len(changes), 'difference')} in all")
+        rows = []
+        before, after = (
+            {one.node: one for one in some}
+            for some in (plan.decision.placements, refresh.report.placements)
+        )
+        for node in sorted({*before, *after}):
+            old, new = before.get(node), after.get(node)
+            row: dict[str, Any] = {"Node": node, "Differs": not model.plan.same_placement(old, new)}
+            for word, placement in (("Old", old), ("New", new)):
+                row[f"{word} Podm"] = placement and placement.chosen.podm
+                row[f"{word} Pool"] = placement and placement.chosen.pool
+                row[f"{word} Blocks"] = _blocks(placement)
+            rows.append(row)
+        differing = sum(row["Differs"] for row in rows)
+        self.closing.append(
+            f"{differing} of {cells.format_count(len(rows), 'node')} would differ now"
+        )
+        if differing and args.detailed_exitcode:
+            self.exit_code = EXIT_DIFFERENT
+        return telling_columns(REFRESH_COLUMNS, rows, args, {"Differs": None}), rows
+
+
+def _blocks(placement: model.decision.Placement | None) -> cells.Shown[Any]:
+    return cells.UriTails([block.uri for block in placement.chosen.blocks] if placement else [])

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-from xml.etree import ElementTree
 
-from valence_sched.errors import escape
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import model, words
@@ -32,13 +30,13 @@ class ExplainScheduler(base.Lister):
         document, warnings = self.scheduler_app.read_report(args.report)
         self._document = document
         self.closing += warning_lines((*warnings, *document.warnings))
-        reports = output.decision.reports_by_name(document)
+        reports = words.decision.reports_by_name(document)
         if any(report.explanation is None for report in reports.values()):
             who = "requests that were placed, or failed because of another request"
             self.closing.append(f"the report holds no reasons for {who}")
         single = isinstance(document, model.decision.Report)
         for one in [document] if single else reports.values():
-            self.closing += warning_lines(output.decision.zone_notes(one))
+            self.closing += warning_lines(words.decision.zone_notes(one))
         if not single:
             explained = ((name, output.decision.verdict_rows(one)) for name, one in reports.items())
             rows = ((name, *row) for name, some in explained for row in some)
@@ -63,41 +61,6 @@ class ExplainScheduler(base.Lister):
 
 CHECK_COLUMNS = ("Result", "Expectation", "Found")
 LONG_COLUMNS = (*CHECK_COLUMNS, "File", "Line")
-
-#: Characters to escape in a GitHub workflow command: in its text, and further ones in its
-#: properties.
-_TEXT_ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
-_PROPERTY_ESCAPES = _TEXT_ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
-
-
-def junit_document(file: str, results: Sequence[model.check.CheckResult]) -> bytes:
-    """Return results as a JUnit document, escaped as in JSON, one test case each."""
-    failures = str(sum(one.result == "fail" for one in results))
-    counts = {"tests": str(len(results)), "failures": failures, "errors": "0"}
-    root = ElementTree.Element("testsuites", counts)
-    suite = ElementTree.SubElement(root, "testsuite", {"name": escape(file), **counts})
-    for one in results:
-        words = {"name": escape(one.name), "classname": "scheduler check"}
-        place = {"file": escape(one.file), "line": str(one.line)}
-        case = ElementTree.SubElement(suite, "testcase", words | place)
-        found = escape(one.found)
-        if one.result == "fail":
-            ElementTree.SubElement(case, "failure", {"message": found}).text = found
-        else:
-            ElementTree.SubElement(case, "system-out").text = found
-    ElementTree.indent(root)
-    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-    return text + b"\n"
-
-
-def github_annotations(results: Iterable[model.check.CheckResult]) -> Iterator[str]:
-    """Yield a GitHub workflow command for each expectation that is not met."""
-    for one in results:
-        if one.result == "fail":
-            file = escape(one.file.translate(_PROPERTY_ESCAPES))
-            text = escape(f"{one.name}: {one.found}".translate(_TEXT_ESCAPES))
-            yield f"::error file={file},line={one.line}::{text}"
-
 
 EXIT_NOT_MET = 10
 
@@ -143,10 +106,10 @@ class CheckScheduler(base.Lister):
                 show(f"{number:,} of {format_count(len(checks), 'expectation')}")
                 results.append(checker.result(check))
             self.progress.finish("check")
-            write(junit_document(file, results))
+            write(words.checks.junit_document(file, results))
         if args.github:
-            self.closing += github_annotations(results)
-        self.closing.append(words.planning.expectations_line(results))
+            self.closing += words.checks.github_annotations(results)
+        self.closing.append(words.checks.expectations_line(results))
         if any(one.result == "fail" for one in results):
             self.exit_code = EXIT_NOT_MET
         return self.chosen(CHECK_COLUMNS, LONG_COLUMNS), [

@@ -48,17 +48,17 @@ class _MoveLister(base.Lister):
             if args.html:
                 write(self.scheduler_app.whatif_page(result, site))
         self.closing += warning_lines(result.notes)
-        self.closing += output.relocation.stuck_lines(result.stuck, args.all_reasons)
-        columns = self.chosen(output.relocation.COLUMNS, output.relocation.LONG_COLUMNS)
+        self.closing += output.planning.stuck_lines(result.stuck, args.all_reasons)
+        columns = self.chosen(output.planning.MOVE_COLUMNS, output.planning.MOVE_LONG_COLUMNS)
         if isinstance(result, model.relocation.Survival):
             self.closing += words.planning.survival_phrases(result)
             if not result.answer:
                 self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
-            return columns, map(output.relocation.stuck_row, result.stuck)
+            return columns, map(output.planning.stuck_row, result.stuck)
         self.closing.append(words.planning.relocation_phrase(result))
         if result.stuck:
             self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
-        return columns, output.relocation.move_rows(result)
+        return columns, output.planning.move_rows(result)
 
 
 class FailWhatif(_MoveLister):
@@ -182,7 +182,7 @@ class RebalanceWhatif(_MoveLister):
         self.closing += words.planning.rebalance_lines(result, most)
         if not result.reached:
             self.exit_code = NONE_PLACED if result.complete else UNDECIDED
-        out = output.relocation
+        out = output.planning
         columns = self.chosen(out.REBALANCE_COLUMNS, out.REBALANCE_LONG_COLUMNS)
         return columns, map(out.rebalance_row, result.moves)
 

@@ -14,7 +14,7 @@ from typing import Any
 from valence_sched.errors import UsageError, is_not, must_be
 from valence_sched_cli import base
 from valence_sched_cli.base import output
-from valence_sched_cli.late import app, model, pages
+from valence_sched_cli.late import app, model, pages, words
 from valence_sched_cli.options import inventory, whatif
 from valence_sched_cli.options.parser import by_name, natural, nonempty_name, number_of, parsed_by
 from valence_sched_cli.output.cells import format_count, warning_lines
@@ -90,10 +90,10 @@ class RunWhatif(base.Lister):
                 facts = tuple(whatif.workload_facts(args))
                 write_page(pages.replay.replay_page(replay, effects, facts))
         out = output.replay
-        self.closing += (*out.lost_lines(effects), *out.outcome_lines(replay))
+        self.closing += (*words.replay.lost_lines(effects), *words.replay.outcome_lines(replay))
         if baseline is not None:
             found = model.replay.changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
-            self.closing += out.change_lines(found, args.baseline)
+            self.closing += words.replay.change_lines(found, args.baseline)
             self.exit_code = EXIT_DIFFERENT if found else 0
         if args.compare:
             if len(replay.runs) > 1:
@@ -193,7 +193,7 @@ class SweepWhatif(base.Lister):
                 base.name_columns(args, ("Measure", *variations, "Best"))
             runs = self._runs(sweep, args)
             effects = {site.name: site.effects for site in sites}
-            self.closing += output.replay.lost_lines(effects)
+            self.closing += words.replay.lost_lines(effects)
             if args.output:
                 with self.effects.change("sweep", args.output, "may be written", "is written"):
                     write(runs)
@@ -247,7 +247,7 @@ def _counter(command: base.PodmCommand, subject: str, finished: int = 0) -> Any:
         nonlocal made
         made += more
         done, elapsed = finished + made, time.monotonic() - started
-        command.progress.begin(subject, output.replay.progress_text(done, made, total, elapsed))
+        command.progress.begin(subject, words.replay.progress_text(done, made, total, elapsed))
         return done
 
     return count
@@ -302,7 +302,7 @@ class TunePolicy(base.Lister):
                 strict=args.strict,
             )  # fmt: skip
             self.progress.finish("tune")
-            self.closing += output.replay.tuning_lines(tuning, args.goal)
+            self.closing += tuning.lines(args.goal)
             if args.output and tuning.is_clear:
                 name = args.name or f"{policy}-tuned"
                 with self.effects.change("policy", args.output, "may be written", "is written"):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import io
 import textwrap
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,9 +15,8 @@ from valence_sched.errors import escape
 from valence_sched.model import decision as model
 from valence_sched.model.claim import Claim, node_allocations
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import Request
 from valence_sched.words import decision as words
-from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase, zone_lines
+from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase
 from valence_sched_cli.output import cells, table
 from valence_sched_cli.output.cells import fields, hang, warning_lines
 
@@ -57,17 +55,13 @@ def not_chosen(
 
 
 def _groups(rejected: Sequence[model.PodmVerdict], phrases: ReasonPhrases) -> Iterator[str]:
-    groups: dict[tuple[str, bool, str], list[model.PodmVerdict]] = defaultdict(list)
-    for one in rejected:
-        groups[words.reason_group(one, phrases)].append(one)
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    shown = ordered[:MOST_LINES]
-    lines = [(len(some), text, words.nearest_text(some)) for (text, *_), some in shown]
+    groups = words.reason_groups(rejected, phrases)
     # Only texts with an example need padding, and some exceed the screen.
+    lines = groups[:MOST_LINES]
     width = min(max((len(text) for _, text, nearest in lines if nearest), default=0), WIDTH // 2)
     for number, text, nearest in lines:
         yield from hang(escape(f"  {number:>5,}  {text:{width}}  {nearest}".rstrip()), 9)
-    if others := sum(len(members) for _, members in ordered[MOST_LINES:]):
+    if others := sum(number for number, _, _ in groups[MOST_LINES:]):
         yield f"  {others:>5,}  for other reasons"
 
 
@@ -125,45 +119,10 @@ def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
     return (*columns[:at], ZONE, *columns[at:])
 
 
-def zone_notes(report: model.Report) -> Iterator[str]:
-    """Yield a line for each zone without an answer and for the zones that were not queried."""
-    yield from zone_lines(report.zones) if report.zones else ()
-
-
-def summary_lines(
-    result: model.DecisionResult, *, explain: bool, names_id: bool = False
-) -> Iterator[str]:
-    """Yield the lines about a decision beside its rows, the outcome last."""
-    report = result.report
-    yield from warning_lines((*report.warnings, *zone_notes(report)))
-    reasons = {verdict.podm: verdict.reason for verdict in report.podms}
-    chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
-    for podm in list(chosen)[: model.MAX_LISTED_PODMS]:
-        if reason := reasons.get(podm):
-            yield f"no more nodes on {podm}: {ReasonPhrases().of_reason(reason)}"
-    *others, outcome = words.outcome_lines(result, names_id=names_id)
-    yield from others
-    yield outcome if explain or not report.placements else outcome + _others(report)
-
-
-def _others(report: model.Report) -> str:
-    if report.zones and not report.podms:
-        return f"; {format_count(report.zones.answered, 'zone')} answered"
-    outcomes = Counter(verdict.outcome for verdict in report.podms)
-    fit = outcomes["fits"] + outcomes["alternate"]
-    not_fit = outcomes["rejected"] + outcomes["undecided"]
-    if not report.placements or outcomes["chosen"] + fit + not_fit < report.inventory.podms:
-        return "; other pod managers: --explain" if report.inventory.podms > 1 else ""
-    if not fit + not_fit:
-        return ""
-    others = format_count(fit, "other fits", "others fit")
-    return f"; {others}, {not_fit:,} {'does' if not_fit == 1 else 'do'} not: --explain"
-
-
 def several_lines(decisions: model.DecisionResults, names: Sequence[str]) -> Iterator[str]:
     """Yield the lines about the outcome of several requests, the outcome itself last."""
     report, failure = decisions.report, decisions.failure
-    notes = (note for one in report.decisions for note in zone_notes(one))
+    notes = (note for one in report.decisions for note in words.zone_notes(one))
     yield from warning_lines(dict.fromkeys((*report.warnings, *notes)))
     for name, result in zip(names, decisions.results, strict=False):
         if result.details is not None and failure in (None, result.report):
@@ -177,12 +136,6 @@ def several_lines(decisions: model.DecisionResults, names: Sequence[str]) -> Ite
         left = f", {count - tried} not tried" if count > tried else ""
         yield f"{names[tried - 1]} failed, so all {of} fail{left}"
     yield f"placed {report.placed:,} of {format_count(report.requested, 'node')} of {of}"
-
-
-def request_names(requests: Iterable[Request]) -> list[str]:
-    """Return the name of each request: its number, and its id or its flavor."""
-    numbered = enumerate(requests, 1)
-    return [f"{number}: {one.id or one.flavor or 'request'}" for number, one in numbered]
 
 
 MOST_SHOWN = 3  # near misses and changes of each kind; the report has all
@@ -227,7 +180,7 @@ class ReportRenderer:
         if isinstance(document, model.Report):
             yield from self.report(document)
             return
-        for name, report in reports_by_name(document).items():
+        for name, report in words.reports_by_name(document).items():
             yield escape(f"request {name}")
             yield from self.report(report)
             yield ""
@@ -288,12 +241,6 @@ def _hang(title: str, text: str) -> list[str]:
     return hang(escape(f"{lead:{width}}{text}"), width)
 
 
-def reports_by_name(document: model.Report | model.Reports) -> dict[str, model.Report]:
-    """Return the reports on several requests by request name; empty for a single request."""
-    reports: Sequence[model.Report] = getattr(document, "decisions", ())
-    return dict(zip(request_names(one.request for one in reports), reports, strict=True))
-
-
 def request_lines(report: model.Report) -> list[str]:
     """Return the requested resources: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
     return hang(escape(request_phrase(report.request)), 2)
@@ -314,7 +261,7 @@ def document_fields(document: model.Report | model.Reports) -> dict[str, Any]:
         "Inventory": msgspec.to_builtins(document.inventory),
         "Decisions": [
             {"Called": name, **_report_fields(report)}
-            for name, report in reports_by_name(document).items()
+            for name, report in words.reports_by_name(document).items()
         ],
         "Warnings": list(document.warnings),
     }

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware in words: devices as a phrase, sizes in the units that people compare."""
+"""Cells of hardware: devices folded, bars, and amounts in the units that people compare."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from valence_sched.model.hardware import PodmOverview, PodmSummary
-from valence_sched.model.quantity import format_count, format_mib, format_mib_of
-from valence_sched.words.phrases import device_phrases
+from valence_sched.model.hardware import PodmSummary
+from valence_sched.model.quantity import format_mib, format_mib_of
+from valence_sched.words import phrases as words
 from valence_sched_cli.output.cells import Amount, AmountLines, Shown, format_value, painted
 
 WIDTH = 30  # of a cell with the devices of a block
@@ -40,7 +39,7 @@ def devices_cell(devices: Any, width: int = WIDTH) -> Shown[Any]:
     """Return the devices of a block: phrases folded for people, the structure for machines."""
 
     def people(devices: Any) -> str:
-        return _folded(device_phrases(devices), width)
+        return _folded(words.device_phrases(devices), width)
 
     return Shown(devices, people, msgspec.to_builtins)
 
@@ -75,13 +74,7 @@ def node_hardware_cell(status: Any, width: int = WIDTH) -> Shown[Any]:
     """Return the hardware of a node: phrases for people; devices, amounts, gaps for machines."""
 
     def people(status: Any) -> str:
-        phrases = [*device_phrases(status.devices, brief=True)]
-        for grant in status.node.grants:
-            words = (format_value(grant.amount), grant.unit, grant.resource)
-            phrases.append(" ".join(filter(None, words)))
-        if status.unknown_blocks:
-            phrases.append(f"{format_count(status.unknown_blocks, 'block')} unknown")
-        return _folded(phrases, width)
+        return _folded(words.node_phrases(status), width)
 
     def machine(status: Any) -> Any:
         devices, grants = msgspec.to_builtins((status.devices, status.node.grants))
@@ -96,7 +89,7 @@ def pools_cell(pools: Mapping[str, PodmSummary]) -> Shown[Mapping[str, PodmSumma
 
     def people(pools: Mapping[str, PodmSummary]) -> str:
         width = max(map(len, pools), default=0)
-        every = ((pool, ", ".join(_free_phrases(amounts))) for pool, amounts in pools.items())
+        every = ((pool, ", ".join(words.free_phrases(amounts))) for pool, amounts in pools.items())
         return "\n".join(f"{pool:{width}}  {text}" for pool, text in every)
 
     def machine(pools: Mapping[str, PodmSummary]) -> list[dict[str, Any]]:
@@ -108,19 +101,6 @@ def pools_cell(pools: Mapping[str, PodmSummary]) -> Shown[Mapping[str, PodmSumma
         return found
 
     return Shown(pools, people, machine)
-
-
-def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
-    cores, mib = amounts.cores[0], amounts.memory_mib[0]
-    yield "unknown cores" if cores is None else format_count(cores, "core") if cores else "no cores"
-    yield "unknown memory" if mib is None else format_mib(mib) if mib else "no memory"
-    for number, word in ((amounts.gpus[0], "GPU"), (amounts.drives[0], "drive")):
-        if number is None:
-            yield f"unknown {word}s"
-        elif number:
-            yield format_count(number, word)
-    for name, (free, _) in amounts.stocks.items():
-        yield f"{'unknown' if free is None else format_value(free)} {name}"
 
 
 def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
@@ -152,21 +132,6 @@ class FreeCell(Amount[Any]):
         marks = "{}" if usable or not free else "({})"
         super().__init__(free, lambda _: marks.format(whole))
         self.brief = lambda: marks.format(brief)
-
-
-def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
-    """Yield the usable part of free amounts, if a part of them is unusable."""
-    every = list(podms)
-    unusable = Counter(one.podm.unusable for one in every if one.podm.unusable)
-    if not unusable:
-        return
-    usable = [one.amounts for one in every if not one.podm.unusable]
-    names = ("cores", "memory_mib", "gpus")
-    cores, mib, gpus = (sum(getattr(one, name)[0] or 0 for one in usable) for name in names)
-    amounts = f"{format_count(cores, 'core')}, {format_mib(mib)}, {format_count(gpus, 'GPU')}"
-    why = ", ".join(f"{number:,} {word}" for word, number in sorted(unusable.items()))
-    yield f"usable: {amounts}"
-    yield f"in parentheses: free, but not usable ({why})"
 
 
 def amount_cells(amounts: PodmSummary) -> dict[str, Any]:

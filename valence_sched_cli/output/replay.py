@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays as rows and lines: runs, comparisons, time series, and sweeps."""
+"""Replays as rows: runs, comparisons, time series, and sweeps."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import functools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.model import replay as model
-from valence_sched.model.quantity import format_age, format_count, resource_title
-from valence_sched.model.scenario import EditEffect
-from valence_sched.words.phrases import ReasonPhrases
-from valence_sched_cli.output.cells import Amount, Shown, fields, painted, pairs, warning_lines
+from valence_sched.model.quantity import resource_title
+from valence_sched.words import replay as words
+from valence_sched_cli.output.cells import Amount, Shown, fields, painted, pairs
 from valence_sched_cli.output.table import Table
 
 if TYPE_CHECKING:
@@ -26,50 +26,31 @@ _MORE_COLUMNS = (
 LONG_COLUMNS = (*COLUMNS, "Utilisation", *_MORE_COLUMNS)
 SWEEP_COLUMNS = ("Scenario", "Policy", "Seed", "Placed", "Refused", "Podms Needed", "Fragmentation")
 SWEEP_LONG_COLUMNS = (*SWEEP_COLUMNS, "Utilisation", "Requests", *_MORE_COLUMNS)
-MOST_GROUPS = 4  # of reasons in the lines about a first refusal
-_REFUSALS = {  # by step
-    "capacity": "for lack of capacity",
-    "devices": "for lack of devices",
-    "fit": "without fitting blocks",
-}
-MOST_CHANGES = 20  # that are printed; the rest is only counted
 
 
 class ShareCell(Amount[float]):
     """A share: a percentage, green for 0 and red for 1 on a terminal with colours."""
 
     def __init__(self, share: float) -> None:
-        super().__init__(share, share_text)
+        super().__init__(share, words.share_text)
 
     def coloured(self, text: str) -> str:
         return painted(text, 1.0 - self._value)
 
 
-def share_text(share: float) -> str:
-    """Return a share in percent."""
-    return f"{100 * share:.1f}%"
-
-
-def _number_text(number: float) -> str:
-    """Return a number with 0 or 2 decimals or 2 digits."""
-    if 0 < abs(number) < 0.1:
-        return f"{number:.2g}"
-    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.2f}"
-
-
 #: Shares by name: in percent for people, from 0 to 1 for machines.
-Shares = pairs("\n", shown=share_text)
+Shares = pairs("\n", shown=words.share_text)
 
 
 def number_cell(number: float | None, *, is_share: bool = False) -> Amount[float] | None:
     """Return the cell of a number that may be unknown: few digits or a percentage for people."""
-    text = share_text if is_share else _number_text
+    text = functools.partial(words.value_text, is_share=is_share)
     return None if number is None else Amount(number, text)
 
 
 def _estimate_cell(mean: float, error: float | None, *, is_share: bool) -> Amount[float]:
     """Return the cell of the mean of a measure over seeds, with its standard error."""
-    text = share_text if is_share else _number_text
+    text = functools.partial(words.value_text, is_share=is_share)
 
     def people(mean: float) -> str:
         return text(mean) if error is None else f"{text(mean)} ± {text(error)}"
@@ -130,63 +111,6 @@ def sweep_comparison(runs: Sequence[model.SweepRun], *, long: bool) -> Table:
         best = "no clear difference" if one.is_unclear else one.best
         rows.append((one.measure.name, *cells, best))
     return ("Measure", *dict.fromkeys(run.variation for run in runs), "Best"), rows
-
-
-def outcome_lines(replay: model.Replay) -> Iterator[str]:
-    """Yield the lines about the outcome: warnings, refusals by reason, the outcome itself last."""
-    warnings = dict.fromkeys(line for run in replay.runs for line in run.warnings)
-    yield from warning_lines(warnings)
-    alone = len(replay.runs) == 1
-    for run in replay.runs:
-        name = "" if alone else f"{run.name}: "
-        if run.refused:
-            steps: Counter[str] = Counter()
-            for refusal in run.refusals:
-                steps[refusal.step] += refusal.nodes
-            reasons = ((n, _REFUSALS.get(it, f"by filter {it}")) for it, n in steps.most_common())
-            text = ", ".join(f"{nodes:,} {reason}" for nodes, reason in reasons)
-            yield f"{name}refused {format_count(run.refused, 'node')}: {text}"
-        for first in run.first_refusals if alone else ():
-            yield from _first_lines(first)
-        undecided = f", {run.undecided:,} undecided" if run.undecided else ""
-        nodes, of = format_count(run.requested, "node"), format_count(run.requests, "request")
-        yield f"{name}placed {run.placed:,} of {nodes} of {of}{undecided}"
-
-
-def lost_lines(effects: Mapping[str, Sequence[EditEffect]]) -> Iterator[str]:
-    """Yield a line for each site that lost nodes to its edits, by its name."""
-    for name, some in effects.items():
-        if lost := sum(one.nodes for one in some):
-            yield f"{name}: {format_count(lost, 'node is', 'nodes are')} lost, and not re-placed"
-
-
-def change_lines(changes: Sequence[model.MeasureChange], file: str) -> Iterator[str]:
-    """Yield a line for each measure that differs from the baseline, then their number."""
-    for change in changes[:MOST_CHANGES]:
-        if change.measure == "run":
-            yield f"{change.run}: only in the {'baseline' if change.after is None else 'result'}"
-            continue
-        share = change.measure.startswith(("utilisation", "peak_utilisation", "fragmentation"))
-        cells = (number_cell(value, is_share=share) for value in (change.before, change.after))
-        was, now = ("none" if cell is None else str(cell) for cell in cells)
-        yield f"{change.run}: {change.measure} was {was}, is {now}"
-    count = len(changes)
-    differing = format_count(count, "measure differs", "measures differ") if count else ""
-    yield f"{differing or 'no measure differs'} from {file}"
-
-
-def _first_lines(first: model.FirstRefusal) -> Iterator[str]:
-    flavor = first.flavor or "a request without flavor"
-    yield f"first refusal of {flavor}, after {format_age(first.time_s)}:"
-    groups = [(one, one.reason) for one in first.reasons if one.reason]
-    texts = [ReasonPhrases().of_reason(reason) for _, reason in groups[:MOST_GROUPS]]
-    width = max(map(len, texts), default=0)
-    for (one, reason), text in zip(groups, texts, strict=False):
-        has_best = one.podms > 1 and reason.is_amount and reason.have
-        best = f"best: {one.nearest}" if has_best else ""
-        yield f"  {one.podms:>5,}  {text:{width}}  {best}".rstrip()
-    if others := sum(one.podms for one, _ in groups[MOST_GROUPS:]):
-        yield f"  {others:>5,}  for other reasons"
 
 
 #: The columns for programs; people see one column for each resource.
@@ -259,32 +183,8 @@ def _merged_rows(run: model.ReplayResult, names: Mapping[str, str]) -> Iterator[
         yield row
 
 
-def progress_text(done: int, made: int, total: int, elapsed_s: float) -> str:
-    """Return the number of finished runs, and the estimated time of the others."""
-    text = f"{done:,} of {total:,} runs"
-    if not made or done == total:
-        return text
-    return f"{text}, about {format_age((total - done) * elapsed_s / made)} left"
-
-
-def _weights_text(weights: Mapping[str, float]) -> str:
-    return " ".join(f"{name}={weight:g}" for name, weight in weights.items())
-
-
 def tuning_rows(tuning: Tuning) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each candidate, best first: weights, share served, and gain."""
     for one in sorted(tuning.candidates, key=lambda one: -one.mean):
         gain = _estimate_cell(*tuning.gain_of(one), is_share=True)
-        yield Shown(one.weights, _weights_text), number_cell(one.mean, is_share=True), gain
-
-
-def tuning_lines(tuning: Tuning, goal: str) -> Iterator[str]:
-    """Yield the result of a tuning, and the gain with its standard error."""
-    name, samples = tuning.candidates[0].policy.name, len(tuning.best.shares)
-    what = "nodes" if goal == "nodes" else "the scarcest resource"
-    if tuning.is_clear:
-        yield f"better than policy {name}: {_weights_text(tuning.best.weights)}"
-    else:
-        yield f"no weights are clearly better than those of policy {name}"
-    gain = f"{100 * tuning.gain:+.1f} ± {100 * tuning.error:.1f} points of {what}"
-    yield f"gain: {gain}, cross-validated over {samples:,} samples"
+        yield Shown(one.weights, words.weights_text), number_cell(one.mean, is_share=True), gain

@@ -20,7 +20,7 @@ from valence_sched.model.capacity import (
 )
 from valence_sched.model.decision import Reason
 from valence_sched.words.planning import capacity_lines, stranded_lines
-from valence_sched_cli.output.capacity import (
+from valence_sched_cli.output.planning import (
     capacity_table,
     explanation,
     fit_matrix,
@@ -60,7 +60,7 @@ class TestTable(unittest.TestCase):
             titles, (row,) = capacity_table(counts, people=True, explain=True, proven=True)
             self.assertEqual(["Flavor", "a", "One By One", "Proven Most"], titles)
             self.assertEqual(("web", 7, 7, cell), row)
-            self.assertEqual(lines, list(capacity_lines(counts, None)))
+            self.assertEqual(lines, list(capacity_lines(counts, None, 1000)))
 
     def test_programs_get_a_row_for_each_pod_manager_and_only_the_columns_asked_for(self):
         counts = [("web", web())]
@@ -80,7 +80,7 @@ class TestTable(unittest.TestCase):
     def test_what_the_mix_comes_to_is_told(self):
         mix = web(by_flavor={"web": 5, "gpu": 2}, refused="gpu", proven=None)
         self.assertEqual(["mix: 7 nodes (5 web, 2 gpu); then gpu does not fit"],
-                         [*capacity_lines([("mix", mix)], {"web": 2.0, "gpu": 1.0})])  # fmt: skip
+                         [*capacity_lines([("mix", mix)], {"web": 2, "gpu": 1}, 1000)])  # fmt: skip
 
 
 class TestExplanation(unittest.TestCase):

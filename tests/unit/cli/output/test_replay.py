@@ -18,14 +18,13 @@ from valence_sched.model.replay import (
     ReplaySeries,
     changes,
 )
+from valence_sched.words.replay import change_lines, outcome_lines
 from valence_sched_cli.output.replay import (
     LONG_COLUMNS,
     MOST_RESOURCES,
     MOST_ROWS,
     ShareCell,
-    change_lines,
     comparison,
-    outcome_lines,
     run_rows,
     series_table,
 )

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacities as rows and sections: nodes that fit, exhausted resources, sums of free amounts."""
+"""Results of planning as rows and sections: capacities, stranded amounts, and moves of nodes."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from valence_sched.errors import escape
-from valence_sched.model.capacity import NOT_REQUESTED, Capacity, StrandedAmount
+from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.quantity import format_count
+from valence_sched.model.relocation import MovedNode, RebalanceMove, Relocation, StuckNode
 from valence_sched.words import planning as words
 from valence_sched.words.phrases import ReasonPhrases
 from valence_sched_cli.output import cells
+from valence_sched_cli.output.decision import blocks_cell
+from valence_sched_cli.output.hardware import RECORD_WIDTH, devices_cell
+from valence_sched_cli.output.replay import number_cell
 from valence_sched_cli.output.table import BORDER, USUAL_WIDTH, Table, screen_width
 
 MOST_PODMS = 5  # columns, if not all fit the width
@@ -141,13 +145,14 @@ def explanation(counts: Named) -> Iterator[str]:
 
 STRANDED_COLUMNS = ("Podm", "Kind", "Model", "Unit", "Free", "Usable", "Stranded", "Reasons")
 
-Resource = tuple[str, str | None, str]  # kind, model and unit
-
 
 def stranded_table(found: Sequence[StrandedAmount], *, people: bool) -> Table:
     """Return titles and rows; people see stranded amounts by reason."""
     if people:
-        return ("Why", "Podms", "Stranded"), list(_grouped(found))
+        groups = words.stranded_groups(found)
+        return ("Why", "Podms", "Stranded"), [
+            (why, podms, cells.WordLines(lines)) for why, podms, lines in groups
+        ]
     rows: list[tuple[Any, ...]] = []
     for one in found:
         why = cells.AmountLines({text: words.number_of(amount) for text, amount in one.why})
@@ -156,22 +161,59 @@ def stranded_table(found: Sequence[StrandedAmount], *, people: bool) -> Table:
     return STRANDED_COLUMNS, rows
 
 
-def _grouped(found: Sequence[StrandedAmount]) -> Iterator[tuple[Any, ...]]:
-    free: dict[Resource, float] = defaultdict(float)
-    groups: dict[str, dict[Resource, float]] = defaultdict(lambda: defaultdict(float))
-    podms: dict[str, dict[str, None]] = defaultdict(dict)
-    for one in found:
-        resource = (one.kind, one.model, one.unit)
-        free[resource] += one.free
-        for text, amount in one.why:
-            groups[text][resource] += amount
-            podms[text][one.podm] = None
+MOVE_COLUMNS = ("Step", "Node", "From", "To", "Pool", "Blocks")
+MOVE_LONG_COLUMNS = (*MOVE_COLUMNS, "Owner", "Asks For", "Hardware", "URI")
+REBALANCE_COLUMNS = ("Step", "Node", "From", "To", "Pool", "Room", "Fragmentation", "Imbalance")
+REBALANCE_LONG_COLUMNS = (*REBALANCE_COLUMNS, "Blocks", "Owner", "Asks For", "Hardware", "URI")
+MOST_GROUPS = 3  # of reasons against a node that is stuck
+MOST_LISTED = 8  # groups of nodes, and nodes of each; the rest is only counted
+WIDTH = 78
 
-    def place(text: str) -> tuple[Any, ...]:
-        cards = sum(n for (kind, *_), n in groups[text].items() if kind not in words.PLAIN)
-        return text == NOT_REQUESTED, -cards, -len(groups[text]), text
 
-    for text in sorted(groups, key=place):
-        stranded = sorted(groups[text].items(), key=lambda one: one[0][0] in words.PLAIN)
-        lines = [words.part_of_free(amount, free[it], *it) for it, amount in stranded]
-        yield text, words.named(list(podms[text])), cells.WordLines(lines)
+def move_rows(result: Relocation) -> list[dict[str, Any]]:
+    """Return a row for each move, then for each stuck node; cells by MOVE_LONG_COLUMNS."""
+    return [*map(_move_row, result.moves), *map(stuck_row, result.stuck)]
+
+
+def _move_row(move: Any) -> dict[str, Any]:
+    to = {"To": move.to_podm, "Pool": move.to_pool, "Blocks": blocks_cell(move.to_blocks)}
+    return stuck_row(move) | {"Step": move.step} | to
+
+
+def stuck_row(one: MovedNode) -> dict[str, Any]:
+    """Return the row of a node that cannot be re-placed."""
+    row = cells.fields(one, "Node", "Owner", "Asks For", "URI")
+    row |= {"From": one.podm, "Hardware": devices_cell(one.devices, RECORD_WIDTH)}
+    return row | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
+
+
+def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
+    """Return the row of a move with the measures of the site after it."""
+    shares = {
+        name.title(): number_cell(getattr(move.after, name), is_share=True)
+        for name in ("fragmentation", "imbalance")
+    }
+    return _move_row(move) | {"Room": move.after.room, **shares}
+
+
+def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:
+    """Yield the nodes that cannot be re-placed, grouped by pod manager and reasons."""
+    if not stuck:
+        return
+    yield f"Nodes that cannot be re-placed: {len(stuck):,}"
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in stuck:
+        reasons = [] if one.reasons else [f"      {words.NO_HARDWARE}"]
+        for group in one.reasons[:MOST_GROUPS]:
+            if group.reason:
+                reason = ReasonPhrases(names_free=True).of_reason(group.reason)
+                text = f"on {format_count(group.podms, 'pod manager')}: {reason}"
+                reasons += cells.hang(text, 8, "      ", WIDTH)
+        groups.setdefault((one.podm, tuple(reasons)), []).append(one.node)
+    most = len(stuck) if all_reasons else MOST_LISTED
+    for (podm, lines), nodes in itertools.islice(groups.items(), most):
+        others = f" and {len(nodes) - most:,} more" if len(nodes) > most else ""
+        yield from cells.hang(f"{', '.join(nodes[:most])}{others} of {podm}", 4, "  ", WIDTH)
+        yield from lines
+    if rest := sum(len(nodes) for nodes in list(groups.values())[most:]):
+        yield f"  and {format_count(rest, 'node')} more: --all-reasons"
