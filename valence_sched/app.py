@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import replace
@@ -573,3 +574,10 @@ def fault_rules() -> list[tuple[str, str]]:
     from valence_sched.simulator.server.faults import RULES
 
     return [(f"{rule.name}:{rule.words}".rstrip(":"), rule.help) for rule in RULES]
+
+
+def catalogue() -> ModuleType:
+    """Return the functions on the service catalogue of a cloud."""
+    from valence_sched.integrations import catalogue
+
+    return catalogue

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: writes standard output whole, and notices log records that were not written."""
+"""Streams: standard output is written whole; log records are escaped, and lost ones are noticed."""
 
 import codecs
 import contextlib
+import copy
 import functools
 import logging
 import os
+import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from typing import Any
 
-from valence_sched.errors import OutputError, escape_character
+from valence_sched.errors import OutputError, escape, escape_character
 
 #: The error handler of codecs that writes characters as JSON escapes them.
 JSON_ESCAPES = "valence_sched.json_escapes"
@@ -150,3 +153,60 @@ def _note(failures: Failures, handler: logging.Handler, _record: logging.LogReco
     failures.setdefault(handler, getattr(error, "strerror", None) or str(error))
     if isinstance(handler, logging.StreamHandler):
         discard(handler.stream)
+
+
+OURS = "valence_sched"  # prefixes of our loggers
+
+
+class EscapingFormatter(logging.Formatter):
+    """Escapes the output of another formatter; our records stay one line.
+
+    Lines to a ``stream`` that is a terminal are folded to its width.
+    """
+
+    def __init__(self, formatter: logging.Formatter | None, stream: Any = None) -> None:
+        super().__init__()
+        self._formatter, self._stream = formatter or logging.Formatter(), stream
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name.startswith(OURS):
+            record = copy.copy(record)
+            record.msg, record.args = escape(record.getMessage()), None
+        return folded(escape(self._formatter.format(record), keep="\n"), self._stream)
+
+
+def escape_logs() -> None:
+    """Let the program's log handlers escape unprintable characters."""
+    for handler in logging.getLogger().handlers:
+        if not isinstance(handler.formatter, EscapingFormatter):
+            stream = getattr(handler, "stream", None)
+            handler.setFormatter(EscapingFormatter(handler.formatter, stream))
+
+
+_NAMES = ("SIGTERM", "SIGHUP")
+
+
+class _SignalInterrupt(KeyboardInterrupt):
+    """A signal, as from Ctrl-C: not a failure of the running plug-in."""
+
+
+@contextlib.contextmanager
+def interrupt_on_signals() -> Iterator[None]:
+    """Let signals that are not ignored end the command with a shell's exit code."""
+
+    def interrupt(number: int, _frame: object) -> None:
+        raise _SignalInterrupt(128 + number)
+
+    default = []
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+        default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in default:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    except _SignalInterrupt as ended:
+        raise SystemExit(ended.args[0]) from None
+    finally:
+        for number in default:
+            signal.signal(number, signal.SIG_DFL)

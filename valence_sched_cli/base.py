@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from cliff import command, lister, show
 
 from valence_sched import errors
-from valence_sched.streams import log_failures, print_message
+from valence_sched.streams import escape_logs, interrupt_on_signals, log_failures, print_message
 from valence_sched_cli import cloud, late
 from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
-from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_on_signals
+from valence_sched_cli.output.delivery import Delivery
 from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
 
 if TYPE_CHECKING:

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
 from valence_sched_cli.late import app, model
 
-SERVICE_TYPE = "podm"
-SCHEDULER_TYPE = "podm-scheduler"  # the scheduler's own service
 #: The token is the only header whose value the user gives.
 _UNSENDABLE = "header X-Auth-Token: the token has a line break or a character outside Latin-1: "
 _UNSENDABLE += "check the token"
@@ -49,55 +45,10 @@ def catalogue(
     if connect is None:
         raise UsageError("--from-catalog: only inside openstack, which has a cloud")
     sdk = connect()
-    region_name = None if all_regions else sdk.config.region_name or None
-    endpoints = query_cloud(manager, lambda: sorted({*_endpoints(sdk, SERVICE_TYPE, region_name)}))
-    if not endpoints:
-        interface = _interface(sdk, SERVICE_TYPE)
-        where = f"region {region_name}" if region_name else "any region"
-        names = interface if isinstance(interface, str) else " or ".join(interface)
-        scope = "a token without a catalogue"
-        if hasattr(sdk.session.auth, "get_access"):
-            access = sdk.session.auth.get_access(sdk.session)
-            scope = "system scope" if access.system_scoped else "a token without a scope"
-            if access.domain_id:
-                scope = f"domain {access.domain_name or access.domain_id}"
-            if access.project_id:
-                scope = f"project {access.project_name or access.project_id}"
-        text = f"the service catalogue has no endpoint of service type {SERVICE_TYPE}: {where}"
-        raise CloudError(one_line(f"{text}, interface {names}, {scope}"))
-    podms: dict[tuple[str, str], model.registration.Registration] = {}
-    for region, id_, url in endpoints:
-        word = region or SERVICE_TYPE
-        if wrong := model.podm_address.url_problem(url):
-            raise CloudError(f"service catalogue: {SERVICE_TYPE} of {word}: {wrong}")
-        name = f"{word}-{id_}" if id_ else word
-        root = model.podm_address.strip_service_root(url)
-        one = model.registration.Registration(name=name, url=root, zone=region or None)
-        podms.setdefault((region, one.url), one)
-    return tuple(podms.values())
-
-
-def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, str, str]]:
-    """Return region, ID and URL of every endpoint; without a catalogue, the login's endpoint."""
-    config, auth = sdk.config, sdk.session.auth
-    if override := config.get_endpoint(kind):
-        return [(config.region_name or "", "", override)]
-    if not hasattr(auth, "get_access"):
-        endpoint = kind == SERVICE_TYPE and auth.get_endpoint(sdk.session, service_type=kind)
-        return [(config.region_name or "", "", endpoint)] if endpoint else []
-    endpoints = auth.get_access(sdk.session).service_catalog.get_endpoints_data(
-        service_type=kind, interface=_interface(sdk, kind), region_name=region_name
-    )
-    return [
-        # an endpoint without an ID gets one that is made of its URL
-        (one.region_name or "", str(one.endpoint_id or (one.raw_endpoint or {}).get("id")
-         or hashlib.blake2b(one.url.encode(), digest_size=8).hexdigest()), one.url)
-        for one in itertools.chain(*endpoints.values())
-    ]  # fmt: skip
-
-
-def _interface(sdk: Any, kind: str) -> Any:
-    return sdk.config.get_interface(kind) or "public"
+    region = None if all_regions else sdk.config.region_name or None
+    podms: tuple[model.registration.Registration, ...]
+    podms = query_cloud(manager, lambda: app.catalogue().registrations(sdk, region))
+    return podms
 
 
 def scheduler_endpoint(
@@ -112,16 +63,10 @@ def scheduler_endpoint(
     if connect is None or not _names_cloud(manager):
         return None
     sdk = connect()
-    region = sdk.config.region_name or None
-    known = query_cloud(manager, lambda: _endpoints(sdk, SCHEDULER_TYPE, region))
-    found = {region: url for region, _, url in known}
-    if len(found) > 1:
-        regions = ", ".join(sorted(region or "no region" for region in found))
-        found_in = f"{SCHEDULER_TYPE} in several regions ({regions})"
-        raise CloudError(f"service catalogue: {found_in}: name one with --os-region-name")
+    url = query_cloud(manager, lambda: app.catalogue().scheduler_url(sdk))
     cert = sdk.session.cert or (None, None)
     certificate = model.tls.client_certificate(*((cert, None) if isinstance(cert, str) else cert))
-    return next(((url, sdk.session.verify, certificate) for url in found.values()), None)
+    return None if url is None else (url, sdk.session.verify, certificate)
 
 
 def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
@@ -133,7 +78,8 @@ def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
         return None  # an endpoint belongs to a standalone service, with the login "none"
     sdk, kind = connect(), "baremetal"
     region, endpoint = sdk.config.region_name or None, sdk.config.get_endpoint(kind)
-    return model.baremetal.CloudLogin(sdk.session, _interface(sdk, kind), region, endpoint)
+    interface = sdk.config.get_interface(kind) or "public"
+    return model.baremetal.CloudLogin(sdk.session, interface, region, endpoint)
 
 
 def token_source(manager: Any) -> Callable[[], str] | None:

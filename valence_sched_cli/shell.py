@@ -26,10 +26,9 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 
 from valence_sched.errors import SchedulerError, one_line, suggest
-from valence_sched.streams import discard, print_message, printing
+from valence_sched.streams import discard, escape_logs, print_message, printing
 from valence_sched_cli.base import PodmCommand
 from valence_sched_cli.options.parser import NAMES, StoreOnce, nonempty
-from valence_sched_cli.output.delivery import escape_logs
 from valence_sched_cli.plugin import add_endpoint_option
 
 GROUP = "openstack.podm.v1"

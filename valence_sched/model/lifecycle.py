@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of a scheduler on claims and nodes: claiming, composing, reconciling."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
+from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import Claim, ComposedNode
+from valence_sched.model.claim import Claim, ComposedNode, sum_devices
 from valence_sched.model.decision import DecisionResult
+from valence_sched.model.hardware import BlockOverview, PodmOverview
 from valence_sched.model.inventory import Devices
 
 
@@ -133,3 +137,48 @@ class Preview(Struct, frozen=True, kw_only=True):
     podm: str
     refusal: str | None = None
     problem: str | None = None
+
+
+_SAME_NAMES = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
+
+
+def recorded_nodes(
+    podms: Iterable[PodmOverview], blocks: Iterable[BlockOverview]
+) -> list[NodeRecord]:
+    """Return the nodes of recorded pod managers; a node without a readable document is UNKNOWN."""
+    devices = {(one.podm, one.uri): one.devices for one in blocks}
+    records = []
+    for podm in (one.podm for one in podms):
+        for node in podm.nodes:
+            known = [devices.get((podm.id, uri)) for uri in node.blocks]
+            same = {name: getattr(node, name) for name in _SAME_NAMES}
+            id_ = node.name or node.uri
+            record = NodeRecord(
+                node=ComposedNode(id=id_, podm=podm.id, claim="-", **same),
+                state="UNKNOWN" if node.stale else "COMPOSED",
+                reason="its document could not be read" if node.stale else None,
+                devices=sum_devices(one for one in known if one),
+                unknown_blocks=known.count(None),
+                podm_url=podm.url,
+                systems=(node.uri,),
+            )
+            records.append(record)
+    return records
+
+
+def find_record(records: Iterable[NodeRecord], name: str) -> NodeRecord:
+    """Return the node of an ID, ``PODM/ID``, URI or the last part of it.
+
+    UnknownName: no node has the name. UsageError: several nodes have it.
+    """
+    every = {f"{one.node.podm}/{one.node.id}": one for one in records}
+    found = {}
+    for full, one in every.items():
+        uri = one.node.uri
+        if name in (full, one.node.id, uri, uri.rstrip("/").rpartition("/")[2]):
+            found[full] = one
+    if not found:
+        raise UnknownName("node", name, [one.node.id for one in every.values()])
+    if len(found) > 1 and name not in found:
+        raise UsageError(f"node {name}: the name is ambiguous: {', '.join(found)}")
+    return found.get(name) or next(iter(found.values()))

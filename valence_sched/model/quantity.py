@@ -5,7 +5,7 @@ import datetime
 import math
 import re
 
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, must_be
 
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP", 1)}
@@ -176,3 +176,19 @@ def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
         return None
     seconds = (now - then).total_seconds()
     return max(0.0, seconds) if seconds > -MAX_CLOCK_SKEW_S else None
+
+
+def number_of(text: str) -> float:
+    """Return the number in a text, or NaN, which is outside every range."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def parse_percentage(text: str) -> float:
+    """Parse a percentage above 0, at most 100, such as ``5%`` or ``5``, into a share."""
+    share = number_of(text.strip().removesuffix("%"))
+    if not 0.0 < share <= 100.0:
+        raise must_be("a percentage above 0 and at most 100, such as 5%", text)
+    return share / 100.0

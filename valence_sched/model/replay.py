@@ -10,9 +10,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from valence_sched.errors import UnknownName
+from valence_sched.errors import UnknownName, is_not, must_be
 from valence_sched.model.codec import DocumentHead, check_schema, decode
 from valence_sched.model.decision import FunnelStep, InventorySummary, ReasonGroup
+from valence_sched.model.quantity import number_of
 
 SCHEMA = "valence-sched/replay"
 VERSION = "1.0"
@@ -404,3 +405,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise ValueError(f"{text[:40]!r} has over {MOST_SEEDS:,} seeds")
         seeds.update(range(first, last + 1))
     return tuple(sorted(seeds))
+
+
+def parse_tolerance(text: str) -> tuple[str | None, float]:
+    """Parse ``5``, ``5%`` or ``MEASURE=5`` into a share."""
+    name, equals, number = text.rpartition("=")
+    percent = number_of(number.strip().removesuffix("%"))
+    if percent < 0:
+        raise must_be("a percentage of at least 0", text)
+    if not 0 <= percent < math.inf or (equals and not name.strip()):
+        raise is_not("a percentage, such as 5, 5% or placed=5", text[:40])
+    return (name.strip() or None), percent / 100

@@ -2,6 +2,7 @@
 """Request specs: requests as people write them, their compilation, and workloads of them."""
 
 import datetime
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Protocol
@@ -9,14 +10,14 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from msgspec import Meta, Struct
 
-from valence_sched.errors import InputError, RequestError, UnknownName, closest
+from valence_sched.errors import InputError, RequestError, UnknownName, closest, is_not
 from valence_sched.model import expression, extra_specs
 from valence_sched.model.base import Fact, Noun
 from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
 from valence_sched.model.inventory import capability_map
 from valence_sched.model.need import NameRequirements, Proximity
-from valence_sched.model.quantity import parse_age
+from valence_sched.model.quantity import number_of, parse_age
 from valence_sched.model.request import MAX_ID, Group, Owner, Request
 
 ExternalResourceNames = dict[str, str | tuple[str, ...]]
@@ -347,3 +348,15 @@ def parse_conjunction(texts: Sequence[str], name: str) -> Any:
         expression.parse_expression(value, place)
         conjuncts.append(value)
     return ["and", *conjuncts] if len(conjuncts) > 1 else next(iter(conjuncts), None)
+
+
+def parse_shares(text: str) -> dict[str, float]:
+    """Parse ``FLAVOR=SHARE,FLAVOR=SHARE``; a flavor alone has a share of 1."""
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = part.strip().partition("=")
+        share = number_of(number or "1")
+        if not name or not 0.0 < share < math.inf or name in shares:
+            raise is_not("FLAVOR=SHARE, as in gpu-large=1,small=3, each flavor once", part)
+        shares[name] = share
+    return shares

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched.errors import UnknownName, UsageError
+from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.commands.claim import TIMEOUT, event_cell, wait_s
@@ -20,7 +20,6 @@ LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, which gets the rest of the 
 RECORDED = """\
 inventory --inventory <path>...: use the nodes of a recorded inventory, not those of the state: a
     file, directory or archive, or - for standard input (repeat for several)"""
-_SAME_NAMES = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
 LONG_COLUMNS = (*COLUMNS, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim")
 
 
@@ -90,18 +89,7 @@ class ShowNode(base.ShowOne):
         if not args.inventory:
             record = scheduler.node_record(args.node)
         else:
-            recorded = {f"{one.node.podm}/{one.node.id}": one for one in _recorded_nodes(scheduler)}
-            found = {}
-            for full, one in recorded.items():
-                uri = one.node.uri
-                if args.node in (full, one.node.id, uri, cells.tail(uri)):
-                    found[full] = one
-            if not found:
-                raise UnknownName("node", args.node, [one.node.id for one in recorded.values()])
-            if len(found) > 1 and args.node not in found:
-                several = ", ".join(found)
-                raise UsageError(f"node {args.node}: the name is ambiguous: {several}")
-            record = found.get(args.node) or next(iter(found.values()))
+            record = model.lifecycle.find_record(_recorded_nodes(scheduler), args.node)
         row = _cells(record)
         row |= cells.fields(record, "Podm URL", "Systems", "UUIDs", "MAC Addresses")
         row["Events"] = event_cell(record.events)
@@ -109,28 +97,8 @@ class ShowNode(base.ShowOne):
 
 
 def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycle.NodeRecord]:
-    """Return the nodes of recorded pod managers; a node without a readable document is UNKNOWN."""
     blocks = scheduler.blocks(model.hardware.BlockFilter())
-    devices = {(one.podm, one.uri): one.devices for one in blocks}
-    records = []
-    for podm in (one.podm for one in scheduler.podms()):
-        for node in podm.nodes:
-            known = [devices.get((podm.id, uri)) for uri in node.blocks]
-            same = {name: getattr(node, name) for name in _SAME_NAMES}
-            id_ = node.name or node.uri
-            composed = model.claim.ComposedNode(id=id_, podm=podm.id, claim="-", **same)
-            records.append(
-                model.lifecycle.NodeRecord(
-                    node=composed,
-                    state="UNKNOWN" if node.stale else "COMPOSED",
-                    reason="its document could not be read" if node.stale else None,
-                    devices=model.claim.sum_devices(one for one in known if one),
-                    unknown_blocks=known.count(None),
-                    podm_url=podm.url,
-                    systems=(node.uri,),
-                )
-            )
-    return records
+    return model.lifecycle.recorded_nodes(scheduler.podms(), blocks)
 
 
 def _visible_columns(

@@ -13,7 +13,7 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, words
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import by_name, named_number, percentage
+from valence_sched_cli.options.parser import by_name, named_number, parsed_by
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edit, edited_site
 from valence_sched_cli.output.cells import warning_lines
 
@@ -151,7 +151,9 @@ class RebalanceWhatif(_MoveLister):
             all, by their present shares)
         what --most <n>: maximum number of moves (default: {MOST_MOVES}, or
             {MOST_MOVES_TO_DEFRAGMENT} with --fragmentation-below or --imbalance-below)"""
-    option_settings = {"fragmentation_below": percentage, "imbalance_below": percentage}
+    option_settings = dict.fromkeys(
+        ("fragmentation_below", "imbalance_below"), parsed_by("quantity:parse_percentage")
+    )
     option_groups = (
         *_MoveLister.option_groups,
         inventory.FLAVOR_FILE,

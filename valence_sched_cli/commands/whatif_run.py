@@ -6,32 +6,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from valence_sched.errors import UsageError, is_not, must_be
+from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, pages, words
 from valence_sched_cli.options import inventory, whatif
-from valence_sched_cli.options.parser import by_name, natural, nonempty_name, number_of, parsed_by
+from valence_sched_cli.options.parser import by_name, natural, nonempty_name, parsed_by
 from valence_sched_cli.output.cells import format_count, warning_lines
 from valence_sched_cli.output.table import MACHINE
 
 EXIT_DIFFERENT = 10
-
-
-def _tolerance(text: str) -> tuple[str | None, float]:
-    """Parse ``5``, ``5%`` or ``MEASURE=5`` into a share."""
-    name, equals, number = text.rpartition("=")
-    percent = number_of(number.strip().removesuffix("%"))
-    if percent < 0:
-        raise must_be("a percentage of at least 0", text)
-    if not 0 <= percent < math.inf or (equals and not name.strip()):
-        raise is_not("a percentage, such as 5, 5% or placed=5", text[:40])
-    return (name.strip() or None), percent / 100
 
 
 class RunWhatif(base.Lister):
@@ -47,7 +35,10 @@ class RunWhatif(base.Lister):
         "--workload workload.csv --policy default --policy pack --compare",
         "--rate 10/h --mix gpu-large=1,small=3 --lifetime 2d --horizon 30d --seed 7",
     )
-    option_settings = {"policy": {"dest": "policies"}, "tolerance": _tolerance}
+    option_settings = {
+        "policy": {"dest": "policies"},
+        "tolerance": parsed_by("replay:parse_tolerance"),
+    }
     option_groups = (
         inventory.DECISION,
         whatif.add_workload_options,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from valence_sched.errors import RequestError, UnknownName, UsageError, is_not, must_be
+from valence_sched_cli.late import model
 
 #: The help sections in order: the request, its places, its group, the inventory, its edits, the
 #: decision, the actions, and the output.
@@ -203,7 +204,7 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
         elif not known:
             known["action"] = "store_true"
         if default:
-            known["default"] = known["type"](default)
+            known["default"] = default  # argparse parses it
         if known.get("type"):
             known["type"] = functools.partial(parsed, known["type"])
         group.add_argument(*names.split(","), help=words, **known)
@@ -283,14 +284,6 @@ def positive(text: str) -> int:
     return natural(text, least=1)
 
 
-def number_of(text: str) -> float:
-    """Return the number in a text, or NaN, which is outside every range."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 def parsed(parse: Callable[[str], Value], text: str) -> Value:
     """Return a parsed text; an error of the parsing is one of the option, in its own words."""
     try:
@@ -312,7 +305,7 @@ def number(form: str, least: float, most: float) -> Callable[[str], float]:
     """Return the type of a number within a range, which ``form`` describes."""
 
     def parse(text: str) -> float:
-        if not least <= (found := number_of(text)) <= most:
+        if not least <= (found := model.quantity.number_of(text)) <= most:
             raise must_be(form, text)
         return found
 
@@ -329,7 +322,7 @@ def named_number(
 
     def parse(text: str) -> tuple[str, float]:
         name, _, number = text.partition("=") if first else text.rpartition("=")
-        if not name or not least <= number_of(number) <= most:
+        if not name or not least <= model.quantity.number_of(number) <= most:
             raise is_not(form, text)
         return name, float(number)
 
@@ -348,33 +341,13 @@ def key_and_value(form: str) -> Callable[[str], tuple[str, str]]:
     return parse
 
 
-def flavor_shares(text: str) -> dict[str, float]:
-    """Parse ``FLAVOR=SHARE,FLAVOR=SHARE``; a flavor alone has a share of 1."""
-    shares: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, number = part.strip().partition("=")
-        share = number_of(number or "1")
-        if not name or not 0.0 < share < math.inf or name in shares:
-            raise is_not("FLAVOR=SHARE, as in gpu-large=1,small=3, each flavor once", part)
-        shares[name] = share
-    return shares
-
-
-def percentage(text: str) -> float:
-    """Parse a percentage above 0, at most 100, such as ``5%`` or ``5``, into a share."""
-    share = number_of(text.strip().removesuffix("%"))
-    if not 0.0 < share <= 100.0:
-        raise must_be("a percentage above 0 and at most 100, such as 5%", text)
-    return share / 100.0
-
-
 #: The type of an option's value, by the value's name in usage texts.
 TYPES: Mapping[str, Callable[[str], Any]] = {
     "<seconds>": seconds,
     "<age>": parsed_by("quantity:parse_age"),
     "<weigher=number>": named_number("WEIGHER=N with N from 0 to 1000", 0, 1000, first=True),
     "--warn-age": parsed_by("quantity:parse_age_limit"),
-    "<flavor=share,...>": flavor_shares,
+    "<flavor=share,...>": parsed_by("request_spec:parse_shares"),
     **dict.fromkeys(("<n>", "<requests>", "<failures>"), positive),
     **dict.fromkeys(("<m>", "<k>"), natural),
     **dict.fromkeys(("<zone>", "<trait>", "<driver>", "<policy>", "<project>"), nonempty_name),

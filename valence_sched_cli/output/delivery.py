@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import io
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from valence_sched import streams
-from valence_sched.errors import OutputError, SchedulerError, describe_error, escape, one_line
+from valence_sched.errors import OutputError, SchedulerError, describe_error, one_line
 
 if TYPE_CHECKING:
     from valence_sched.model.effect import EffectLog
@@ -72,60 +69,3 @@ class Delivery:
         with contextlib.suppress(OutputError):  # no stream is left
             streams.write(self._stdout, "".join(f"{line}\n" for line in lines))
         return EXIT_UNTOLD
-
-
-OURS = "valence_sched"  # prefixes of our loggers
-
-
-class EscapingFormatter(logging.Formatter):
-    """Escapes the output of another formatter; our records stay one line.
-
-    Lines to a ``stream`` that is a terminal are folded to its width.
-    """
-
-    def __init__(self, formatter: logging.Formatter | None, stream: Any = None) -> None:
-        super().__init__()
-        self._formatter, self._stream = formatter or logging.Formatter(), stream
-
-    def format(self, record: logging.LogRecord) -> str:
-        if record.name.startswith(OURS):
-            record = copy.copy(record)
-            record.msg, record.args = escape(record.getMessage()), None
-        return streams.folded(escape(self._formatter.format(record), keep="\n"), self._stream)
-
-
-def escape_logs() -> None:
-    """Let the program's log handlers escape unprintable characters."""
-    for handler in logging.getLogger().handlers:
-        if not isinstance(handler.formatter, EscapingFormatter):
-            stream = getattr(handler, "stream", None)
-            handler.setFormatter(EscapingFormatter(handler.formatter, stream))
-
-
-_NAMES = ("SIGTERM", "SIGHUP")
-
-
-class _SignalInterrupt(KeyboardInterrupt):
-    """A signal, as from Ctrl-C: not a failure of the running plug-in."""
-
-
-@contextlib.contextmanager
-def interrupt_on_signals() -> Iterator[None]:
-    """Let signals that are not ignored end the command with a shell's exit code."""
-
-    def interrupt(number: int, _frame: object) -> None:
-        raise _SignalInterrupt(128 + number)
-
-    default = []
-    if threading.current_thread() is threading.main_thread():
-        numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-        default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
-    for number in default:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    except _SignalInterrupt as ended:
-        raise SystemExit(ended.args[0]) from None
-    finally:
-        for number in default:
-            signal.signal(number, signal.SIG_DFL)

@@ -20,9 +20,10 @@ from valence_sched.core.evaluation import evaluate
 from valence_sched.errors import StoreError
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.reading import Selection
+from valence_sched.streams import interrupt_on_signals
 from valence_sched.testing import request, view
 from valence_sched_cli import base
-from valence_sched_cli.output.delivery import Delivery, interrupt_on_signals
+from valence_sched_cli.output.delivery import Delivery
 
 SITE = str(Path(__file__).parents[3] / "examples" / "site.json")
 #: The program as its script calls it, after other code; then the output of only a regular end.

@@ -14,6 +14,7 @@ from pathlib import Path
 from valence_sched.errors import UsageError
 from valence_sched.model import flavor, need
 from valence_sched.model.need import NameRequirements
+from valence_sched.model.quantity import parse_percentage
 from valence_sched.model.scenario import AddBlocks, Clone, Drain, Fail, Remove, SetAttributes
 from valence_sched_cli import options
 from valence_sched_cli.options.parser import (
@@ -24,7 +25,6 @@ from valence_sched_cli.options.parser import (
     StoreOnce,
     add_options,
     natural,
-    percentage,
     positive,
     seconds,
     whole,
@@ -234,7 +234,7 @@ class TestNumbers(unittest.TestCase):
             (natural, "1000001", "must be 0 to 1,000,000, got '1000001'"),
             (whole, "1.0", "must be a whole number of at most 18 digits, got '1.0'"),
             (seconds, "0", "must be seconds above 0 and at most 86,400, got '0'"),
-            (percentage, "101", "must be a percentage above 0 and at most 100, such as 5%, "
+            (parse_percentage, "101", "must be a percentage above 0 and at most 100, such as 5%, "
              "got '101'"),
         ):  # fmt: skip
             with self.subTest(text), self.assertRaises(ValueError) as caught:
