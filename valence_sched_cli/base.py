@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -18,7 +19,7 @@ from cliff import command, lister, show
 from valence_sched import errors
 from valence_sched.streams import escape_logs, interrupt_on_signals, log_failures, print_message
 from valence_sched_cli import cloud, late
-from valence_sched_cli.late import model, msgspec, words
+from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.output import table as tables
@@ -49,7 +50,6 @@ _SOURCE_VARIABLES = ("VALENCE_SCHED_INVENTORY", "VALENCE_SCHED_STATE")
 PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 OPTION_SIMILARITY = 0.75  # from 0 to 1: high, as options are long and share their first characters
-WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
 WIDTH_VARIABLES = ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH")
 MAX_LINES = 20  # of one kind, such as skipped documents; the rest is only counted
 
@@ -221,6 +221,14 @@ class PodmCommand:
         """Yield a function that writes the page of --html; open its file before any effect."""
         return file_writer(self.scheduler_app.page_writer, args.html)
 
+    def read_hardware(
+        self, scheduler: model.scheduler.Scheduler, podms: Sequence[model.hardware.PodmOverview]
+    ) -> pages.hardware.HardwareListing:
+        """Return the hardware of pod managers for a page, which marks old readings."""
+        limit_s = getattr(self.args, "max_age", None)
+        old = pages.hardware.old_readings(podms, self.scheduler_app.now(), limit_s)
+        return pages.hardware.read_hardware(scheduler, podms, old)
+
     def column_names(self, args: Args) -> Sequence[str]:
         """Return every column that the options allow; empty if only the run determines them."""
         return self.known_columns
@@ -302,6 +310,19 @@ class PodmCommand:
     def progress(self) -> model.diagnostic.Progress:
         return self.scheduler_app.sources.progress
 
+    def run_counter(self, subject: str, finished: int = 0) -> Any:
+        """Return a function that shows how many of ``total`` runs are done, and their number."""
+        made, started = 0, time.monotonic()
+
+        def count(total: int, more: int = 1) -> int:
+            nonlocal made
+            made += more
+            done, elapsed = finished + made, time.monotonic() - started
+            self.progress.begin(subject, words.replay.progress_text(done, made, total, elapsed))
+            return done
+
+        return count
+
     def _close_progress(self) -> None:
         if self._scheduler_app is not None:
             self._scheduler_app.sources.progress.close()
@@ -377,11 +398,7 @@ class PodmCommand:
             return None
         if args.warn_age is not None:
             return float(args.warn_age)
-        text = self.scheduler_app.config.environ.get(WARN_AGE) or DEFAULT_WARN_AGE
-        try:
-            return model.quantity.parse_age_limit(text)
-        except ValueError as error:
-            raise errors.UsageError(f"{WARN_AGE}: {error}") from None
+        return self.scheduler_app.config.warn_age_s()
 
     def known_podms(self, args: Args) -> Iterable[str]:
         """Return the IDs of pod managers: in the named inventories, else registered."""

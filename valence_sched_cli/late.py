@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     import valence_sched.pages.decision
     import valence_sched.pages.hardware
     import valence_sched.pages.replay
-    import valence_sched.words.checks
     import valence_sched.words.claims
     import valence_sched.words.decision
     import valence_sched.words.planning

@@ -85,10 +85,10 @@ class TestCommands(unittest.TestCase):
 
     def test_a_command_has_the_words_of_its_entry_point_in_its_class(self):
         # podm_claim_list = valence_sched_cli.commands.claim:ListClaim; podm_fit is in fit.
-        nouns = {"catalog": "config filter flavor policy weigher", "hardware": "block device pool",
-                 "inventory": "podm", "podm_registry": "podm stats", "schedule": "podm",
-                 "scheduler": "audit", "watch": "podm",
-                 "whatif_relocation": "whatif", "whatif_run": "policy whatif"}  # fmt: skip
+        nouns = {"catalog": "config filter flavor policy weigher", "inventory": "podm",
+                 "podm": "block device pool", "podm_registry": "podm stats", "schedule": "podm",
+                 "scheduler": "audit quota", "watch": "podm", "whatif_relocation": "whatif",
+                 "whatif_run": "policy whatif"}  # fmt: skip
         for name, value in declared()[COMMANDS].items():
             *_, noun, verb = name.split("_")
             module, _, class_ = value.removeprefix("valence_sched_cli.commands.").partition(":")

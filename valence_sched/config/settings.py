@@ -19,14 +19,14 @@ from valence_sched.config import parsers
 from valence_sched.config.credentials import read_password
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.core import plugins
-from valence_sched.errors import InputError, RequestError, UnknownName
+from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
 from valence_sched.model import codec, custom_resource, need, registration, zone
 from valence_sched.model import request_spec as nouns
 from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
 from valence_sched.model.dispatch import MessagingSettings, UrlReference, check_messaging
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
-from valence_sched.model.quantity import format_count
+from valence_sched.model.quantity import format_count, parse_age_limit
 from valence_sched.model.request import FlavorShare, Mix, Request
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ PROGRAM = "valence-sched"
 ZONES_FILE = "zones.yaml"
 IRONIC_FILE, IRONIC_URL = "ironic.yaml", "VALENCE_SCHED_IRONIC_URL"
 DATA = Path(__file__).parents[1] / "data"  # that ships with the package
+WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 #: Their defaults below the home folder of the user, by the XDG Base Directory standard.
 USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
@@ -300,6 +301,22 @@ class Configuration:
         if os.path.lexists(path) and not os.path.isfile(path):
             raise InputError(path, "", "a special file", "a file that can be read")
         return path if os.path.lexists(path) else None
+
+    def read_stats(self, path: str) -> dict[str, Any]:
+        """Return the report of a pod manager in a file; InputError if it is no object."""
+        name = files.shown_name(path)
+        document = codec.load_yaml(self.read(path), name)
+        if not isinstance(document, dict):
+            found = "an empty document" if document is None else type(document).__name__
+            raise InputError(name, "$", found, "an object")
+        return {str(word): value for word, value in document.items()}
+
+    def warn_age_s(self) -> float | None:
+        """Return the age of a reading from which to warn, None: never; UsageError if invalid."""
+        try:
+            return parse_age_limit(self.environ.get(WARN_AGE) or DEFAULT_WARN_AGE)
+        except ValueError as error:
+            raise UsageError(f"{WARN_AGE}: {error}") from None
 
     def origin(self, variable: str) -> str:
         return self.origins.get(variable, variable)

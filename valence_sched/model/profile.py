@@ -3,7 +3,8 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -79,3 +80,40 @@ def located_profile(profile: Profile, folder: str) -> Profile:
     paths = (paths,) if isinstance(paths, str) else paths
     state = located(profile.state) if profile.state else None
     return replace(profile, inventory=tuple(map(located, paths)) or None, state=state)
+
+
+def settings_in_effect(
+    profile: tuple[str, Profile],
+    environ: Mapping[str, str],
+    *,
+    named: bool,
+    file: str,
+    service: str | None,
+    catalogue: Callable[[], str | None],
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield each setting, its value (None: no default), and the source of the value.
+
+    ``profile`` is the present one with its name, which the option gave if it is ``named``, else
+    the environment or the ``file``. ``service`` is the URL of the option; ``catalogue`` returns
+    the URL of the cloud's catalogue.
+    """
+    name, own = profile
+    source = file if name else "default"
+    if named:
+        source = "option --profile"
+    elif environ.get(PROFILE):
+        source = f"environment {PROFILE}"
+    yield "profile", name or None, source
+    set_here = own.variables(environ)
+    for setting, variable in VARIABLES.items():
+        value, source = environ.get(variable), f"environment {variable}"
+        if setting == "service" and service:
+            value, source = service, "option --os-scheduler-endpoint"
+        elif setting == "service" and not value and (found := catalogue()):
+            value, source = found, "service catalogue"
+        if not value:
+            value, source = set_here.get(variable), f"profile {name}"
+        yield setting, value or None, source if value else "default"
+    for setting in ("policy", "zone", "owner", "output"):
+        default = getattr(own, setting)
+        yield setting, default, f"profile {name}" if default else "default"

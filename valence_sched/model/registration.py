@@ -2,15 +2,16 @@
 """Registrations of pod managers: URL, login with a reference to the password, properties."""
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from valence_sched.errors import InputError, UnknownName, must_be
+from valence_sched.errors import InputError, UnknownName, UsageError, must_be
 from valence_sched.model import inventory
-from valence_sched.model.base import Fact, FieldChanges, Noun
+from valence_sched.model.base import Fact, FieldChanges, Noun, parse_fact
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import BlockType, Name, Positive
 
@@ -221,3 +222,32 @@ def without(
             is_map = isinstance(known, dict)
             changes[field] = {name: known[name] for name in rest} if is_map else (*rest,)
     return RegistrationChange.between(old, msgspec.structs.replace(old, **changes))
+
+
+def merge_capabilities(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return capabilities of keys with ``;``-separated values, a repeated key with all values.
+
+    UsageError for an invalid value.
+    """
+    capabilities: dict[str, tuple[str, ...]] = {}
+    for key, values in pairs:
+        try:
+            parsed = inventory.parse_capabilities(f"{key}={values}")
+        except ValueError as error:
+            raise UsageError(f"--capability: {error}") from None
+        for name, more in parsed.items():
+            capabilities[name] = (*dict.fromkeys((*capabilities.get(name, ()), *more)),)
+    return capabilities
+
+
+def merge_facts(pairs: Iterable[tuple[str, str]], locations: Sequence[str]) -> dict[str, Fact]:
+    """Return facts and the fact of the locations; UsageError if one is given twice."""
+    facts: list[tuple[str, Fact]] = [(key, parse_fact(text)) for key, text in pairs]
+    if locations:
+        facts.append(("location", locations[0] if len(locations) == 1 else tuple(locations)))
+    for key, times in Counter(key for key, _ in facts).items():
+        if times > 1:
+            also = " (also by --location)" if key == "location" and locations else ""
+            several = "write several values as one ;-separated list"
+            raise UsageError(f"--fact: {key!r} is given twice{also}: {several}")
+    return dict(facts)

@@ -379,6 +379,29 @@ class WhatIf:
         sites = scenario_sites(site, scenarios, self._config) if scenarios else [site]
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
 
+    def compared_sites(
+        self,
+        site: Site,
+        scenarios: Sequence[str],
+        edits: Sequence[Edit],
+        policies: Sequence[str],
+        weights: Mapping[str, float],
+        *,
+        unedited: bool,
+    ) -> list[Site]:
+        """Return the edited sites to replay, each policy with the weights; errors as for edits.
+
+        If anything is edited, ``unedited`` adds the given site as the first.
+        """
+        sites = self.edited_sites(site, scenarios, edits)
+        for policy in (policies or (None,)) if weights else ():
+            sites = [with_policy(one, policy, weights) for one in sites]
+        if not (edits or scenarios or weights):
+            return sites
+        if not scenarios:
+            sites = [one.named("edited") for one in sites]
+        return [site, *sites] if unedited else sites
+
     def decides_otherwise(self, site: Site) -> bool:
         """Return whether the policies or flavors of a site differ from the files of the user."""
         ours = (self._config.policies(), self._config.flavors(), "default")

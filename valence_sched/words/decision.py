@@ -37,6 +37,20 @@ def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str
     return after, texts or {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
 
 
+def rejection_lines(report: Report, words: ReasonPhrases) -> Iterator[tuple[str, str]]:
+    """Yield each rejected pod manager and its reasons; each pool if these differ."""
+    explained = report.explanation.nearest_misses if report.explanation else ()
+    but_for_one = {one.podm for one in explained if one.kind == "word"}
+    for one in not_chosen(report):
+        after, texts = pool_texts(one, words)
+        if len(set(texts.values())) == 1:
+            otherwise = "; would fit otherwise" if one.podm in but_for_one else ""
+            yield one.podm, after + next(iter(texts.values())) + otherwise
+            continue
+        for number, (pool, text) in enumerate(texts.items()):
+            yield "" if number else one.podm, f"{after}{pool}: {text}"
+
+
 def reason_groups(
     rejected: Sequence[decision.PodmVerdict], words: ReasonPhrases
 ) -> list[tuple[int, str, str]]:
@@ -184,6 +198,17 @@ def score_parts(
     for one in explanation.candidates:
         parts = {part.weigher: part for part in one.parts}
         yield one, [parts[name] for name in weighers]
+
+
+def weights_text(explanation: decision.Explanation, weighers: Sequence[str]) -> str:
+    """Return the weights of weighers; a range for a weight that depends on the pod manager."""
+    texts = []
+    parts = [part for one in explanation.candidates for part in one.parts]
+    for name in weighers:
+        every = [part.weight for part in parts if part.weigher == name]
+        least, most = min(every), max(every)
+        texts.append(f"{name} {least:g}" + (f" to {most:g}" if most != least else ""))
+    return ", ".join(texts)
 
 
 def runner_up_line(one: decision.RunnerUp) -> str:

@@ -15,9 +15,12 @@ from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Unco
 from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.lifecycle import NodeStatus
-from valence_sched.model.need import Need
+from valence_sched.model.need import Alternative, Need, TopologyConstraint
+from valence_sched.model.podm_address import is_unencrypted
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
+from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
+from valence_sched.model.zone_registry import ZoneRegistration
 
 MIB = 1 << 20
 _EXCESS = {"cores": "core", "accelerators": "accelerator", "drives": "drive", "nics": "NIC"}
@@ -171,6 +174,16 @@ def need_phrase(need: Need) -> str:
     else:
         amount = " ".join(filter(None, [number_text(need.amount), need.unit]))
     return " ".join(filter(None, [times, amount, agree(need.amount, need.label), *least]))
+
+
+def constraint_phrase(constraint: TopologyConstraint) -> str:
+    """Return a topology constraint in words: ``same pcie_root: gpus, nics``."""
+    return f"{constraint.relation} {constraint.place}: {', '.join(constraint.of)}"
+
+
+def alternative_phrase(one: Alternative) -> str:
+    """Return an alternative of a flavor in words: its needs, then its topology constraints."""
+    return "; ".join([*map(need_phrase, one.needs), *map(constraint_phrase, one.topology)])
 
 
 def request_phrase(request: Request) -> str:
@@ -353,3 +366,14 @@ def format_instant(seconds: float, between: str = "T") -> str:
     except (OverflowError, ValueError, OSError):
         return f"{seconds:g}"
     return text.replace("+00:00", "Z")
+
+
+def unencrypted_lines(one: Registration | ZoneRegistration) -> Iterator[str]:
+    """Yield a warning for each secret that is sent to a pod manager or a zone unencrypted."""
+    goes, hint = {"password": one.url}, "it can be read in transit"
+    if isinstance(one, ZoneRegistration):
+        token_url = one.url if one.auth_url else ""
+        goes, hint = {"password": one.auth_url or one.url, "token": token_url}, "name an https URL"
+    for what, url in goes.items() if one.password else ():
+        if url and is_unencrypted(url):
+            yield f"warning: {one.name}: its {what} is sent to {url} unencrypted: {hint}"

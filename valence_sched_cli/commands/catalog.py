@@ -83,14 +83,8 @@ class ValidateFlavor(_ValidateFiles):
 
 
 def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
-    need_phrase, expression = words.phrases.need_phrase, model.expression
+    phrases, expression = words.phrases, model.expression
     names, some, each = cells.WordLines, " or ".join, cells.noun_lines
-
-    def constraint_phrase(constraint: model.need.TopologyConstraint) -> str:
-        return f"{constraint.relation} {constraint.place}: {', '.join(constraint.of)}"
-
-    def ask_phrase(ask: Any) -> str:
-        return "; ".join([*map(need_phrase, ask.needs), *map(constraint_phrase, ask.topology)])
 
     def where_lines(value: Any) -> str:
         return "\n".join(map(str, expression.conjuncts(expression.parse_expression(value))))
@@ -99,9 +93,9 @@ def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
     aggregates, traits = flavor.aggregate_names, flavor.traits
     return {
         **cells.fields(flavor, "Name", "Description"),
-        "Needs": each(first.needs, need_phrase),
-        "Topology": each(first.topology, constraint_phrase),
-        "Other Alternatives": each(others, ask_phrase),
+        "Needs": each(first.needs, phrases.need_phrase),
+        "Topology": each(first.topology, phrases.constraint_phrase),
+        "Other Alternatives": each(others, phrases.alternative_phrase),
         **cells.fields(flavor, "Policy", "Share", "Zone", "Locations", "Attributes"),
         "Aggregates": names(aggregates.required),
         "Forbidden Aggregates": names(aggregates.forbidden),
@@ -234,29 +228,14 @@ class ShowConfig(base.Lister):
     known_columns = ("Setting", "Value", "Source")
 
     def take_action(self, args: base.Args) -> base.Table:
-        name, profile = self.profile
-        path = self.scheduler_app.config.user_file(model.profile.CONFIG_FILE)
-        set_here = profile.variables(os.environ)
         options, manager = self.app.options, self.app.client_manager
-        source = str(path) if name else "default"
-        if getattr(options, "scheduler_profile", None):
-            source = "option --profile"
-        elif os.environ.get(model.profile.PROFILE):
-            source = f"environment {model.profile.PROFILE}"
-        rows: list[tuple[str, Any, str]] = [("profile", name or None, source)]
-        found = {"service": (options.os_scheduler_endpoint, "option --os-scheduler-endpoint")}
-        for setting, variable in model.profile.VARIABLES.items():
-            value, source = found.get(setting, (None, ""))
-            if not value:
-                value, source = os.environ.get(variable), f"environment {variable}"
-            if not value and setting == "service" and (known := cloud.scheduler_endpoint(manager)):
-                value, source = known[0], "service catalogue"
-            if not value:
-                value, source = set_here.get(variable), f"profile {name}"
-            rows.append((setting, value or None, source if value else "default"))
-        for setting in ("policy", "zone", "owner", "output"):
-            value = getattr(profile, setting)
-            rows.append((setting, value, f"profile {name}" if value else "default"))
+        named = getattr(options, "scheduler_profile", None)
+        file = str(self.scheduler_app.config.user_file(model.profile.CONFIG_FILE))
+        rows = model.profile.settings_in_effect(
+            self.profile, os.environ, named=bool(named), file=file,
+            service=options.os_scheduler_endpoint,
+            catalogue=lambda: (cloud.scheduler_endpoint(manager) or (None,))[0],
+        )  # fmt: skip
         hide = model.profile.URL_PASSWORD.sub
         return self.known_columns, [
             (one, hide(r"\1:***@", value) if value else None, source) for one, value, source in rows

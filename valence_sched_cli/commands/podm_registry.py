@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from valence_sched import errors
 from valence_sched_cli import base
-from valence_sched_cli.late import model, msgspec
+from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
 from valence_sched_cli.output import cells
@@ -104,7 +104,7 @@ class CreatePodm(base.ShowOne):
             counts = ", ".join(cells.format_count(*number) for number in numbers)
             driver = podm.driver or "unknown"
             self.closing.append(f"{name} is {podm.status}: {counts}, driver {driver}")
-        self.closing += registration.warnings_on(result.registration)
+        self.closing += words.phrases.unencrypted_lines(result.registration)
         row = {"Podm": result.registration.name}
         row |= cells.fields(
             result.registration, *COLUMNS, "Facts", lists=cells.Words, maps=cells.Pairs
@@ -182,7 +182,7 @@ class SetPodm(base.Command):
         password = registration.prompt_password(args, old.name, here=here)
         change = model.registration.RegistrationChange.between(old, new)
         scheduler.change_registration(old.name, change, password=password)
-        self.closing += registration.warnings_on(new)
+        self.closing += words.phrases.unencrypted_lines(new)
 
 
 class DeletePodm(base.Command):
@@ -211,13 +211,7 @@ class SetStats(base.ShowOne):
     known_columns = ("Podm", "Generation")
 
     def take_action(self, args: base.Args) -> base.Table:
-        file = args.file
-        name = "stdin" if file == "-" else file
-        document = model.codec.load_yaml(self.scheduler_app.config.read(file), name)
-        if not isinstance(document, dict):
-            found = "an empty document" if document is None else type(document).__name__
-            raise errors.InputError(name, "$", found, "an object")
-        stats = {str(word): value for word, value in document.items()}
+        stats = self.scheduler_app.config.read_stats(args.file)
         generation = self.scheduler(args).update_resource_stats(args.podm, stats)
         return self.known_columns, (args.podm, generation)
 

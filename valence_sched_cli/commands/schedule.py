@@ -167,10 +167,8 @@ class SchedulePodm(base.Lister):
     def _read_hardware(self, scheduler: model.scheduler.Scheduler | None = None) -> None:
         """Read the inventory of the page before an effect changes it."""
         if self.args.html is not None:
-            reader, now = scheduler or self.scheduler(self.args), self.scheduler_app.now()
-            podms = reader.podms()
-            old = pages.hardware.old_readings(podms, now, self.selection(self.args).live.max_age_s)
-            self._hardware = pages.hardware.read_hardware(reader, podms, old)
+            reader = scheduler or self.scheduler(self.args)
+            self._hardware = self.read_hardware(reader, reader.podms())
             if scheduler is None or self.args.plan is not None:
                 self.scheduler_app.diagnostics.clear()  # the second reading reports the errors
 

@@ -97,16 +97,10 @@ class RunWhatif(base.Lister):
     def _sites(self, args: base.Args) -> list[app.Site]:
         """Return the sites that the options make; a comparison has the unedited site first."""
         app, weights = self.scheduler_app, by_name("--weight", args.weight)
-        base = app.site(self.selection(args))
-        sites = app.whatif.edited_sites(base, tuple(args.scenario), tuple(args.edits))
-        for policy in (args.policies or [None]) if weights else ():
-            made = (app.whatif.edited_sites(site, policy=policy, weights=weights) for site in sites)
-            sites = [site for some in made for site in some]
-        if not (args.edits or args.scenario or weights):
-            return sites
-        if not args.scenario:
-            sites = [site.named("edited") for site in sites]
-        return [base, *sites] if args.compare else sites
+        edits = tuple(args.scenario), tuple(args.edits)
+        return app.whatif.compared_sites(
+            app.site(self.selection(args)), *edits, args.policies, weights, unedited=args.compare
+        )
 
     def _replay(
         self, sites: Sequence[app.Site], args: base.Args, workload: app.Workload
@@ -211,7 +205,7 @@ class SweepWhatif(base.Lister):
                 keys = set(sweep.keys)
                 finished = [run for run in journal.finished(sweep.question) if run.key in keys]
             workers = stack.enter_context(app.sweep_workers(args.jobs, args.backend))
-            count = _counter(self, "sweep", len(finished))
+            count = self.run_counter("sweep", len(finished))
 
             def record(run: model.replay.SweepRun) -> None:
                 if journal is not None:
@@ -228,20 +222,6 @@ class SweepWhatif(base.Lister):
                 raise
             self.progress.finish("sweep")
             return runs
-
-
-def _counter(command: base.PodmCommand, subject: str, finished: int = 0) -> Any:
-    """Return a function that shows how many of ``total`` runs are done, and returns the number."""
-    made, started = 0, time.monotonic()
-
-    def count(total: int, more: int = 1) -> int:
-        nonlocal made
-        made += more
-        done, elapsed = finished + made, time.monotonic() - started
-        command.progress.begin(subject, words.replay.progress_text(done, made, total, elapsed))
-        return done
-
-    return count
 
 
 GOALS = {"nodes": "Placed", "use": "In Use"}
@@ -289,7 +269,7 @@ class TunePolicy(base.Lister):
             site = app.site(self.selection(args))
             workers = stack.enter_context(app.whatif.sweep_workers(args.jobs))
             tuning = app.whatif.tune(
-                site, policy, workload, args.samples, workers, args.goal, _counter(self, "tune"),
+                site, policy, workload, args.samples, workers, args.goal, self.run_counter("tune"),
                 strict=args.strict,
             )  # fmt: skip
             self.progress.finish("tune")

@@ -9,7 +9,7 @@ from typing import Any
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
-from valence_sched_cli.late import model
+from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import given, nonempty_name, number
 from valence_sched_cli.options.registration import CERTIFICATE, LOGIN, login_changes
@@ -68,15 +68,6 @@ def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
     }
 
 
-def _warnings(zone: model.zone_registry.ZoneOverview) -> Iterator[str]:
-    one = zone.registration
-    goes = {"password": one.auth_url or one.url, "token": one.url if one.auth_url else ""}
-    for what, url in goes.items() if one.password else ():
-        if url and model.podm_address.is_unencrypted(url):
-            text = f"its {what} is sent to {url} unencrypted: name an https URL"
-            yield f"warning: {one.name}: {text}"
-
-
 class AddZone(base.ShowOne):
     """Add a zone directly below this one.
 
@@ -103,7 +94,7 @@ class AddZone(base.ShowOne):
         changes = given(args, *_FIELDS) | login_changes(args, here=here)
         wanted = model.zone_registry.ZoneRegistration(name=args.name, url=args.url, **changes)
         zone = scheduler.add_zone(wanted)
-        self.closing += _warnings(zone)
+        self.closing += words.phrases.unencrypted_lines(zone.registration)
         return SHOW_COLUMNS, zone_cells(zone)
 
 
@@ -166,7 +157,7 @@ class SetZone(base.Command):
         if not changes:
             raise UsageError("nothing to set: name a property")
         zone = scheduler.change_zone(args.zone, model.zone_registry.ZoneChange(**changes))
-        self.closing += _warnings(zone)
+        self.closing += words.phrases.unencrypted_lines(zone.registration)
 
 
 class DeleteZone(base.Command):

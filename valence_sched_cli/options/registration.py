@@ -8,7 +8,6 @@ import getpass
 import itertools
 import os
 import warnings
-from collections import Counter
 from typing import Any
 
 from valence_sched.errors import UsageError
@@ -103,14 +102,15 @@ def with_options(
     registration: model.registration.Registration, args: argparse.Namespace, *, here: bool = True
 ) -> model.registration.Registration:
     """Return a pod manager with the properties of the options; UsageError if they contradict."""
+    nouns = model.registration
     max_blocks = parsing.by_name(
         "--max-blocks", itertools.chain(*(one.items() for one in args.max_blocks))
     )
     changes: dict[str, Any] = {
         "aggregates": (*dict.fromkeys((*registration.aggregates, *args.aggregate)),),
         "traits": (*dict.fromkeys((*registration.traits, *args.trait)),),
-        "capabilities": registration.capabilities | _capabilities(args.capability),
-        "facts": dict(registration.facts) | _facts(args),
+        "capabilities": registration.capabilities | nouns.merge_capabilities(args.capability),
+        "facts": registration.facts | nouns.merge_facts(args.fact, args.location),
         "max_blocks": registration.max_blocks | max_blocks,
         **login_changes(args, here=here),
         **parsing.given(args, "driver", "username", "auth", "zone", "parallel_composes"),
@@ -164,39 +164,3 @@ def connection_cells(registration: model.registration.Registration, file: str) -
         "Parallel Composes": registration.parallel_composes,
         "Registered In": file,
     }
-
-
-def warnings_on(registration: model.registration.Registration) -> list[str]:
-    """Return a line for each problem of a registration."""
-    name, url = registration.name, registration.url
-    if registration.password is None or not model.podm_address.is_unencrypted(url):
-        return []
-    return [
-        f"warning: {name}: its password is sent to {url} unencrypted: it can be read in transit"
-    ]
-
-
-def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    capabilities: dict[str, tuple[str, ...]] = {}
-    for key, values in pairs:
-        try:
-            parsed = model.inventory.parse_capabilities(f"{key}={values}")
-        except ValueError as error:
-            raise UsageError(f"--capability: {error}") from None
-        for name, more in parsed.items():
-            capabilities[name] = (*dict.fromkeys((*capabilities.get(name, ()), *more)),)
-    return capabilities
-
-
-def _facts(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the facts; UsageError if one is given twice, also by ``--location``."""
-    facts: list[tuple[str, Any]] = [(key, model.base.parse_fact(text)) for key, text in args.fact]
-    if args.location:
-        one, *more = args.location
-        facts.append(("location", (one, *more) if more else one))
-    for key, times in Counter(key for key, _ in facts).items():
-        if times > 1:
-            also = " (also by --location)" if key == "location" and args.location else ""
-            several = "write several values as one ;-separated list"
-            raise UsageError(f"--fact: {key!r} is given twice{also}: {several}")
-    return dict(facts)

@@ -32,17 +32,7 @@ def not_chosen(
     if not rejected:
         return
     phrases = ReasonPhrases(frozenset(given))
-    explained = report.explanation.nearest_misses if report.explanation else ()
-    but_for_one = {one.podm for one in explained if one.kind == "word"}
-    lines: list[tuple[str, str]] = []
-    for one in rejected:
-        after, texts = words.pool_texts(one, phrases)
-        if len(set(texts.values())) == 1:
-            otherwise = "; would fit otherwise" if one.podm in but_for_one else ""
-            lines.append((one.podm, after + next(iter(texts.values())) + otherwise))
-        else:
-            every = [f"{after}{pool}: {text}" for pool, text in texts.items()]
-            lines += zip((one.podm, *[""] * (len(every) - 1)), every, strict=True)
+    lines = [*words.rejection_lines(report, phrases)]
     yield ""
     yield f"Not chosen: {len(rejected):,} of {format_count(report.inventory.podms, 'pod manager')}"
     if len(lines) > MOST_LINES and not every_reason:
@@ -226,13 +216,7 @@ class ReportRenderer:
         drawn = cells.heat_table(names, folded, colour=self._colour)
         yield from (f"  {line.rstrip()}" for line in drawn.splitlines())
         if len(weighers) > 1:
-            weights = []
-            for name in (one.weigher for one in weighers):
-                parts = [part for one in explanation.candidates for part in one.parts]
-                every = [part.weight for part in parts if part.weigher == name]
-                least, most = min(every), max(every)
-                weights.append(f"{name} {least:g}" + (f" to {most:g}" if most != least else ""))
-            yield f"  weights: {', '.join(weights)}"
+            yield f"  weights: {words.weights_text(explanation, [it.weigher for it in weighers])}"
 
 
 def _hang(title: str, text: str) -> list[str]:

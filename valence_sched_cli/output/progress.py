@@ -14,56 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any, cast
 
-from valence_sched.errors import escape
 from valence_sched.streams import moves_cursor
 from valence_sched_cli.late import model, rich
-
-MAX_NAMES = 3  # on the line; the others are a number
-MAX_NAME_LENGTH = 40  # characters of a name on the line
-
-
-class Awaited:
-    """The number of read pod managers, the names without an answer, and the activities."""
-
-    def __init__(self) -> None:
-        self.count: tuple[int, int | None, Sequence[str]] | None = None  # read, of all, and names
-        self.activities: dict[str, str] = {}  # by subject
-
-    def __bool__(self) -> bool:
-        return bool(self.activities) or self.count is not None
-
-    def text(self, width: int) -> str:
-        """Return the text with as many names as fit into a width, at least one; or nothing."""
-        texts, activities = [""], self.activities.items()
-        if activities:
-            names = [f"{_shorten(subject)}: {escape(activity)}" for subject, activity in activities]
-            texts = _name_some(names, len(names), "; ")
-        elif self.count is not None:
-            done, total, awaited = self.count
-            read = f"read {done:,}" if total is None else f"read {done:,} of {total:,}"
-            texts = [f"{read} pod managers"]
-            if total is not None and awaited:
-                names = _name_some(list(map(_shorten, awaited)), total - done, ", ")
-                texts = [f"{texts[0]}, waiting for {some}" for some in names]
-                texts.append(f"{read}, waiting for {names[-1]}")
-        return next((text for text in texts if len(text) <= width), texts[-1])
-
-
-def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
-    """Return texts with fewer and fewer of the names, and the number of the others."""
-    texts = []
-    for most in range(MAX_NAMES, 0, -1):
-        some = [*names[:most]]
-        last = f"{more:,} more" if (more := total - len(some)) else some.pop()
-        texts.append(f"{separator.join(some)} and {last}" if some else last)
-    return texts
-
-
-def _shorten(name: str) -> str:
-    """Return a name without control characters, shortened if it is long."""
-    text = escape(name)
-    return text if len(text) <= MAX_NAME_LENGTH else f"{text[: MAX_NAME_LENGTH - 1]}…"
-
 
 DELAY_S = 1.0  # of waiting before the line is shown
 FRAMES_PER_S = 8
@@ -82,7 +34,7 @@ class ProgressLine:
         self, stream: Any, delay_s: float = DELAY_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream, self._delay_s, self._clock = _HarmlessStream(stream), delay_s, clock
-        self._awaited = Awaited()
+        self._awaited = model.diagnostic.Awaited()
         self._lock = threading.RLock()  # the drawing thread never acquires it
         self._started: float | None = None
         self._timer: threading.Timer | None = None
@@ -108,7 +60,7 @@ class ProgressLine:
         with self._lock:
             self._stop()
             self._started = None
-            self._awaited = Awaited()
+            self._awaited = model.diagnostic.Awaited()
             for handler in self._handlers:
                 handler.removeFilter(self._give_way)
             self._handlers.clear()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.cli.output.hostile import EVIL, raw
 from valence_sched.model.check import CheckResult
-from valence_sched.words.checks import expectations_line, github_annotations, junit_document
+from valence_sched.words.planning import expectations_line, github_annotations, junit_document
 
 MET = CheckResult(name="a fits", result="pass", found="fits 3 times", file="c.yaml", line=2)
 NOT_MET = CheckResult(name="b <fits>", result="fail", found='"1" & 2', file="c.yaml", line=7)

@@ -9,7 +9,7 @@ from importlib import metadata
 import tabulate
 from cliff.columns import FormattableColumn
 
-from valence_sched_cli.output import formatters
+from valence_sched_cli.output import table as formatters
 
 NO_OPTIONS = argparse.Namespace()
 
@@ -151,7 +151,7 @@ class TestEntryPoints(unittest.TestCase):
             ours = {
                 point.load()
                 for point in metadata.entry_points(group=group)
-                if point.module == "valence_sched_cli.output.formatters"
+                if point.module == "valence_sched_cli.output.table"
             }
             self.assertEqual(set(styles()), ours, group)
 
@@ -167,5 +167,5 @@ class TestEntryPoints(unittest.TestCase):
 
     def test_a_style_is_called_as_tabulate_calls_it(self):
         for point in metadata.entry_points(group="valence_sched.formatter.list"):
-            if point.module == "valence_sched_cli.output.formatters" and point.name != "markdown":
+            if point.module == "valence_sched_cli.output.table" and point.name != "markdown":
                 self.assertEqual(point.name, point.load().tablefmt)

@@ -7,7 +7,8 @@ import threading
 import unittest
 from unittest import mock
 
-from valence_sched_cli.output.progress import Awaited, ProgressLine, terminal_progress
+from valence_sched.model.diagnostic import Awaited
+from valence_sched_cli.output.progress import ProgressLine, terminal_progress
 
 ERASED, SHOWN_AGAIN = "\x1b[2K", "\x1b[?25h"
 
