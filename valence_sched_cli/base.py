@@ -206,14 +206,12 @@ class PodmCommand:
         return 0
 
     def print_object(self, fields: Mapping[str, Any]) -> int:
-        """Print one object in place of rows."""
         formatter = tables.PreparedFormatter(self.formatter, self.args.formatter)
         emit, cells = formatter.emit_one, [*fields.values()]
         self._delivery.print(lambda stream: emit([*fields], cells, stream, self.args))
         return 0
 
     def print_lines(self, lines: Iterable[str]) -> None:
-        """Print lines to standard output, with or without a table."""
         text = "".join(f"{line}\n" for line in lines)
         self._delivery.print(lambda stream: stream.write(text))
 
@@ -335,7 +333,6 @@ class PodmCommand:
         return self.scheduler_app.scheduler(selection, effects=self.effects)
 
     def selection(self, args: Args, only: Sequence[str] = ()) -> model.reading.Selection:
-        """Return the inventories and files that the options name."""
         return model.reading.Selection(
             sources=tuple(getattr(args, "inventory", ())),
             strict=getattr(args, "strict", False),

@@ -155,7 +155,6 @@ def _words(argv: Sequence[str]) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit code."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         complete(Shell())
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -396,8 +396,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = _SEEDS.fullmatch(part.strip())
         if match is None:
-            expected = "a seed such as 7 or a range such as 1..20"
-            raise ValueError(f"must be {expected}, got {part[:40]!r}")
+            raise must_be("a seed such as 7 or a range such as 1..20", part)
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f"{part[:40]!r} has no seed: write the lower seed first")

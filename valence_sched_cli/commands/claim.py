@@ -56,7 +56,6 @@ OPTION_SETTINGS: Mapping[str, Setting] = {
 
 
 def ttl_s(args: base.Args) -> float:
-    """Return the time for which a claim is held, in seconds."""
     return model.claim.TTL_S if args.ttl is None else float(args.ttl)
 
 
@@ -82,7 +81,6 @@ def refuse_idle(args: base.Args, *, holds: bool, composes: bool) -> None:
 
 
 def check_options(args: base.Args) -> None:
-    """Refuse options that contradict each other."""
     acts = args.claim or args.compose or args.dispatch is not None
     if args.plan is not None and acts:
         hint = "omit --claim, --compose and --dispatch"
@@ -103,7 +101,6 @@ TIE_COLUMNS = ("Seed", "Request ID")  # the columns that reproduce a decision
 
 
 def tie_cells(request: model.request.Request) -> dict[str, Any]:
-    """Return the seed and the request ID that broke ties, by TIE_COLUMNS."""
     return {"Seed": request.seed, "Request ID": request.id}
 
 
@@ -315,8 +312,6 @@ def _cells(claim: model.claim.Claim) -> dict[str, Any]:
 
 
 def event_cell(events: Sequence[model.lifecycle.Event]) -> cells.Shown[Any]:
-    """Return the cell of a claim's history."""
-
     def lines(kind: Callable[[str], str]) -> list[str]:
         return [f"{cells.format_time(event.at)} {kind(event.kind)}" for event in events]
 

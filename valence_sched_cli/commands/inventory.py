@@ -175,7 +175,6 @@ def _cell(value: Any) -> Any:
 
 
 def _value_text(value: Any) -> str:
-    """Return any value of an inventory in a few lines."""
     items = value if isinstance(value, list) else [value]
     lines = _field_lines(value) if isinstance(value, dict) else list(map(_inline, items))
     fold = textwrap.TextWrapper(VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)

@@ -13,7 +13,7 @@ from valence_sched_cli.commands.claim import TIMEOUT, event_cell, wait_s
 from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output import cells
-from valence_sched_cli.output.table import MACHINE
+from valence_sched_cli.output.table import telling_columns
 
 COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
 LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, which gets the rest of the width
@@ -54,7 +54,7 @@ class ListNode(base.PagedLister):
         else:
             nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
             self.log_missing(nodes)
-        columns, now = _visible_columns(args, nodes), self.scheduler_app.now().timestamp()
+        now = self.scheduler_app.now().timestamp()
 
         def since(at: float) -> Any:
             age = model.quantity.format_age(max(0.0, now - at))
@@ -65,6 +65,11 @@ class ListNode(base.PagedLister):
             node, at = one.node, one.node.created_at
             more = {"Since": since(at) if at else None, "Blocks": cells.UriTails(list(node.blocks))}
             rows.append(_cells(one) | more)
+        columns: Sequence[str] = LONG_COLUMNS if args.long else COLUMNS
+        if rows and not args.long:
+            others = {} if all(one.state == "COMPOSED" for one in nodes) else {"Flavor": None}
+            redundant = {"Owner": "", "State": "COMPOSED", **others}
+            columns = telling_columns(columns, rows, args, redundant)
         taken = 3 * len(columns)
         for name in columns:
             texts = ("" if row[name] is None else str(row[name]) for row in rows)
@@ -99,18 +104,6 @@ class ShowNode(base.ShowOne):
 def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycle.NodeRecord]:
     blocks = scheduler.blocks(model.hardware.BlockFilter())
     return model.lifecycle.recorded_nodes(scheduler.podms(), blocks)
-
-
-def _visible_columns(
-    args: base.Args, nodes: Sequence[model.lifecycle.NodeStatus]
-) -> tuple[str, ...]:
-    if args.long or args.formatter in MACHINE or not nodes:
-        return LONG_COLUMNS if args.long else COLUMNS
-    words = (*args.columns, *args.sort_columns, *args.sort)
-    named = {word.partition(":")[0].casefold() for word in words}
-    silent = {"Owner"} if all(one.node.owner is None for one in nodes) else set()
-    silent.add("State" if all(one.state == "COMPOSED" for one in nodes) else "Flavor")
-    return tuple(name for name in COLUMNS if name.casefold() in named or name not in silent)
 
 
 def _cells(status: model.lifecycle.NodeStatus) -> dict[str, Any]:

@@ -201,7 +201,6 @@ NEXT_STEP = "podm list shows which pod managers were read"
 
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select blocks."""
     types = get_args(model.inventory.BlockType)
     text = f"""{inventory.INVENTORY}
 what --podm <podm>: only of this pod manager (ID or name)
@@ -213,7 +212,6 @@ what --type <type>: only blocks of this type: {", ".join(types)}"""
 
 
 def block_filter(args: base.Args) -> model.hardware.BlockFilter:
-    """Return the selection of blocks that the options make."""
     return model.hardware.BlockFilter(**{name: getattr(args, name) for name in FILTERS})
 
 

@@ -246,6 +246,5 @@ def _quota_cells(quota: model.quota.Quota) -> tuple[object, ...]:
 
 
 def _numbers(amounts: Mapping[str, float]) -> dict[str, float]:
-    """Return amounts by name; whole numbers are printed without a fraction."""
     numbers = sorted(amounts.items())
     return {name: int(number) if number == int(number) else number for name, number in numbers}

@@ -26,7 +26,19 @@ MOST_MOVES = 3
 MOST_MOVES_TO_DEFRAGMENT = 20
 
 
-class _MoveLister(base.Lister):
+class _Answer(base.Lister):
+    """A list that answers a what-if question about a site."""
+
+    def answered(self, site: app.Site, answer: Callable[[], Any], most: int = 0) -> Any:
+        """Return the answer; the page is opened before the search, and written after it."""
+        with self.page_writer(self.args) as write:
+            result = answer()
+            if self.args.html:
+                write(self.scheduler_app.whatif_page(result, site, most))
+        return result
+
+
+class _MoveLister(_Answer):
     """A list of moves."""
 
     option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = (
@@ -42,11 +54,7 @@ class _MoveLister(base.Lister):
     )
 
     def _moves(self, site: app.Site, answer: Callable[[], Any], args: base.Args) -> base.Table:
-        """Return the rows of an answer; open the page before the search, and write it after."""
-        with self.page_writer(args) as write:
-            result = answer()
-            if args.html:
-                write(self.scheduler_app.whatif_page(result, site))
+        result = self.answered(site, answer)
         self.closing += warning_lines(result.notes)
         self.closing += output.planning.stuck_lines(result.stuck, args.all_reasons)
         columns = self.chosen(output.planning.MOVE_COLUMNS, output.planning.MOVE_LONG_COLUMNS)
@@ -175,11 +183,9 @@ class RebalanceWhatif(_MoveLister):
         if below is not None and even is not None:
             raise UsageError("--imbalance-below: not with --fragmentation-below: name one goal")
         most = args.most or (MOST_MOVES if for_room else MOST_MOVES_TO_DEFRAGMENT)
-        with self.page_writer(args) as write:
-            mix = None if args.mix is None else site.mix(args.mix)
-            result = whatif.rebalance(site, most, request, below, mix, even)
-            if args.html:
-                write(self.scheduler_app.whatif_page(result, site, most))
+        mix = None if args.mix is None else site.mix(args.mix)
+        answer = functools.partial(whatif.rebalance, site, most, request, below, mix, even)
+        result = self.answered(site, answer, most)
         self.closing += warning_lines(result.notes)
         self.closing += words.planning.rebalance_lines(result, most)
         if not result.reached:
@@ -189,7 +195,7 @@ class RebalanceWhatif(_MoveLister):
         return columns, map(out.rebalance_row, result.moves)
 
 
-class NeedWhatif(base.Lister):
+class NeedWhatif(_Answer):
     """Find the smallest purchase that makes nodes fit.
 
     --buy names the blocks on offer and their pod managers or pools. With prices the cheapest
@@ -230,10 +236,8 @@ class NeedWhatif(base.Lister):
         files = {"policy": args.policy, "flavor_files": args.flavor_file}
         request = whatif.request(site, args.flavor, args.count, **files)
         prices = by_name("--price", args.price)
-        with self.page_writer(args) as write:
-            result = whatif.smallest_purchase(site, request, args.buy, prices)
-            if args.html:
-                write(self.scheduler_app.whatif_page(result, site))
+        buy = functools.partial(whatif.smallest_purchase, site, request, args.buy, prices)
+        result = self.answered(site, buy)
         self.closing.append(words.planning.purchase_line(result))
         if result.lines is None:
             self.exit_code = NONE_PLACED

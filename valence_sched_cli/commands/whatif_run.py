@@ -95,7 +95,6 @@ class RunWhatif(base.Lister):
         return self.chosen(out.COLUMNS, out.LONG_COLUMNS), out.run_rows(replay)
 
     def _sites(self, args: base.Args) -> list[app.Site]:
-        """Return the sites that the options make; a comparison has the unedited site first."""
         app, weights = self.scheduler_app, by_name("--weight", args.weight)
         edits = tuple(args.scenario), tuple(args.edits)
         return app.whatif.compared_sites(

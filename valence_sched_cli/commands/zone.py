@@ -44,7 +44,6 @@ _OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 100
 
 
 def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
-    """Return the cells of a zone directly below, by the title of the column."""
     one, report = zone.registration, zone.report
     info, password, keystone = report.info, one.password, one.keystone
     services = info.services.items() if info else ()

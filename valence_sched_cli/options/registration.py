@@ -56,7 +56,6 @@ decide | --disable: place no nodes on the pod manager"""
 
 
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the connection to a pod manager and for its properties."""
     what = parsing.section(parser, "what")
     what.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
     parsing.add_options(
@@ -151,7 +150,6 @@ def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -
 
 
 def connection_cells(registration: model.registration.Registration, file: str) -> dict[str, Any]:
-    """Return the connection of a pod manager by the title of the column, without its password."""
     password = registration.password
     return {
         "Username": registration.username,

@@ -194,7 +194,6 @@ def _flavor(
 
 
 def says_resources(args: argparse.Namespace) -> bool:
-    """Return whether the options name a resource of a node."""
     return any(getattr(args, name) for name in RESOURCE_DESTS)
 
 

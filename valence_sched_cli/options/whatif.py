@@ -23,7 +23,6 @@ EDITS = ("fail", "drain", "remove", "clone", "add", "set")
 
 
 def add_edit_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that edit the inventory, among them scenarios."""
     group = parsing.section(parser, "edits")
     group.description = " ".join(TARGETS.split())
     parsing.add_options(
@@ -74,7 +73,6 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
 
 
 def edit(verb: str) -> Callable[[str], model.scenario.Edit]:
-    """Return the type of the option of an edit."""
     return lambda text: model.scenario.parse_edit(verb, text)
 
 

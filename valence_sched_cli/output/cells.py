@@ -155,17 +155,14 @@ def fields(
 
 
 def format_count(number: float, noun: str, plural: str = "") -> str:
-    """Return a number with its noun, as ``quantity`` does, which is imported on demand."""
     return model.quantity.format_count(number, noun, plural)
 
 
 def format_time(seconds: float | None) -> str | None:
-    """Return a time of the database as a person reads it."""
     return None if seconds is None else words.phrases.format_instant(seconds)
 
 
 def warning_lines(warnings: Iterable[str]) -> Iterable[str]:
-    """Return each warning as a line."""
     return map("warning: {}".format, warnings)
 
 
@@ -179,12 +176,10 @@ def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False
 
 
 def state_cell(state: str) -> Shown[str]:
-    """Return the cell of the state of a claim or node."""
     return Shown(state, words.phrases.state_text)
 
 
 def to_builtins(nouns: Sequence[Any]) -> list[Any]:
-    """Return nouns as lists and maps."""
     return [msgspec.to_builtins(noun) for noun in nouns]
 
 

@@ -104,7 +104,6 @@ def claim_rows(claim: Claim) -> list[dict[str, Any]]:
 
 
 def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns with the zone before the pod manager."""
     at = columns.index("Podm")
     return (*columns[:at], ZONE, *columns[at:])
 
@@ -266,7 +265,6 @@ def verdict_rows(report: model.Report) -> Iterator[tuple[Any, ...]]:
 
 
 def _report_fields(report: model.Report) -> dict[str, Any]:
-    """Return the report and its explanation as one map, with added sentences."""
     fields: dict[str, Any] = msgspec.to_builtins(report)
     explained = fields.pop("explanation") or {}
     if explanation := report.explanation:

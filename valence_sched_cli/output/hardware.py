@@ -135,7 +135,6 @@ class FreeCell(Amount[Any]):
 
 
 def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
-    """Return the cells of free and total amounts by title."""
     cells: dict[str, Any] = {}
     for name, title in AMOUNTS.items():
         for word, amount in zip(("Free", "Total"), getattr(amounts, name), strict=True):

@@ -181,14 +181,12 @@ def _move_row(move: Any) -> dict[str, Any]:
 
 
 def stuck_row(one: MovedNode) -> dict[str, Any]:
-    """Return the row of a node that cannot be re-placed."""
     row = cells.fields(one, "Node", "Owner", "Asks For", "URI")
     row |= {"From": one.podm, "Hardware": devices_cell(one.devices, RECORD_WIDTH)}
     return row | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
 
 
 def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
-    """Return the row of a move with the measures of the site after it."""
     shares = {
         name.title(): number_cell(getattr(move.after, name), is_share=True)
         for name in ("fragmentation", "imbalance")

@@ -287,7 +287,6 @@ def _printable_cell(cell: Any, colour: bool) -> Any:
 
 
 def machine_value(cell: Any) -> Any:
-    """Return the value of a cell for programs."""
     return cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
 
 
@@ -406,7 +405,6 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
 
 
 def table_style(tablefmt: str, *escapes: tuple[str, str]) -> type[TableStyle]:
-    """Return the formatter of a style of tabulate, with the patterns that its cells escape."""
     name = tablefmt.title().replace("_", "")
     return type(name, (TableStyle,), {"tablefmt": tablefmt, "escapes": escapes})
 
