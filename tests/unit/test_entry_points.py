@@ -87,8 +87,7 @@ class TestCommands(unittest.TestCase):
         # podm_claim_list = valence_sched_cli.commands.claim:ListClaim; podm_fit is in fit.
         nouns = {"catalog": "config filter flavor policy weigher", "inventory": "podm",
                  "podm": "block device pool", "podm_registry": "podm stats", "schedule": "podm",
-                 "scheduler": "audit quota", "watch": "podm", "whatif_relocation": "whatif",
-                 "whatif_run": "policy whatif"}  # fmt: skip
+                 "scheduler": "audit quota", "watch": "podm", "whatif": "policy"}  # fmt: skip
         for name, value in declared()[COMMANDS].items():
             *_, noun, verb = name.split("_")
             module, _, class_ = value.removeprefix("valence_sched_cli.commands.").partition(":")

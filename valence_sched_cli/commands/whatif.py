@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that replay workloads: ``whatif run, sweep`` and ``policy tune``."""
+"""The commands ``scheduler whatif`` on moves, purchases and workloads, and ``policy tune``."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import logging
@@ -14,10 +15,254 @@ from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, pages, words
-from valence_sched_cli.options import inventory, whatif
-from valence_sched_cli.options.parser import by_name, natural, nonempty_name, parsed_by
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options import whatif as options
+from valence_sched_cli.options.parser import (
+    by_name,
+    named_number,
+    natural,
+    nonempty_name,
+    parsed_by,
+)
+from valence_sched_cli.options.whatif import edit, edited_site
 from valence_sched_cli.output.cells import format_count, warning_lines
 from valence_sched_cli.output.table import MACHINE
+
+TARGET_HELP = (
+    "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
+)
+PAGE_HELP = "the destination of each node, nodes that cannot be re-placed, and a map of the site"
+NONE_PLACED, PLACED_IN_PART, UNDECIDED = 3, 4, 5
+MOST_MOVES = 3
+MOST_MOVES_TO_DEFRAGMENT = 20
+
+
+class _Answer(base.Lister):
+    """A list that answers a what-if question about a site."""
+
+    def answered(self, site: app.Site, answer: Callable[[], Any], most: int = 0) -> Any:
+        """Return the answer; the page is opened before the search, and written after it."""
+        with self.page_writer(self.args) as write:
+            result = answer()
+            if self.args.html:
+                write(self.scheduler_app.whatif_page(result, site, most))
+        return result
+
+
+class _MoveLister(_Answer):
+    """A list of moves."""
+
+    option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = (
+        inventory.INVENTORY,
+        inventory.POLICY_FILE,
+        options.add_edit_options,
+        options.WEIGHT,
+        """
+        decide --policy <policy>: policy that places the nodes (default: that of the scenario, else
+            default)
+        output --long: list more columns
+        output --all-reasons: list the reason for every node that cannot be re-placed""",
+    )
+
+    def _moves(self, site: app.Site, answer: Callable[[], Any], args: base.Args) -> base.Table:
+        result = self.answered(site, answer)
+        self.closing += warning_lines(result.notes)
+        self.closing += output.planning.stuck_lines(result.stuck, args.all_reasons)
+        columns = self.chosen(output.planning.MOVE_COLUMNS, output.planning.MOVE_LONG_COLUMNS)
+        if isinstance(result, model.relocation.Survival):
+            self.closing += words.planning.survival_phrases(result)
+            if not result.answer:
+                self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
+            return columns, map(output.planning.stuck_row, result.stuck)
+        self.closing.append(words.planning.relocation_phrase(result))
+        if result.stuck:
+            self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
+        return columns, output.planning.move_rows(result)
+
+
+class FailWhatif(_MoveLister):
+    """Show the destinations of nodes if hardware fails.
+
+    The most expensive nodes are placed first, as podm schedule would place them on the remaining
+    hardware. --survive N tests every combination of N failed pod managers; the rows are the nodes
+    that cannot be re-placed after the worst combination. Exit codes: 0 if all nodes can be
+    re-placed; 4 if some can; 3 if no node can.
+    """
+
+    examples = (
+        "gpu-east --inventory examples/site.json",
+        "--survive 1 --inventory examples/site.json --clone gpu-east",
+        "--fail-zone east --zone-file examples/zones.yaml",
+    )
+    arguments = f"""
+        [<target>...]: hardware that fails: {TARGET_HELP}
+        what --survive <n>: test every combination of N failures of pod managers
+        what --fail-zone <zone>...: fail this zone of --zone-file and all zones below it: a path,
+            such as east/hall-1, or a pattern (repeat for several)"""
+    option_settings = {"fail_zone": None}
+    option_groups = (
+        *_MoveLister.option_groups,
+        inventory.ZONE_FILE,
+        inventory.html_option(PAGE_HELP),
+    )
+
+    def take_action(self, args: base.Args) -> base.Table:
+        inventory.check_zone_file(args)
+        if args.fail_zone and args.zone_file is None:
+            raise UsageError("--fail-zone: name the file of the zones with --zone-file")
+        fails = bool(args.target or args.fail_zone)
+        if fails == (args.survive is not None):
+            raise UsageError("name either the hardware that fails, or --survive N")
+        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        if not fails:
+            answer = functools.partial(whatif.survive, site, args.survive, self._show)
+            return self._moves(site, answer, args)
+        below = functools.partial(self.scheduler_app.zone_podms, self.selection(args))
+        podms = {f"zone {name}": below(args.zone_file, [name]) for name in args.fail_zone}
+        return self._moves(site, functools.partial(whatif.fail, site, args.target, podms), args)
+
+    def _show(self, tried: int, sets: int) -> None:
+        self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
+
+
+class DrainWhatif(_MoveLister):
+    """Plan the moves of all nodes off hardware.
+
+    A node gets its new blocks before it leaves the old ones. Exits 0 if every node moves away, 4 if
+    some do, 3 if all stay.
+    """
+
+    examples = (
+        "gpu-west --inventory examples/site.json",
+        "model=A100,zone=az2 --inventory examples/site.json --policy pack",
+    )
+    arguments = f"<target>...: hardware to drain: {TARGET_HELP}"
+    option_groups = (*_MoveLister.option_groups, inventory.html_option(PAGE_HELP))
+
+    def take_action(self, args: base.Args) -> base.Table:
+        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        answer = functools.partial(whatif.drain, site, args.target)
+        return self._moves(site, answer, args)
+
+
+class RebalanceWhatif(_MoveLister):
+    """Plan the fewest moves that reach a goal.
+
+    A node gets its new blocks before it leaves the old ones. The command moves nothing itself. Room
+    is the number of further nodes of the flavor that fit after a move. Fragmentation is the share
+    of the free accelerators that the mix of flavors cannot use. Imbalance is the standard deviation
+    of the utilization of pod managers; the most used resource of each counts. Exits 0 if the moves
+    reach the goal or no move is needed, 3 if no moves reach it, 5 if the search ended undecided.
+    """
+
+    examples = (
+        "--flavor gpu-large --inventory examples/site.json",
+        "--flavor gpu-large --inventory examples/site.json --drain gpu-north --most 2",
+        "--fragmentation-below 30% --mix gpu-large=1,small=3 --inventory examples/site.json",
+        "--imbalance-below 20% --inventory examples/site.json",
+    )
+    arguments = f"""
+        what --flavor <flavor>: name, file or - (standard input) of the flavor to make room for
+        what --fragmentation-below <percent>: move until fragmentation is below this; --flavor then
+            only sets the flavor of the column Room
+        what --imbalance-below <percent>: move until the imbalance of the pod managers is below this
+        what --mix <flavor=share,...>: flavors and shares for the fragmentation measure (default:
+            all, by their present shares)
+        what --most <n>: maximum number of moves (default: {MOST_MOVES}, or
+            {MOST_MOVES_TO_DEFRAGMENT} with --fragmentation-below or --imbalance-below)"""
+    option_settings = dict.fromkeys(
+        ("fragmentation_below", "imbalance_below"), parsed_by("quantity:parse_percentage")
+    )
+    option_groups = (
+        *_MoveLister.option_groups,
+        inventory.FLAVOR_FILE,
+        inventory.html_option("the moves and a map of the site"),
+    )
+
+    def take_action(self, args: base.Args) -> base.Table:
+        below = args.fragmentation_below
+        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        request = None
+        if args.flavor is not None:
+            files = {"policy": args.policy, "flavor_files": args.flavor_file}
+            request = whatif.request(site, args.flavor, **files)
+        even = args.imbalance_below
+        for_room = below is None and even is None
+        if for_room and request is None:
+            goals = "--fragmentation-below PERCENT or --imbalance-below PERCENT"
+            raise UsageError(f"no goal: give --flavor F (make room for it), {goals}")
+        if below is not None and even is not None:
+            raise UsageError("--imbalance-below: not with --fragmentation-below: name one goal")
+        most = args.most or (MOST_MOVES if for_room else MOST_MOVES_TO_DEFRAGMENT)
+        mix = None if args.mix is None else site.mix(args.mix)
+        answer = functools.partial(whatif.rebalance, site, most, request, below, mix, even)
+        result = self.answered(site, answer, most)
+        self.closing += warning_lines(result.notes)
+        self.closing += words.planning.rebalance_lines(result, most)
+        if not result.reached:
+            self.exit_code = NONE_PLACED if result.complete else UNDECIDED
+        out = output.planning
+        columns = self.chosen(out.REBALANCE_COLUMNS, out.REBALANCE_LONG_COLUMNS)
+        return columns, map(out.rebalance_row, result.moves)
+
+
+class NeedWhatif(_Answer):
+    """Find the smallest purchase that makes nodes fit.
+
+    --buy names the blocks on offer and their pod managers or pools. With prices the cheapest
+    purchase is found, else the fewest blocks. The purchase is proven to be the smallest, or a lower
+    bound is printed as well. Exits 3 if the offered blocks are not enough, 4 if podm schedule would
+    place fewer nodes than fit after the purchase.
+    """
+
+    examples = (
+        "--flavor gpu-large --count 5 --inventory examples/site.json --buy GPU-03@gpu-east "
+        "--buy Compute-02@gpu-east",
+        "--flavor gpu-large --count 5 --inventory examples/site.json --buy GPU-03@gpu-east "
+        "--price GPU-03=9000",
+    )
+    arguments = """
+        what --flavor <flavor>: name, file or - (standard input) of the flavor
+        what --count <n>=1: number of further nodes (default: 1)
+        what --buy <block@podm[/pool]>...: offer copies of this block, or of a template of a
+            scenario file, for these pod managers or pools (repeat for several)
+        what --price <block=amount>...: price of one copy of a block (repeat for several)"""
+    option_settings = {
+        "flavor": {"required": True},
+        "buy": edit("add"),
+        "price": named_number("BLOCK=AMOUNT, as in GPU-03=9000", 0, 1e12),
+    }
+    option_groups = (
+        inventory.DECISION,
+        options.add_edit_options,
+        options.WEIGHT,
+        """
+        decide --policy <policy>: policy that places the nodes (default: that of the flavor, else of
+            the scenario)""",
+        inventory.html_option("the purchase and a map of the site"),
+    )
+
+    def take_action(self, args: base.Args) -> base.Table:
+        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        files = {"policy": args.policy, "flavor_files": args.flavor_file}
+        request = whatif.request(site, args.flavor, args.count, **files)
+        prices = by_name("--price", args.price)
+        buy = functools.partial(whatif.smallest_purchase, site, request, args.buy, prices)
+        result = self.answered(site, buy)
+        self.closing.append(words.planning.purchase_line(result))
+        if result.lines is None:
+            self.exit_code = NONE_PLACED
+        elif result.placed < result.wanted:
+            self.exit_code = PLACED_IN_PART
+            reached = f"{result.placed:,} of {result.wanted:,} nodes with these blocks"
+            hint = "a better order or policy is needed"
+            self.closing.append(f"warning: placed one after another, they fit {reached}: {hint}")
+        rows = []
+        for one in result.lines or ():
+            cost = one.price and one.price * one.number
+            rows.append((one.podm, one.pool, one.block, one.number, one.price, cost))
+        return ("Podm", "Pool", "Block", "Number", "Price", "Cost"), rows
+
 
 EXIT_DIFFERENT = 10
 
@@ -41,9 +286,9 @@ class RunWhatif(base.Lister):
     }
     option_groups = (
         inventory.DECISION,
-        whatif.add_workload_options,
-        whatif.add_edit_options,
-        whatif.WEIGHT,
+        options.add_workload_options,
+        options.add_edit_options,
+        options.WEIGHT,
         """
         decide --policy <policy>...: policy of all requests (repeat for one run each; default: the
             policy of each request)
@@ -73,12 +318,12 @@ class RunWhatif(base.Lister):
             self.closing += warning_lines(warnings)
         report = base.file_writer(app.report_writer, args.output)
         with report as write, self.page_writer(args) as write_page:
-            workload, sites = whatif.make_workload(app, args), self._sites(args)
+            workload, sites = options.make_workload(app, args), self._sites(args)
             replay = self._replay(sites, args, workload)
             effects = {site.name: site.effects for site in sites}
             write(replay)
             if args.html:
-                facts = tuple(whatif.workload_facts(args))
+                facts = tuple(options.workload_facts(args))
                 write_page(pages.replay.replay_page(replay, effects, facts))
         out = output.replay
         self.closing += (*words.replay.lost_lines(effects), *words.replay.outcome_lines(replay))
@@ -143,8 +388,8 @@ class SweepWhatif(base.Lister):
     }
     option_groups = (
         inventory.DECISION,
-        whatif.add_edit_options,
-        functools.partial(whatif.add_workload_options, seed=False),
+        options.add_edit_options,
+        functools.partial(options.add_workload_options, seed=False),
         """
         decide --policy <policy>...: policy of all requests (repeat for one set of runs each;
             default: the policy of each request)
@@ -169,8 +414,8 @@ class SweepWhatif(base.Lister):
         app = self.scheduler_app
         result = base.file_writer(app.whatif.sweep_writer, args.output)
         with result as write, self.page_writer(args) as write_page:
-            workload = whatif.make_workload(app, args)
-            sites = whatif.edited_sites(self, args)
+            workload = options.make_workload(app, args)
+            sites = options.edited_sites(self, args)
             sweep = app.whatif.sweep(sites, args.policies, args.seeds, workload, strict=args.strict)
             if args.compare:
                 variations = dict.fromkeys(key.variation for key in sweep.keys)
@@ -183,7 +428,7 @@ class SweepWhatif(base.Lister):
                     write(runs)
                 self.closing.append(f"written to {args.output}: {format_count(len(runs), 'run')}")
             if args.html:
-                facts = tuple(whatif.workload_facts(args))
+                facts = tuple(options.workload_facts(args))
                 write_page(pages.replay.sweep_page(runs, effects, facts))
         out, seeds = output.replay, len(args.seeds)
         if not args.compare:
@@ -241,7 +486,7 @@ class TunePolicy(base.Lister):
     )
     option_groups = (
         inventory.DECISION,
-        functools.partial(whatif.add_workload_options, seed=False),
+        functools.partial(options.add_workload_options, seed=False),
         """
         decide --policy <policy>: policy whose weights are varied (default: default)
         decide --goal <nodes|use>: serve the most nodes, or the highest use of the scarcest
@@ -264,7 +509,7 @@ class TunePolicy(base.Lister):
         app, policy = self.scheduler_app, args.policy or "default"
         with contextlib.ExitStack() as stack:
             write = stack.enter_context(base.file_writer(app.text_writer, args.output))
-            workload = whatif.make_workload(app, args)
+            workload = options.make_workload(app, args)
             site = app.site(self.selection(args))
             workers = stack.enter_context(app.whatif.sweep_workers(args.jobs))
             tuning = app.whatif.tune(
