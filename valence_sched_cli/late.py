@@ -5,8 +5,6 @@
 their parsers. Commands import this module, which delays what only ``take_action`` needs.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +44,6 @@ if TYPE_CHECKING:
     import valence_sched.pages.hardware
     import valence_sched.pages.replay
     import valence_sched.words.claims
-    import valence_sched.words.decision
-    import valence_sched.words.planning
-    import valence_sched.words.replay
 
     app, model, pages = valence_sched.app, valence_sched.model, valence_sched.pages
     words = valence_sched.words

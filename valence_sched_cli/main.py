@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entry point of ``valence-sched``: it sets up the garbage collector, and ends the process."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program ``valence-sched``: a cliff application with the same commands as ``openstack``."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import inspect

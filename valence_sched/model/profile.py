@@ -93,9 +93,8 @@ def settings_in_effect(
 ) -> Iterator[tuple[str, Any, str]]:
     """Yield each setting, its value (None: no default), and the source of the value.
 
-    ``profile`` is the present one with its name, which the option gave if it is ``named``, else
-    the environment or the ``file``. ``service`` is the URL of the option; ``catalogue`` returns
-    the URL of the cloud's catalogue.
+    An option names the profile if it is ``named``, else the environment or the ``file``. Options
+    and the cloud's ``catalogue`` may have the URL of the service.
     """
     name, own = profile
     source = file if name else "default"

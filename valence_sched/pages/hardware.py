@@ -25,13 +25,7 @@ from valence_sched.model.inventory import COUNTED_CONDITIONS, HIDDEN, OTHERS, Le
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.pages.links import PageLinks, anchor
 from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, sentence, table
-from valence_sched.words.phrases import (
-    ReasonPhrases,
-    device_phrases,
-    request_phrase,
-    short_model,
-    unusable_text,
-)
+from valence_sched.words import phrases
 
 MOST_PODMS = 2000  # that a map draws
 MOST_MARKED = 12  # pod managers with the mark of the same old day, if all readings are old
@@ -164,7 +158,7 @@ def _block_marks(reports: Sequence[Report]) -> tuple[BlockMarks, list[str]]:
     alternates: list[Candidate] = []
     for report in reports:
         if len(reports) > 1 and report.placements:
-            takers.append(request_phrase(report.request))
+            takers.append(phrases.request_phrase(report.request))
         for node in report.placements:
             if len(reports) == 1:
                 takers.append(f"node {node.node}")
@@ -218,7 +212,7 @@ def _text(verdict: PodmVerdict | None) -> str:
     if verdict is None:
         return ""
     if verdict.outcome in ("rejected", "undecided"):
-        return ReasonPhrases().of_reason(verdict.reason) if verdict.reason else ""
+        return phrases.ReasonPhrases().of_reason(verdict.reason) if verdict.reason else ""
     fitting = f"; {verdict.fitting:,} nodes of the request fit here" if verdict.fitting > 1 else ""
     return f"score {verdict.score:.3f}{fitting}" if verdict.score is not None else ""
 
@@ -235,7 +229,7 @@ def _pools(
     for block in blocks:
         label = labels.get(id(block.devices))
         if label is None:
-            label = labels[id(block.devices)] = ", ".join(device_phrases(block.devices))
+            label = labels[id(block.devices)] = ", ".join(phrases.device_phrases(block.devices))
         name = tail(block.uri)
         mark, takers = marks.get((podm.id, block.uri), ("", ()))
         condition = None if block.condition in COUNTED_CONDITIONS else block.condition
@@ -250,7 +244,7 @@ def _pools(
     several = len(groups) > 1
     drawn = []
     for pool, by_label in groups.items():
-        text = ReasonPhrases().of_pool(reasons[pool]) if several and pool in reasons else ""
+        text = phrases.ReasonPhrases().of_pool(reasons[pool]) if several and pool in reasons else ""
         held = by_label.items()
         some = tuple(pages.MapGroup(label=label, blocks=tuple(squares)) for label, squares in held)
         role: pages.Role = "rejected" if pool in reasons else ""
@@ -272,7 +266,7 @@ def usable_text(podms: Sequence[PodmOverview]) -> str:
     every = sum(one.amounts.blocks[1] for one in podms)
     count = quantity.format_count(len(podms), "pod manager")
     text = f"{usable:,} of {every:,} blocks are usable on {count}"
-    if not (why := unusable_text(podms)):
+    if not (why := phrases.unusable_text(podms)):
         return text
     idle = sum(one.amounts.blocks[0] for one in podms) - usable
     return f"{text}; {idle:,} more are free on pod managers that take no nodes ({why})"
@@ -359,7 +353,7 @@ def device_table(hardware: HardwareListing) -> pages.PageTable:
     for one, other in zip(count_devices(blocks), count_devices(now), strict=True):
         amounts = (other.free, one.free, one.devices)
         numbers = (_amount_text("", amount) for amount in amounts)
-        model = short_model(one.model) or "unknown"
+        model = phrases.short_model(one.model) or "unknown"
         used = _used((other.free, one.devices))
         rows.append((one.kind, model, *numbers, used, f"{one.podms:,}"))
     columns = ("Device", "Model", "Usable", "Free", "Total", "Not usable", "On podms")

@@ -389,10 +389,7 @@ class WhatIf:
         *,
         unedited: bool,
     ) -> list[Site]:
-        """Return the edited sites to replay, each policy with the weights; errors as for edits.
-
-        If anything is edited, ``unedited`` adds the given site as the first.
-        """
+        """Return the edited sites, the ``unedited`` site first if wanted; errors as for edits."""
         sites = self.edited_sites(site, scenarios, edits)
         for policy in (policies or (None,)) if weights else ():
             sites = [with_policy(one, policy, weights) for one in sites]

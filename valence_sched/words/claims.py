@@ -34,10 +34,7 @@ def held_line(claim: Claim) -> str:
 
 
 def composed_lines(result: ProvisionResult, count: int, by: str = "") -> Iterator[str]:
-    """Yield the deviations of composed nodes, and how many of ``count`` nodes are composed.
-
-    ``by`` is the end of the last line, about the decision on the nodes.
-    """
+    """Yield the deviations of composed nodes, and their number; ``by`` ends the last line."""
     yield from map("warning: {}".format, result.notes)
     yield from map("not composed: {}".format, result.failures)
     for lost in result.unverified:

@@ -12,15 +12,7 @@ from valence_sched.model.decision import Report
 from valence_sched.model.inventory import OTHERS
 from valence_sched.model.quantity import agree, format_bytes, format_count
 from valence_sched.model.request import Request
-from valence_sched.words.phrases import (
-    MIB,
-    ReasonPhrases,
-    is_amount,
-    share,
-    thing,
-    too_small,
-    zone_lines,
-)
+from valence_sched.words import phrases
 
 NEAREST_MISS = "Nearest miss"
 
@@ -30,14 +22,16 @@ def not_chosen(report: Report) -> list[decision.PodmVerdict]:
     return [one for one in report.podms if one.outcome in ("rejected", "undecided")]
 
 
-def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[str, str]]:
+def pool_texts(
+    verdict: decision.PodmVerdict, words: phrases.ReasonPhrases
+) -> tuple[str, dict[str, str]]:
     """Return the number of nodes that the pod manager takes, and the reasons of its pools."""
     after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
     return after, texts or {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
 
 
-def rejection_lines(report: Report, words: ReasonPhrases) -> Iterator[tuple[str, str]]:
+def rejection_lines(report: Report, words: phrases.ReasonPhrases) -> Iterator[tuple[str, str]]:
     """Yield each rejected pod manager and its reasons; each pool if these differ."""
     explained = report.explanation.nearest_misses if report.explanation else ()
     but_for_one = {one.podm for one in explained if one.kind == "word"}
@@ -52,7 +46,7 @@ def rejection_lines(report: Report, words: ReasonPhrases) -> Iterator[tuple[str,
 
 
 def reason_groups(
-    rejected: Sequence[decision.PodmVerdict], words: ReasonPhrases
+    rejected: Sequence[decision.PodmVerdict], words: phrases.ReasonPhrases
 ) -> list[tuple[int, str, str]]:
     """Return the reasons, the most frequent first: pod managers, text, and the nearest of them."""
     groups: dict[tuple[str, bool, str], list[decision.PodmVerdict]] = defaultdict(list)
@@ -62,27 +56,29 @@ def reason_groups(
     return [(len(some), text, _nearest_text(some)) for (text, *_), some in ordered]
 
 
-def _reason_group(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
+def _reason_group(
+    verdict: decision.PodmVerdict, words: phrases.ReasonPhrases
+) -> tuple[str, bool, str]:
     reason = verdict.reason
     if reason is None:
         return "no reason is known", False, ""
     if reason.podm_have is not None:
         return "enough in total, but not for one node", True, ""
-    text = too_small(reason) if is_amount(reason) else words.of_reason(reason)
+    text = phrases.too_small(reason) if phrases.is_amount(reason) else words.of_reason(reason)
     return text, False, reason.label
 
 
 def _nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
     """Return the nearest pod manager of a group with amounts, or an example."""
-    amounts = [(one, one.reason) for one in members if one.reason and is_amount(one.reason)]
+    amounts = [(one, one.reason) for one in members if one.reason and phrases.is_amount(one.reason)]
     best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
     if best is None or not best[1].have:
         return ""
     verdict, reason = best
     if reason.podm_have is None:
-        return f"best: {verdict.podm} with {share(reason)}"
-    total = share(reason, reason.podm_have).partition(" of ")[0]
-    return f"e.g. {verdict.podm}: {total} {thing(reason)} in {verdict.pools} pools"
+        return f"best: {verdict.podm} with {phrases.share(reason)}"
+    total = phrases.share(reason, reason.podm_have).partition(" of ")[0]
+    return f"e.g. {verdict.podm}: {total} {phrases.thing(reason)} in {verdict.pools} pools"
 
 
 def _would_fit(report: Report) -> str:
@@ -135,7 +131,7 @@ def outcome_lines(
 
 def zone_notes(report: Report) -> Iterator[str]:
     """Yield a line for each zone without an answer and for the zones that were not queried."""
-    yield from zone_lines(report.zones) if report.zones else ()
+    yield from phrases.zone_lines(report.zones) if report.zones else ()
 
 
 def summary_lines(
@@ -148,7 +144,7 @@ def summary_lines(
     chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
     for podm in list(chosen)[: decision.MAX_LISTED_PODMS]:
         if reason := reasons.get(podm):
-            yield f"no more nodes on {podm}: {ReasonPhrases().of_reason(reason)}"
+            yield f"no more nodes on {podm}: {phrases.ReasonPhrases().of_reason(reason)}"
     *others, outcome = outcome_lines(result, names_id=names_id)
     yield from others
     yield outcome if explain or not report.placements else outcome + _others(report)
@@ -225,7 +221,7 @@ def shortfall_phrase(one: decision.Shortfall) -> str:
     if is_number(one.need) and is_number(one.have):
         missing = float(one.need) - float(one.have)  # type: ignore[arg-type]
         if one.unit == "MiB":
-            return f"{format_bytes(missing * MIB)} {one.label}"
+            return f"{format_bytes(missing * phrases.MIB)} {one.label}"
         return f"{format_value(missing)}{unit} {agree(missing, one.label)}"
     return f"{one.label} {format_value(one.need)}{unit} (has {format_value(one.have)})"
 
@@ -234,7 +230,7 @@ def near_miss_line(miss: decision.NearMiss) -> str:
     """Return the missing resources of a pod manager, and the node whose removal frees them."""
     if miss.kind == "word":
         reasons = [decision.Reason(**structs.asdict(one)) for one in miss.lacks]
-        texts = " and ".join(map(ReasonPhrases().of_reason, reasons))
+        texts = " and ".join(map(phrases.ReasonPhrases().of_reason, reasons))
         return f"{miss.podm} is blocked only by policy: {texts}"
     if miss.freeing:
         where = f" (in {miss.freeing.pool})" if miss.freeing.pool != miss.pool else ""
@@ -260,7 +256,7 @@ def sensitivity_line(one: decision.Sensitivity) -> str:
     else:
         effect = f"{one.podm} instead"
     was, becomes = (
-        format_bytes(value * MIB)
+        format_bytes(value * phrases.MIB)
         if one.unit == "MiB"
         else f"{format_value(value)} {one.unit}".rstrip()
         for value in (one.was, one.becomes)

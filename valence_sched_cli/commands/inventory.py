@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands ``podm inventory validate, convert, edit, diff`` and ``podm capture``."""
 
-from __future__ import annotations
-
 import logging
 import textwrap
 from collections.abc import Sequence

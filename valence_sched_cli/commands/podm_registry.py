@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands ``podm create, check, set, unset, delete`` and ``podm stats`` of the registry."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from valence_sched import errors

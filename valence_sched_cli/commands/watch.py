@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands ``podm watch, serve``: run until a signal, reading pod managers or serving them."""
 
-from __future__ import annotations
-
 import logging
 
 from valence_sched.errors import escape

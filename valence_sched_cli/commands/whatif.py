@@ -15,15 +15,8 @@ from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, pages, words
-from valence_sched_cli.options import inventory
+from valence_sched_cli.options import inventory, parser
 from valence_sched_cli.options import whatif as options
-from valence_sched_cli.options.parser import (
-    by_name,
-    named_number,
-    natural,
-    nonempty_name,
-    parsed_by,
-)
 from valence_sched_cli.options.whatif import edit, edited_site
 from valence_sched_cli.output.cells import format_count, warning_lines
 from valence_sched_cli.output.table import MACHINE
@@ -171,7 +164,7 @@ class RebalanceWhatif(_MoveLister):
         what --most <n>: maximum number of moves (default: {MOST_MOVES}, or
             {MOST_MOVES_TO_DEFRAGMENT} with --fragmentation-below or --imbalance-below)"""
     option_settings = dict.fromkeys(
-        ("fragmentation_below", "imbalance_below"), parsed_by("quantity:parse_percentage")
+        ("fragmentation_below", "imbalance_below"), parser.parsed_by("quantity:parse_percentage")
     )
     option_groups = (
         *_MoveLister.option_groups,
@@ -230,7 +223,7 @@ class NeedWhatif(_Answer):
     option_settings = {
         "flavor": {"required": True},
         "buy": edit("add"),
-        "price": named_number("BLOCK=AMOUNT, as in GPU-03=9000", 0, 1e12),
+        "price": parser.named_number("BLOCK=AMOUNT, as in GPU-03=9000", 0, 1e12),
     }
     option_groups = (
         inventory.DECISION,
@@ -246,7 +239,7 @@ class NeedWhatif(_Answer):
         whatif, site = self.scheduler_app.whatif, edited_site(self, args)
         files = {"policy": args.policy, "flavor_files": args.flavor_file}
         request = whatif.request(site, args.flavor, args.count, **files)
-        prices = by_name("--price", args.price)
+        prices = parser.by_name("--price", args.price)
         buy = functools.partial(whatif.smallest_purchase, site, request, args.buy, prices)
         result = self.answered(site, buy)
         self.closing.append(words.planning.purchase_line(result))
@@ -282,7 +275,7 @@ class RunWhatif(base.Lister):
     )
     option_settings = {
         "policy": {"dest": "policies"},
-        "tolerance": parsed_by("replay:parse_tolerance"),
+        "tolerance": parser.parsed_by("replay:parse_tolerance"),
     }
     option_groups = (
         inventory.DECISION,
@@ -306,7 +299,7 @@ class RunWhatif(base.Lister):
         app = self.scheduler_app
         if args.tolerance and not args.baseline:
             raise UsageError("--tolerance: only with --baseline FILE")
-        by_name("--tolerance", (pair for pair in args.tolerance if pair[0] is not None))
+        parser.by_name("--tolerance", (pair for pair in args.tolerance if pair[0] is not None))
         if [name for name, _ in args.tolerance].count(None) > 1:
             raise UsageError("--tolerance: twice for all measures: name a measure, as in placed=5")
         if args.series and args.compare:
@@ -340,7 +333,7 @@ class RunWhatif(base.Lister):
         return self.chosen(out.COLUMNS, out.LONG_COLUMNS), out.run_rows(replay)
 
     def _sites(self, args: base.Args) -> list[app.Site]:
-        app, weights = self.scheduler_app, by_name("--weight", args.weight)
+        app, weights = self.scheduler_app, parser.by_name("--weight", args.weight)
         edits = tuple(args.scenario), tuple(args.edits)
         return app.whatif.compared_sites(
             app.site(self.selection(args)), *edits, args.policies, weights, unedited=args.compare
@@ -384,7 +377,7 @@ class SweepWhatif(base.Lister):
     )
     option_settings = {
         "policy": {"dest": "policies"},
-        "seeds": {"type": parsed_by("replay:parse_seeds"), "default": (0,)},
+        "seeds": {"type": parser.parsed_by("replay:parse_seeds"), "default": (0,)},
     }
     option_groups = (
         inventory.DECISION,
@@ -498,8 +491,8 @@ class TunePolicy(base.Lister):
     )
     option_settings = {
         "goal": {"choices": tuple(GOALS), "default": "nodes"},
-        "samples": functools.partial(natural, least=2, most=1000),
-        "name": nonempty_name,
+        "samples": functools.partial(parser.natural, least=2, most=1000),
+        "name": parser.nonempty_name,
     }
 
     def column_names(self, args: base.Args) -> Sequence[str]:

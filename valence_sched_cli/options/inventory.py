@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that name inputs: inventory, state, files of resources, flavors and policies."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 

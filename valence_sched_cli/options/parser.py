@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options as usage texts declare them: sections, help, types of values, names of files."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import math

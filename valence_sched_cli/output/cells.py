@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells: values with one form for people and one for machines."""
 
-from __future__ import annotations
-
 import functools
 import os
 import textwrap

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decision as rows and lines: its nodes, the outcome, and with --explain the reasons."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import textwrap

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells of hardware: devices folded, bars, and amounts in the units that people compare."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables: titles, widths, formats and colours of printed rows."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import copy
