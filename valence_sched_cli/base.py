@@ -18,7 +18,8 @@ from cliff import command, lister, show
 
 from valence_sched import errors
 from valence_sched.streams import escape_logs, interrupt_on_signals, log_failures, print_message
-from valence_sched_cli import cloud, late
+from valence_sched_cli import late
+from valence_sched_cli import plugin as cloud
 from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import parser as parsing
@@ -376,6 +377,9 @@ class PodmCommand:
             catalogue = self.scheduler_app.registry(args.state).named_catalogue(found)
         elif every:
             raise errors.UsageError("--all-regions: only with --from-catalog")
+        warn_age_s = getattr(args, "warn_age", None)
+        if warn_age_s is None and hasattr(args, "warn_age"):
+            warn_age_s = self.scheduler_app.config.warn_age_s()
         return model.reading.ReadOptions(
             podm_files=tuple(args.podm_file),
             state=args.state,
@@ -385,17 +389,9 @@ class PodmCommand:
             parallel=args.parallel,
             full=args.full,
             max_age_s=args.max_age,
-            warn_age_s=self._warn_age_s(args),
+            warn_age_s=warn_age_s,
             liveness=getattr(args, "liveness", None),
         )
-
-    def _warn_age_s(self, args: Args) -> float | None:
-        """Return the age in seconds from which to warn: by option, by environment, else a day."""
-        if not hasattr(args, "warn_age"):
-            return None
-        if args.warn_age is not None:
-            return float(args.warn_age)
-        return self.scheduler_app.config.warn_age_s()
 
     def known_podms(self, args: Args) -> Iterable[str]:
         """Return the IDs of pod managers: in the named inventories, else registered."""

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     import valence_sched.pages.decision
     import valence_sched.pages.hardware
     import valence_sched.pages.replay
-    import valence_sched.words.claims
 
     app, model, pages = valence_sched.app, valence_sched.model, valence_sched.pages
     words = valence_sched.words

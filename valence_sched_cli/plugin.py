@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plug-in of OpenStackClient: ``openstack podm …`` and ``openstack scheduler …``."""
+"""The plug-in of OpenStackClient, ``openstack podm …``, and the cloud behind it, on demand."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from valence_sched.errors import UsageError
-from valence_sched_cli.cloud import sdk_connector
-from valence_sched_cli.late import app
+from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
+from valence_sched_cli.late import app, model
 from valence_sched_cli.options.parser import NAMES, nonempty
 from valence_sched_cli.output.progress import terminal_progress
 
@@ -71,3 +71,156 @@ def _version(text: str) -> str:
     if text not in VERSION_NAMES:
         raise argparse.ArgumentTypeError(f"no API version {text[:40]!r}: {_KNOWN}")
     return DEFAULT_API_VERSION
+
+
+#: The token is the only header whose value the user gives.
+_UNSENDABLE = "header X-Auth-Token: the token has a line break or a character outside Latin-1: "
+_UNSENDABLE += "check the token"
+UNNAMED_CLOUDS = ("defaults", "envvars")  # openstacksdk's name for a cloud without a name
+
+
+def sdk_connector(manager: Any) -> Callable[[], Any] | None:
+    """Return a function that logs in and returns an SDK connection; None without a cloud."""
+    if not hasattr(manager, "setup_auth"):
+        return None
+
+    def log_in() -> Any:
+        manager.setup_auth()
+        manager.sdk_connection.authorize()
+        return manager.sdk_connection
+
+    def connect() -> Any:
+        manager._auth_required = True  # our commands set False
+        return query_cloud(manager, log_in)
+
+    return connect
+
+
+def catalogue(
+    manager: Any, *, all_regions: bool = False
+) -> tuple[model.registration.Registration, ...]:
+    """Return the pod managers of the service catalogue, named by region and endpoint ID.
+
+    Raises:
+        UsageError: the program is not ``openstack``.
+        CloudError: the cloud does not answer, or its catalogue has no endpoint or an invalid URL.
+    """
+    connect = sdk_connector(manager)
+    if connect is None:
+        raise UsageError("--from-catalog: only inside openstack, which has a cloud")
+    sdk = connect()
+    region = None if all_regions else sdk.config.region_name or None
+    podms: tuple[model.registration.Registration, ...]
+    podms = query_cloud(manager, lambda: app.catalogue().registrations(sdk, region))
+    return podms
+
+
+def scheduler_endpoint(
+    manager: Any,
+) -> tuple[str, bool | str, model.tls.ClientCertificate | None] | None:
+    """Return the service's URL, its CA certificates, and the client's certificate.
+
+    None without a cloud, or if its catalogue lacks the service. CloudError if the cloud does not
+    answer, or has the service in several regions.
+    """
+    connect = sdk_connector(manager)
+    if connect is None or not _names_cloud(manager):
+        return None
+    sdk = connect()
+    url = query_cloud(manager, lambda: app.catalogue().scheduler_url(sdk))
+    cert = sdk.session.cert or (None, None)
+    certificate = model.tls.client_certificate(*((cert, None) if isinstance(cert, str) else cert))
+    return None if url is None else (url, sdk.session.verify, certificate)
+
+
+def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
+    """Return the login to the cloud that may have Ironic; None without a cloud."""
+    connect = sdk_connector(manager)
+    if connect is None:
+        return None
+    if not (_names_cloud(manager) or manager._cli_options.config.get("endpoint")):
+        return None  # an endpoint belongs to a standalone service, with the login "none"
+    sdk, kind = connect(), "baremetal"
+    region, endpoint = sdk.config.region_name or None, sdk.config.get_endpoint(kind)
+    interface = sdk.config.get_interface(kind) or "public"
+    return model.baremetal.CloudLogin(sdk.session, interface, region, endpoint)
+
+
+def token_source(manager: Any) -> Callable[[], str] | None:
+    """Return a function that returns a token of the cloud; None without a cloud."""
+    connect = sdk_connector(manager)
+    if connect is None or not _names_cloud(manager):
+        return None
+    return lambda: str(query_cloud(manager, connect().session.get_token))
+
+
+def token_project(manager: Any, *, log_in: bool) -> str | None:
+    """Return the ID of the project of the token; without a token None, or ``log_in`` gets one."""
+    connect = sdk_connector(manager)
+    # a login by another command of the same shell does not count
+    has_logged_in = connect and manager._auth_required and manager._auth_setup_completed
+    if connect is None or not (log_in or has_logged_in):
+        return None
+    project: str | None = query_cloud(manager, connect().session.get_project_id)
+    return project
+
+
+def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
+    """Return the cloud's answer; CloudError in one line, without the password and the token."""
+    from keystoneauth1.exceptions import ClientException
+    from openstack.exceptions import SDKException
+    from osc_lib.exceptions import CommandError
+
+    try:
+        return query()
+    except (ClientException, CommandError, SDKException) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        if " in header " in reason:  # requests includes the unsendable header in its error
+            reason = _UNSENDABLE
+    except UnicodeEncodeError:
+        reason = _UNSENDABLE
+    except (KeyError, TypeError) as error:  # of an incomplete configuration
+        reason = f"its configuration lacks {error}"
+    cloud = _cloud_text(manager)
+    hint = "" if cloud else ": name one with --os-cloud or OS_CLOUD"
+    raise CloudError(one_line(f"{cloud or 'no cloud'}: {reason}{hint}", 300))
+
+
+def _names_cloud(manager: Any) -> bool:
+    return bool(_cloud_text(manager) or manager._cli_options.config.get("auth_url"))
+
+
+def _cloud_text(manager: Any) -> str | None:
+    options = manager._cli_options
+    auth = options.config.get("auth") or {}
+    url = auth.get("auth_url") or auth.get("endpoint")
+    if options.name and options.name not in UNNAMED_CLOUDS:
+        return f"cloud {options.name!r}"
+    return f"cloud at {str(url).rpartition('@')[2]}" if url else None  # without the password
+
+
+NOVA_OPTION = "--nova-flavor"
+
+
+def nova_flavor(
+    app: app.App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
+) -> model.flavor.Flavor:
+    """Return a flavor of the cloud as ours; its remarks go to the configuration.
+
+    Raises:
+        UsageError: the program is not ``openstack``.
+        CloudError, UnknownName: the cloud does not answer, or has no such flavor.
+        InputError: the flavor has an extra spec without a counterpart here.
+    """
+    connect = sdk_connector(client_manager)
+    if connect is None:
+        raise UsageError(f"{NOVA_OPTION}: only inside openstack, which has a cloud")
+    compute = connect().compute
+    answer = query_cloud(client_manager, lambda: compute.find_flavor(name, get_extra_specs=True))
+    if answer is None:
+        known = query_cloud(client_manager, lambda: [other.name for other in compute.flavors()])
+        raise UnknownName("Nova flavor", name, known)
+    fields = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral")
+    document = {field: getattr(answer, field) for field in fields}
+    document |= {"swap": answer.swap or 0, "extra_specs": dict(answer.extra_specs or {})}
+    return app.config.nova_flavor(document, name, flavor_files)

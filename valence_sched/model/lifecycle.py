@@ -172,11 +172,11 @@ def find_record(records: Iterable[NodeRecord], name: str) -> NodeRecord:
     UnknownName: no node has the name. UsageError: several nodes have it.
     """
     every = {f"{one.node.podm}/{one.node.id}": one for one in records}
-    found = {}
-    for full, one in every.items():
-        uri = one.node.uri
-        if name in (full, one.node.id, uri, uri.rstrip("/").rpartition("/")[2]):
-            found[full] = one
+    found = {
+        full: one
+        for full, one in every.items()
+        if name in (full, one.node.id, uri := one.node.uri, uri.rstrip("/").rpartition("/")[2])
+    }
     if not found:
         raise UnknownName("node", name, [one.node.id for one in every.values()])
     if len(found) > 1 and name not in found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware, needs, reasons and zones as phrases that people read: ``2 GPU A100``, ``no cores``."""
+"""Hardware, needs, reasons, zones and claims as people read them: ``2 GPU A100``, ``no cores``."""
 
 import re
 from collections import Counter, defaultdict
@@ -11,10 +11,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.model.base import format_value, is_number
+from valence_sched.model.claim import Claim
 from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
 from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
-from valence_sched.model.lifecycle import NodeStatus
+from valence_sched.model.lifecycle import NodeStatus, Preview, ProvisionResult
 from valence_sched.model.need import Alternative, Need, TopologyConstraint
 from valence_sched.model.podm_address import is_unencrypted
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
@@ -377,3 +378,59 @@ def unencrypted_lines(one: Registration | ZoneRegistration) -> Iterator[str]:
     for what, url in goes.items() if one.password else ():
         if url and is_unencrypted(url):
             yield f"warning: {one.name}: its {what} is sent to {url} unencrypted: {hint}"
+
+
+DAY_S = 86400.0
+MOST_CLAIM_PODMS = 3  # in the line about a claim
+MOST_SKIPPED = 3  # claims that are named
+
+
+def expiry_text(claim: Claim) -> str:
+    """Return the end of a claim in UTC, only the time of day if it is soon; else nothing."""
+    if claim.expires_at is None:
+        return ""
+    text = format_instant(claim.expires_at)
+    return text.partition("T")[2] if claim.expires_at - claim.created_at < DAY_S else text
+
+
+def held_line(claim: Claim) -> str:
+    """Return the resources that a claim holds, their pod managers, and the end of the claim."""
+    blocks = sum(part.blocks.total() for part in claim.parts)
+    amounts = sum(len(part.amounts) for part in claim.parts)
+    held = ((blocks, "block"), (amounts, "amount"))
+    what = " and ".join(format_count(number, noun) for number, noun in held if number)
+    some = len(claim.podms) > MOST_CLAIM_PODMS
+    podms = f"{len(claim.podms):,} pod managers" if some else ", ".join(claim.podms)
+    until = "" if claim.expires_at is None else f" until {expiry_text(claim)}"
+    return f"claim {claim.id} holds {what or 'nothing'} on {podms}{until}"
+
+
+def composed_lines(result: ProvisionResult, count: int, by: str = "") -> Iterator[str]:
+    """Yield the deviations of composed nodes, and their number; ``by`` ends the last line."""
+    yield from map("warning: {}".format, result.notes)
+    yield from map("not composed: {}".format, result.failures)
+    for lost in result.unverified:
+        yield f"{'still composing' if lost.still_composing else 'not verified'}: {lost.message}"
+    composing = len(result.still_composing)
+    goes_on = f", {composing} still composing" if composing else ""
+    yield f"{len(result.nodes)} of {format_count(count, 'node')} composed{goes_on}{by}"
+
+
+def skipped_lines(composing: Sequence[Claim]) -> Iterator[str]:
+    """Yield the claims that may still be composed, and so were not reconciled."""
+    for claim in composing[:MOST_SKIPPED]:
+        left = f"skipped: claim {claim.id} is being composed until {expiry_text(claim)}"
+        hint = f"run podm claim renew {claim.id} --ttl 1s, and reap again"
+        yield f"{left}: if its command no longer runs, {hint}"
+    if (more := len(composing) - MOST_SKIPPED) > 0:
+        yield f"skipped: {more:,} more: see podm claim list"
+
+
+def preview_line(answer: Preview) -> str:
+    """Return whether a pod manager would compose a node."""
+    text = "would compose it"
+    if answer.problem is not None:
+        text = f"cannot tell: {answer.problem}"
+    elif answer.refusal is not None:
+        text = f"would refuse: {answer.refusal}"
+    return f"node {answer.node}: {answer.podm} {text}"

@@ -14,7 +14,7 @@ from valence_sched_cli.late import app, model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import request as request_options
 from valence_sched_cli.options.parser import by_name, positive
-from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edited_site
+from valence_sched_cli.options.request import WEIGHT, add_edit_options, edited_site
 from valence_sched_cli.output.cells import warning_lines
 
 NOTHING_FITS, UNDECIDED = 3, 5

@@ -10,7 +10,7 @@ from valence_sched.errors import InputError, UsageError
 from valence_sched_cli import base
 from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.whatif import add_edit_options, edited_site
+from valence_sched_cli.options.request import add_edit_options, edited_site
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import telling_columns
 

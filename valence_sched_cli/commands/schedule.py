@@ -209,7 +209,7 @@ class SchedulePodm(base.Lister):
         for answer in self.scheduler(self.args).preview(report) if asks else ():
             if answer.refusal is not None and answer.problem is None:
                 self.exit_code = 1
-            self.closing.append(words.claims.preview_line(answer))
+            self.closing.append(words.phrases.preview_line(answer))
         facts = []
         if (claim := self._claim) is not None:
             facts = [("Claim", f"{claim.id}, {words.phrases.state_text(claim.state)}")]

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of planning as rows and sections: capacities, stranded amounts, and moves of nodes."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from valence_sched.errors import escape
 from valence_sched.model.capacity import Capacity, StrandedAmount
@@ -25,7 +23,7 @@ MOST_PODMS = 5  # columns, if not all fit the width
 class FitCell(int):
     """The number of nodes that fit on a pod manager; its colour is relative to the maximum."""
 
-    def __new__(cls, nodes: int, most: int, width: int) -> FitCell:
+    def __new__(cls, nodes: int, most: int, width: int) -> Self:
         cell = super().__new__(cls, nodes)
         cell._most, cell._width = most, width
         return cell

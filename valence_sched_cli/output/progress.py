@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress line of a terminal: the pod managers for which a command waits over a second.
-
-It is on standard error while the command waits, and is then removed.
-"""
+"""The progress line on standard error: the pod managers for which a command waits over 1 s."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from valence_sched_cli.options.parser import (
     seconds,
     whole,
 )
-from valence_sched_cli.options.whatif import WEIGHT, add_edit_options
+from valence_sched_cli.options.request import WEIGHT, add_edit_options
 from valence_sched_cli.shell import GROUP, Shell
 
 
