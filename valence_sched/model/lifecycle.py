@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of a scheduler on claims and nodes: claiming, composing, reconciling."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -9,8 +9,7 @@ from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ComposedNode, sum_devices
 from valence_sched.model.decision import DecisionResult
-from valence_sched.model.hardware import BlockOverview, PodmOverview
-from valence_sched.model.inventory import Devices
+from valence_sched.model.inventory import Devices, LeanPodm
 
 
 class Event(Noun, frozen=True, kw_only=True):
@@ -143,12 +142,14 @@ _SAME_NAMES = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
 
 
 def recorded_nodes(
-    podms: Iterable[PodmOverview], blocks: Iterable[BlockOverview]
+    podms: Iterable[LeanPodm], devices: Mapping[tuple[str, str], Devices]
 ) -> list[NodeRecord]:
-    """Return the nodes of recorded pod managers; a node without a readable document is UNKNOWN."""
-    devices = {(one.podm, one.uri): one.devices for one in blocks}
+    """Return the nodes of recorded pod managers, made of ``devices`` by pod manager and block URI.
+
+    A node without a readable document is UNKNOWN.
+    """
     records = []
-    for podm in (one.podm for one in podms):
+    for podm in podms:
         for node in podm.nodes:
             known = [devices.get((podm.id, uri)) for uri in node.blocks]
             same = {name: getattr(node, name) for name in _SAME_NAMES}
@@ -172,11 +173,11 @@ def find_record(records: Iterable[NodeRecord], name: str) -> NodeRecord:
     UnknownName: no node has the name. UsageError: several nodes have it.
     """
     every = {f"{one.node.podm}/{one.node.id}": one for one in records}
-    found = {
-        full: one
-        for full, one in every.items()
-        if name in (full, one.node.id, uri := one.node.uri, uri.rstrip("/").rpartition("/")[2])
-    }
+    found = {}
+    for full, one in every.items():
+        last = one.node.uri.rstrip("/").rpartition("/")[2]
+        if name in (full, one.node.id, one.node.uri, last):
+            found[full] = one
     if not found:
         raise UnknownName("node", name, [one.node.id for one in every.values()])
     if len(found) > 1 and name not in found:

@@ -407,7 +407,8 @@ class ShowNode(base.ShowOne):
 
 def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycle.NodeRecord]:
     blocks = scheduler.blocks(model.hardware.BlockFilter())
-    return model.lifecycle.recorded_nodes(scheduler.podms(), blocks)
+    devices = {(one.podm, one.uri): one.devices for one in blocks}
+    return model.lifecycle.recorded_nodes((one.podm for one in scheduler.podms()), devices)
 
 
 def _node_cells(status: model.lifecycle.NodeStatus) -> dict[str, Any]:

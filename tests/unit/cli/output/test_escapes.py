@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from tests.unit.cli.output.hostile import EVIL, FORBIDDEN, WORDS, raw
 from valence_sched.errors import InputError, escape, one_line
+from valence_sched.model import diagnostic
 from valence_sched.model.codec import dump_yaml, escape_json
 from valence_sched.model.need import Need, Test
 from valence_sched.streams import EscapingFormatter, escape_logs
 from valence_sched.words.phrases import need_phrase
 from valence_sched_cli import base
-from valence_sched_cli.output import cells, progress
+from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import PreparedFormatter
 
 TEXT = st.text(st.sampled_from([*sorted(FORBIDDEN), *"ab \\é界"]), max_size=8)
@@ -185,7 +186,7 @@ class TestStreams(unittest.TestCase):
         self.assertIs(first, handler.formatter)
 
     def test_the_progress_line_is_one_line(self):
-        waiting = progress.Awaited()
+        waiting = diagnostic.Awaited()
         waiting.count = (0, 1, [EVIL])
         self.assertEqual("", raw(waiting.text(80), ""))
         waiting.activities[EVIL] = EVIL
