@@ -70,6 +70,7 @@ class Ironic:
         return LATEST_HEADER in self._send("/v1", {}, None).headers
 
     def nodes(self) -> list[BaremetalNode]:
+        """Return all nodes; the service lists them in pages."""
         self._check_sees_all()
         query: dict[str, Any] = {"fields": _LISTED, "limit": PAGE_NODES}
         if self._minor >= CHILDREN_MINOR:
@@ -88,12 +89,14 @@ class Ironic:
         raise self._error(f"more than {MOST_NODES:,} nodes")
 
     def node(self, uuid: str) -> BaremetalNode | None:
+        """Return the present node, None if it is gone."""
         answer = self._send(f"/v1/nodes/{uuid}", {"fields": _SHOWN}, self._minor)
         if answer.status_code == 404:
             return None
         return self._checked(self._decode(answer, BaremetalNode))
 
     def owners(self, mac_addresses: Iterable[str]) -> set[str]:
+        """Return the UUIDs of the nodes that have ports with these addresses."""
         found: set[str] = set()
         for address in sorted(mac_addresses):
             query = {"address": address, "fields": "uuid,node_uuid"}
@@ -111,7 +114,10 @@ class Ironic:
         return self._known_minor
 
     def _check_sees_all(self) -> None:
-        """Raise if the user sees only the nodes of one project, which the list does not show."""
+        """Raise if the user sees only the nodes of one project; the list itself does not show this.
+
+        Ironic refuses to list the nodes of another project to such a user.
+        """
         name = "project" if self._minor >= PROJECT_MINOR else "owner"
         query = {name: uuid.uuid4().hex, "limit": 1, "fields": "uuid"}
         answer = self._send("/v1/nodes", query, self._minor)
@@ -162,6 +168,7 @@ def ironic_at(
     verify: bool | str = True,
     timeout_s: float = 30.0,
 ) -> Ironic:
+    """Return the Ironic at a URL, without a login or with HTTP basic authentication."""
     auth: Any = NoAuth(endpoint=url)
     if username is not None:
         auth = HTTPBasicAuth(endpoint=url, username=username, password=password)

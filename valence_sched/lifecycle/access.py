@@ -70,6 +70,8 @@ class PodmAccess:
         return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
+        """Return the provisioner that composes the claims of a source, or only held claims."""
+
         def parallel(name: str) -> int:
             member = self.members.get(name)
             return PARALLEL_COMPOSES if member is None else member.parallel_composes
@@ -79,7 +81,12 @@ class PodmAccess:
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:
-        """Yield the composer of a pod manager; PodmError or CredentialError if unreachable."""
+        """Yield the composer of one pod manager; the guard must allow each change.
+
+        Raises:
+            PodmError: the pod manager is not registered, or cannot be reached.
+            CredentialError: its password cannot be read.
+        """
         target = self._target(name)
         with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
 
@@ -95,6 +102,7 @@ class PodmAccess:
         return None if isinstance(found, str) else found
 
     def reading(self, name: str) -> FullPodm | str:
+        """Read a pod manager; return the text of the failure if it cannot be read."""
         try:
             target = self._target(name)
         except SchedulerError as error:
@@ -130,6 +138,7 @@ class PodmAccess:
         return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
 
     def node_record(self, node_id: str) -> NodeRecord:
+        """Return the live state of a node, also of a foreign node; UnknownName if missing."""
         try:
             wanted = self.store.nodes.show(node_id)
         except UnknownName:
@@ -166,6 +175,7 @@ class PodmAccess:
         }
 
     def reconcile(self, effects: EffectLog, *, dry_run: bool, keep_s: float) -> ReconcileResult:
+        """Reconcile all nodes and claims; ``effects`` records each action."""
         actions = []
         for action in self.reconciler(dry_run=dry_run).reconcile():
             actions.append(action)
@@ -183,10 +193,14 @@ class PodmAccess:
         )
 
     def refusals(self, request: Request) -> dict[str, str]:
-        """Return the pod managers that can never compose a request, each with the reason."""
+        """Return the pod managers that can never compose a request, each with the reason.
+
+        Their dialect only reads, or cannot create the needed amounts from their stocks.
+        """
         found: dict[str, str] = {}
-        resources = request.stock_resources
-        for name, podm in self.store.load_podms().items() if resources else ():
+        if not (resources := request.stock_resources):
+            return found
+        for name, podm in self.store.load_podms().items():
             make_dialect = self.dialects.get(podm.driver or "")
             needed = resources & {stock.resource for stock in podm.stocks}
             if make_dialect and (refusal := make_dialect().refusal(needed)):
@@ -194,6 +208,7 @@ class PodmAccess:
         return found
 
     def disabled(self) -> set[str]:
+        """Return the pod managers that are disabled by their operator or by their own report."""
         reports = self.store.reported_stats()
         switches = {name: reports.get(name, {}).get("enabled") for name in self.members}
         enabled = {name: one.enabled for name, one in self.members.items()}
@@ -201,6 +216,7 @@ class PodmAccess:
         return {name for name, is_enabled in enabled.items() if not is_enabled}
 
     def preview(self, placement: Placement) -> Preview:
+        """Ask the chosen pod manager whether it would compose a node."""
         chosen = placement.chosen
         name, blocks = f"preview-{placement.node}", tuple(block.uri for block in chosen.blocks)
         wanted = nouns.CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)

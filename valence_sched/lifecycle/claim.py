@@ -41,7 +41,10 @@ LONGEST_PAUSE_S = 0.5  # pause after a lost race against a claim of the same gro
 
 
 class ClaimOutcome(NamedTuple):
-    """A claim, None if no node fits; its decision, None if the claim existed; and lost races."""
+    """The claim of a request, None if no node fits, and the number of lost races.
+
+    ``decision`` is None if the claim already existed under the same key.
+    """
 
     claim: Claim | None
     decision: Decision | None
@@ -63,10 +66,11 @@ class ClaimSource(Protocol):
 class Claimer:
     """Decides on the present state of a store, and claims the choice.
 
-    ``among`` are the pod managers to decide on, by default all, ``statuses`` those of unread pod
-    managers. Pod managers in ``known`` were just stored, and are not read back. A shared
-    ``follower`` of the store replaces these arguments. After a lost race, ``salt`` shuffles the
-    order of equal blocks, else claimers would conflict again. ``unclaimable`` are not claimed now.
+    ``declared`` adds resources. ``among`` are the pod managers to decide on, by default all.
+    ``statuses`` are the statuses of unread pod managers. Pod managers in ``known`` were just
+    stored, and are not read back. A shared ``follower`` of the store replaces these arguments.
+    After a lost race, ``salt`` shuffles the order of equal blocks: with the same order, claimers
+    would conflict repeatedly. ``unclaimable`` pod managers are not claimed now.
     """
 
     def __init__(
@@ -106,12 +110,18 @@ class Claimer:
         self._unclaimable, self._pause = unclaimable, pause
 
     def decider(self) -> Decider:
+        """Return the decider on the present state of the store without claimed hardware."""
         return self._follower.decider()
 
     def select_destinations(self, request: Request) -> Decision:
+        """Decide on the present state without a claim; errors as for :meth:`decider`."""
         return self.decider().select_destinations(request)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        """Store the report of a pod manager for later decisions, and return its generation.
+
+        Errors as for :meth:`Store.update_stats`.
+        """
         name = podm_id(podm)
         generation = self._store.update_stats(name, dict(stats))
         self._members.add(name)
@@ -119,6 +129,7 @@ class Claimer:
         return generation
 
     def content(self, request: Request) -> str:
+        """Return the content of an idempotency key: the request without its id."""
         return asked_content(request).decode()
 
     def claim(
@@ -133,9 +144,13 @@ class Claimer:
     ) -> ClaimOutcome:
         """Decide and hold the choice; after a lost race, decide again.
 
-        ``content`` is the content of the key, by default of the request. With ``dispatched`` the
-        decision is queued for the controller. ClaimLost if all races were lost, NameTaken if the
-        key belongs to another request, ClaimState if it belongs to several composed nodes.
+        ``content`` is the content of the key, by default the content of the request. With
+        ``dispatched`` the decision is queued for the controller.
+
+        Raises:
+            ClaimLost: all races were lost; the message names the last conflict.
+            NameTaken: the key belongs to another request.
+            ClaimState: the key belongs to several composed nodes.
         """
         content = content if content is not None else self.content(request)
         owner = owner or request.owner
@@ -186,8 +201,12 @@ class Claimer:
         ``content`` is the content of the key, by default made from the request and the candidates.
         ``partial`` is as for ``verify``. ``generation`` is the generation of the group at the time
         of the offer, if members in other zones count. The report of a ``dispatched`` decision is
-        queued for the controller. NameTaken if the key belongs to another request, ClaimLost if a
-        candidate is no longer available, or a pod manager or the group changed in every attempt.
+        queued for the controller.
+
+        Raises:
+            ClaimLost: a candidate is no longer available, the members of the group changed, or a
+                pod manager changed in every attempt.
+            NameTaken: the key belongs to another request.
         """
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
@@ -217,6 +236,7 @@ class Claimer:
         raise lost
 
     def close(self) -> None:
+        """Restore the order of blocks in a shared follower."""
         self._follower.restore_blocks()
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:

@@ -36,8 +36,11 @@ class NodeComposer:
     """Composes claims of one node each.
 
     ``connect`` opens the composer of a pod manager by its id. A claim that is being composed for
-    longer than ``ttl_s`` is reconciled. ``checkpoint`` is called wherever a process may die. Until
-    the next reading shows composed hardware, its claim holds it; removed hardware is free at once.
+    longer than ``ttl_s`` is reconciled. ``progress`` receives the steps. ``checkpoint`` is called
+    at each point at which a process may die.
+
+    Only the node and its blocks are read. A claim holds composed hardware until the next reading of
+    the pod manager shows it; removed hardware is free immediately.
     """
 
     store: Store
@@ -49,9 +52,14 @@ class NodeComposer:
     def compose(self, claim: nouns.Claim) -> nouns.ComposedNode:
         """Compose the node of a held claim.
 
-        ClaimState or StoreError before composing began. The claim fails after ClaimLost (another
-        system uses a block), HardwareInUse, BaremetalUnavailable, or ComposeFailed (nothing is
-        left). StillComposing after all waits, Unverified if the result is not known or stored.
+        Raises:
+            ClaimState: the claim is no longer held.
+            StoreError: the intent could not be stored; composing did not begin.
+            ClaimLost: another system now uses a block; the claim fails.
+            HardwareInUse, BaremetalUnavailable: the blocks may not be changed; the claim fails.
+            ComposeFailed: the pod manager refuses, and nothing is left; the claim fails.
+            StillComposing: the pod manager is still composing after all waits. Unverified: the node
+            could not be read back, removed, or stored.
         """
         part, allocation = next(nouns.node_allocations(claim))
         known = self.store.load_podms([part.podm]).get(part.podm)
@@ -90,9 +98,13 @@ class NodeComposer:
         return node
 
     def remove(self, node: nouns.ComposedNode) -> None:
-        """Decompose a node and end its claim; Unverified if the node or parts of it may remain.
+        """Decompose a node and end its claim.
 
-        After any other error decomposing did not begin.
+        Raises:
+            PodmError: the pod manager cannot be reached; decomposing did not begin.
+            HardwareInUse, BaremetalUnavailable: the node may not be changed; decomposing did not
+                begin.
+            Unverified: parts of the node remain, or the result could not be read or stored.
         """
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
         with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
@@ -151,6 +163,7 @@ class NodeComposer:
     def _reserve_and_compose(
         self, composer: Composer, claim: nouns.Claim, podm: str, wanted: nouns.CompositionRequest
     ) -> nouns.CompositionResult:
+        """Reserve and compose; after an error, read the pod manager back."""
         subject = _subject(wanted.name, podm)
 
         def note_state(state: str) -> None:
@@ -204,7 +217,10 @@ class NodeComposer:
         return errors.ComposeFailed(f"{podm}: {why}", podm)
 
     def _fail(self, claim: nouns.Claim, podm: str, why: str, *, refused: bool = False) -> None:
-        """End a claim without a node; Unverified if its end could not be stored."""
+        """End a claim without a node; count a refusal of the pod manager.
+
+        Unverified if the end of the claim could not be stored.
+        """
         try:
             self.store.claims.fail(claim.id, errors.one_line(why, 200), podm if refused else None)
         except errors.ClaimState:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def decision_result(
     decision: Decision, detail: nouns.Detail = "placements"
 ) -> nouns.DecisionResult:
+    """Return a decision with its details and the report at the level ``detail``."""
     report = decision_report(decision) if detail == "report" else _short_report(decision, detail)
     return nouns.DecisionResult(report=report, details=_details(decision))
 
@@ -26,6 +27,7 @@ def decision_result(
 def decision_results(
     decisions: "Decisions", detail: nouns.Detail = "placements"
 ) -> nouns.DecisionResults:
+    """Return several decisions with their report and details."""
     report = decisions.report() if detail == "report" else _short_reports(decisions, detail)
     return nouns.DecisionResults(report=report, details=tuple(map(_details, decisions.decisions)))
 
@@ -53,7 +55,10 @@ def _short_report(decision: Decision, detail: nouns.Detail) -> nouns.Report:
 
 
 def _short_verdicts(decision: Decision) -> Iterable[nouns.PodmVerdict]:
-    """Return all verdicts if no node fits or there are few podms, else those on chosen podms."""
+    """Return all verdicts if no node fits or the inventory is small.
+
+    Otherwise return the verdicts on the chosen podms if only some nodes are placed, else none.
+    """
     from valence_sched.core.explain.verdicts import Verdicts  # only on request
 
     if not decision.placed_nodes or len(decision.view.podms) <= nouns.MAX_LISTED_PODMS:

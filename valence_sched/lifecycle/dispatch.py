@@ -33,8 +33,14 @@ def dispatch(
     """Send a decision to the other system once, without a claim or a node here.
 
     ``target`` is ``NAME=URL``: the dispatcher and its URL. ``key_variable`` names the variable of
-    ``environ`` with the signing key. UsageError, UnknownName or CredentialError for unusable
-    arguments, DispatchFailed if the other system refuses, PluginError for a wrong dispatcher.
+    ``environ`` with the signing key.
+
+    Raises:
+        UsageError: the target has no valid URL.
+        UnknownName: there is no dispatcher of this name.
+        CredentialError: the variable holds no key.
+        DispatchFailed: the other system refuses or does not answer.
+        PluginError: the dispatcher broke its contract.
     """
     name, url, dispatcher = _parse_target(target, "--dispatch")
     key = None
@@ -49,6 +55,7 @@ def dispatch(
 def bind_target(
     settings: DispatchSettings, key: bytes | None, password: str | None
 ) -> Callable[[Dispatch], Sequence[Receipt]]:
+    """Return a function that sends a waiting decision; errors as for :func:`dispatch`."""
     name, url, dispatcher = _parse_target(settings.target, "dispatch: target")
     login = (settings.username, password) if settings.username and password else None
 
@@ -99,9 +106,10 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
 class DispatchSender:
     """Posts the waiting decisions of a store to a controller, each until it is accepted.
 
-    ``post`` raises a SchedulerError unless the decision was certainly accepted; it is posted again
-    after a pause, which doubles each time. Meanwhile only later decisions of the same request wait.
-    Each process may have a sender, but a decision is posted by one sender at a time.
+    ``post`` raises a SchedulerError unless the decision was certainly accepted. After an error the
+    decision is posted again after a pause, which doubles each time. Meanwhile only later decisions
+    of the same request wait. Each process of a service may have a sender, but a decision is posted
+    by one sender at a time. ``log`` receives a line for each change, ``sleep`` waits.
     """
 
     dispatches: "Dispatches"
@@ -112,11 +120,13 @@ class DispatchSender:
     _problem: str = ""
 
     def run(self, ended: Callable[[], bool]) -> None:
+        """Post until ``ended`` returns True; raises the errors of the store."""
         while not ended():
             if not self.step():
                 self.sleep(LOOK_S)
 
     def step(self) -> bool:
+        """Post one due decision; return whether the controller accepted it."""
         one = self.dispatches.take(2 * self.settings.timeout_s)
         if one is None:
             return False
@@ -139,7 +149,10 @@ class DispatchSender:
 def with_recording(
     report: Report, recorded: Mapping[str, str | None], now: datetime.datetime
 ) -> Report:
-    """Return a report with the age of its ``recorded`` pod managers, read at a time by id."""
+    """Return a report that names its ``recorded`` pod managers and their age.
+
+    ``recorded`` has the time when each pod manager of an inventory was read, by its id.
+    """
     chosen = {placement.chosen.podm for placement in report.placements}
     podms = tuple(sorted(chosen & recorded.keys()))
     if not podms:

@@ -46,7 +46,11 @@ class Members(Protocol):
         """Return a line for each pod manager that is left out or outdated."""
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        """Return the ids that may have changed; ``changed`` have changes besides new claims."""
+        """Process a snapshot; return the ids of pod managers that may have changed.
+
+        ``changed`` are the pod managers of the snapshot with changes other than new claims. The
+        result may include ids that the store lacks.
+        """
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
         """Return a pod manager for decisions without its claims, None if it is left out."""
@@ -88,6 +92,7 @@ class Follower:
         self._decider: Decider | None = None
 
     def decider(self) -> Decider:
+        """Return the decider on the present state; errors of the store and of ``members``."""
         since = self._position
         snapshot = self._store.snapshot(since, self._known)
         if not since.is_before(snapshot.position):  # the state was restored from a backup
@@ -114,7 +119,10 @@ class Follower:
         return decider
 
     def decider_without(self, ids: Collection[str]) -> Decider:
-        """Return a decider without the pod managers ``ids``, whose nodes still count for groups."""
+        """Return a decider without the pod managers ``ids``; it does not follow changes.
+
+        The nodes of these pod managers still count for groups.
+        """
         builder = ViewBuilder()
         for podm_id in self._viewed:
             if podm_id not in ids:
@@ -137,19 +145,23 @@ class Follower:
         return self._position
 
     def base(self, podm_id: str) -> LeanPodm:
+        """Return a pod manager of the decider without its claims."""
         return self._bases[podm_id]
 
     def generation(self, podm_id: str) -> int:
         return self._followed[podm_id].podm.generation
 
     def refresh(self, podm_id: str) -> None:
+        """Prepare a pod manager again before the next decision."""
         self._due.add(podm_id)
 
     def sort_blocks(self, podm_id: str, key: Callable[[str], bytes]) -> None:
+        """Let the next decisions try the blocks of a pod manager in the order of their keys."""
         self._orders[podm_id] = key
         self._due.add(podm_id)
 
     def restore_blocks(self) -> None:
+        """Let the next decisions try all blocks in their usual order."""
         self._due |= self._orders.keys()
         self._orders.clear()
 
@@ -173,8 +185,9 @@ class Follower:
                 podm = known.podm
                 if podm.read_at != change.read_at and isinstance(change.read_at, str | None):
                     podm = replace(podm, read_at=change.read_at)
-            rest = change.usage, change.failure, change.report
-            self._followed[change.id] = FollowedPodm(podm, *rest)
+            self._followed[change.id] = FollowedPodm(
+                podm, change.usage, change.failure, change.report
+            )
         return False
 
     def _make(self, podm_id: str) -> None:
@@ -189,6 +202,11 @@ class Follower:
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
     def _updated_decider(self, changed: set[str], *, is_ordered: bool) -> Decider:
+        """Return the decider after an update by the changes, or a new decider if that costs less.
+
+        Unless ``is_ordered``, the order of pod managers may have changed, for example by a new
+        registration.
+        """
         viewed = self._viewed
         # also if it was invalid and is not in the view: it may be valid now
         left = any((one in viewed) != (one in self._remainders) for one in changed)

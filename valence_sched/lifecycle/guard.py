@@ -55,8 +55,10 @@ class GuardedComposer:
     def may_change(self, request: CompositionRequest, node: str | None = None) -> Composer:
         """Return the composer that may change a node, or the blocks of a new node.
 
-        HardwareInUse if another system uses the hardware, BaremetalUnavailable if Ironic does not
-        answer, PodmError if the pod manager does not identify the hardware.
+        Raises:
+            HardwareInUse: another system uses the hardware.
+            BaremetalUnavailable: Ironic does not answer.
+            PodmError: the pod manager does not identify the hardware.
         """
         self._check(lambda: self._concerned(request, node))
         return self._composer
@@ -83,7 +85,10 @@ class HardwareGuard:
         self._names = functools.cache(host_names)
 
     def listed(self) -> Sequence[tuple[Baremetal, Sequence[BaremetalNode]]]:
-        """Return nodes at most ``LIST_AGE_S`` old; BaremetalUnavailable without all of them."""
+        """Return the nodes of each Ironic, at most ``LIST_AGE_S`` old.
+
+        BaremetalUnavailable if an Ironic does not answer, or hides a needed field.
+        """
         with self._lock:
             if self._clock() - self._listed_at > LIST_AGE_S:
                 self._known = [(one, one.nodes()) for one in self._baremetals()]
@@ -91,7 +96,12 @@ class HardwareGuard:
             return self._known
 
     def check(self, podm: str, url: str, read_hardware: Callable[[], ConcernedHardware]) -> None:
-        """Raise HardwareInUse, or BaremetalUnavailable if the use of the hardware is unknown."""
+        """Check that hardware of the pod manager at a URL may be changed; read it if needed.
+
+        Raises:
+            HardwareInUse: an Ironic uses the hardware.
+            BaremetalUnavailable: an Ironic may use it, or does not answer.
+        """
         known = [(one, nodes) for one, nodes in self.listed() if nodes]
         if not known:
             return
@@ -121,6 +131,7 @@ class BmcAddress(NamedTuple):
 
     @classmethod
     def of(cls, text: object) -> Self | None:
+        """Return the endpoint of a URL or a bare host, None for other text."""
         bare = text.strip() if isinstance(text, str) else ""
         if _address(bare) is not None:
             return cls(bare)
@@ -133,7 +144,10 @@ class BmcAddress(NamedTuple):
 
 
 class HardwareMatch:
-    """Finds the Ironic nodes that are hardware of the pod manager at a URL."""
+    """Finds the Ironic nodes that are hardware of the pod manager at a URL.
+
+    ``names`` returns the names and addresses of a host.
+    """
 
     def __init__(
         self, url: str, hardware: ConcernedHardware, names: Callable[[str], frozenset[str]]
@@ -170,7 +184,10 @@ class HardwareMatch:
         return is_ours and not blocks.isdisjoint(self.hardware.blocks_of(uri))
 
     def _is_at(self, address: BmcAddress, uri: str | None) -> bool | None:
-        """An Ironic node without a system URI means the only system of its service."""
+        """Return whether a system of a Redfish service is this hardware.
+
+        An Ironic node without a system URI means the only system of its service.
+        """
         folded = uri and fold_uri(uri)
         is_one = folded in self._systems if folded else bool(self._systems)
         if not (is_one or self._bmcs):
@@ -187,6 +204,7 @@ class HardwareMatch:
 
 
 def host_names(host: str) -> frozenset[str]:
+    """Return the name of a host and its known addresses, in canonical spelling."""
     if (address := _address(host)) is not None:
         return frozenset({address})
     name = host.casefold().rstrip(".")

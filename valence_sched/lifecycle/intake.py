@@ -50,7 +50,10 @@ class Intake:
 
     @functools.cached_property
     def stated(self) -> Mapping[str, tuple[str, ...]]:
-        """Recorded pod managers belong to this zone only in its service."""
+        """Return the capabilities that the zone settings state for its pod managers.
+
+        Recorded pod managers belong to this zone only in its service.
+        """
         if self.selection.zones is None and self.selection.sources:
             return {}
         return (self.selection.zones or self.config.zones()).capability_map
@@ -59,6 +62,7 @@ class Intake:
         return self.config.declared_resources(self.selection.resource_files)
 
     def view(self, texts: dict[str, bytes] | None = None) -> View:
+        """Read and return the pod managers; errors and ``texts`` as for the loader."""
         self._begin_reading()
         return self.loader.view(self.selection, texts)
 
@@ -69,6 +73,7 @@ class Intake:
         )
 
     def claimer(self, store: "Store") -> "Claimer":
+        """Store the readings, and return a claimer on them; errors as for :meth:`view`."""
         from valence_sched.lifecycle.claim import Claimer  # imports SQL: only for claims
 
         with collector_paused():
@@ -93,7 +98,10 @@ class Intake:
     def store_podms(
         self, store: "Store", selection: Selection, only: Collection[str] | None = None
     ) -> StoredPodms:
-        """Store read pod managers, without declared resources; also those read before an error."""
+        """Read pod managers and store them, many in one transaction.
+
+        Declared resources are not stored. Readings before an error are still stored.
+        """
         self._begin_reading()
         stored = StoredPodms({}, {})
         batch: list[FullPodm] = []
@@ -119,7 +127,10 @@ class Intake:
         return stored
 
     def refuse_outage(self, requests: Sequence[Request], known: Collection[str]) -> None:
-        """Raise InventoryIncomplete if no ``known``, or no requested, pod manager could be read."""
+        """Raise InventoryIncomplete if no ``known`` pod manager could be read.
+
+        If every request names pod managers, only these count.
+        """
         if all(request.podms for request in requests):
             known = {name for request in requests for name in request.podms}
         if not known or not set(known) <= self.sources.unread_ids:

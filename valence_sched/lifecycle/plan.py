@@ -43,6 +43,7 @@ class PlanClaimer:
     _done: bool = False
 
     def earlier_claim(self, key: str | None) -> Claim | None:
+        """Return the claim of this plan under a key, if any; NameTaken for another plan."""
         if key is None:
             return None
         owner, content = self.plan.decision.request.owner, self.plan.digest
@@ -56,7 +57,10 @@ class PlanClaimer:
         self, request: Request, *, owner: str | None = None, key: str | None = None,
         ttl_s: float = TTL_S, content: str | None = None, dispatched: bool = False,
     ) -> ClaimOutcome:  # fmt: skip
-        """Hold the plan; ClaimLost if a part changed or is in use, NameTaken for another plan."""
+        """Hold the plan; ``dispatched`` as for :meth:`Claimer.claim`.
+
+        ClaimLost if a part has changed or is in use, NameTaken if the key is of another plan.
+        """
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
             self.claim_lost |= request.exclude_podms == excluded  # otherwise a pod manager refused
@@ -169,6 +173,7 @@ class Planner:
         self._selection, self._live = intake.selection, intake.selection.live
 
     def plan(self, report: Report, texts: Mapping[str, bytes]) -> Plan:
+        """Return the plan of a decision; ``texts`` are its pod managers as JSON."""
         chosen = {placement.chosen.podm for placement in report.placements}
         decided_at = self._sources.now().isoformat(timespec="seconds")
         podms = self._podms_as_read(texts, chosen)
@@ -177,8 +182,9 @@ class Planner:
     def claimer(self, store: Store, plan: Plan, claimer: Claimer | None = None) -> PlanClaimer:
         """Read and store the pod managers of a plan, and return its claimer.
 
-        ``claimer`` holds the plan, by default under the policy of the plan unless policy files are
-        given. ClaimLost or InventoryIncomplete if a pod manager is gone or unreadable.
+        ``claimer`` holds the plan: by default a claimer on the state, under the policy of the plan
+        unless policy files are given. ClaimLost if a pod manager of the plan is gone,
+        InventoryIncomplete if a pod manager is unreadable.
         """
         names = tuple(basis.podm.id for basis in plan.podms)
         selection = replace(self._selection, live=self._options_for(names))
@@ -200,6 +206,11 @@ class Planner:
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
+        """Repeat the decision of a plan on present readings; also return the differences.
+
+        Uses the policy of the plan unless policy files are given. Errors as for reading and
+        deciding.
+        """
         texts: dict[str, bytes] = {}
         live = replace(self._live, subtract_claims=True)
         view = self._loader.view(replace(self._selection, live=live), texts)

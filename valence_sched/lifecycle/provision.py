@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Provisioner: claims and composes all nodes of a request, or removes them again.
 
-If a pod manager refuses a node, the next best pod manager is tried.
+If a pod manager refuses a node, the next best pod manager is tried. If fewer nodes than required
+are composed, they are decomposed again.
 """
 
 import contextlib
@@ -40,9 +41,11 @@ _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
 class Provisioner:
     """Composes the nodes of requests that a source claims, and the nodes of held claims.
 
-    ``refusals`` are the pod managers that can never compose a request, with reasons. ``prepare``
-    raises before the claim if the hardware in use is unknown. ``disabled`` pod managers must not
-    get nodes now. ``parallel`` is the number of nodes that a pod manager composes at a time.
+    ``read`` reads a pod manager and returns None if it does not answer. ``refusals`` returns the
+    pod managers that can never compose a request, with reasons; they are excluded. ``prepare``
+    raises before the claim if the hardware in use is unknown. ``disabled`` returns the pod managers
+    that must not get nodes now. ``parallel`` is the number of nodes that a pod manager composes at
+    a time.
     """
 
     store: Store
@@ -66,9 +69,12 @@ class Provisioner:
     ) -> ProvisionResult:
         """Compose the nodes of a request, or at least its required number.
 
-        ClaimLost if all races were lost, NameTaken if the key belongs to another request,
-        BaremetalUnavailable if Ironic does not answer. ClaimState if nodes of the key are being
-        composed, or if a pod manager of the claim was disabled: then the claim stays held.
+        Raises:
+            ClaimLost: all races were lost; nothing is held.
+            ClaimState: the key belongs to nodes that are being composed, or a pod manager of the
+                claim was disabled. In the latter case the claim stays held.
+            NameTaken: the key belongs to another request.
+            BaremetalUnavailable: Ironic does not answer.
         """
         source = self.claim_source
         assert source is not None, "a request is claimed before it is composed"
@@ -96,7 +102,14 @@ class Provisioner:
         return replace(done, decision=replace(result, report=report))
 
     def compose_claim(self, claim_id: str) -> ProvisionResult:
-        """Compose all nodes of a held claim or none; ClaimState if a pod manager is disabled."""
+        """Compose all nodes of a claim or none, only on the claimed hardware.
+
+        Raises:
+            ClaimState: the claim is not held, or one of its pod managers was disabled. In the
+                latter case the claim stays held.
+            UnknownName: the claim is unknown.
+            BaremetalUnavailable: Ironic does not answer.
+        """
         self.store.claims.expire()
         claim = self.store.claims.show(claim_id)
         if claim.state != "HELD":
@@ -111,6 +124,11 @@ class Provisioner:
     def _compose_all(
         self, claim: Claim, required: int, find_another: _FindAnother
     ) -> ProvisionResult:
+        """Compose the nodes of a claim in parallel, and decompose them if there are too few.
+
+        ``find_another`` claims a replacement for a failed node, given the pod managers to avoid and
+        a key.
+        """
         if disabled := sorted(set(claim.podms).intersection(self.disabled())):
             raise disabled_error(claim.id, disabled[0])
         self.composer.checkpoint("taken")
@@ -131,7 +149,7 @@ class Provisioner:
         return result if has_enough else self._without_nodes(result)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
-        """Return the composed nodes of a key; ClaimState if others are being composed."""
+        """Return the composed nodes of a key; compose claims that are only held."""
         if key is None:
             return []
         keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
@@ -180,6 +198,7 @@ class Provisioner:
         self, source: ClaimSource, request: Request, content: str, ttl_s: float,
         avoid: tuple[str, ...], key: str | None,
     ) -> Claim | None:  # fmt: skip
+        """Claim one node on another pod manager under the key of the failed node."""
         podms = tuple(name for name in request.podms if name not in avoid)
         if request.podms and not podms:
             return None
@@ -230,6 +249,7 @@ def _with_outcome(
 
 
 def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:
+    """Start calls in parallel on daemon threads."""
     futures: list[Future[_NodeResult]] = [Future() for _ in calls]
     waiting = deque(zip(futures, calls, strict=True))
 

@@ -23,7 +23,10 @@ Done = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Reconciles a store; a dry run changes nothing."""
+    """Reconciles a store; a dry run changes nothing.
+
+    ``connect`` opens the composer of a pod manager, ``read`` reads a pod manager.
+    """
 
     store: Store
     connect: Connector
@@ -32,6 +35,7 @@ class Reconciler:
     progress: Progress = field(default_factory=NoProgress)
 
     def reconcile(self) -> Iterator[Action]:
+        """Yield each action after it is done."""
         for expiry in self.store.claims.reap(dry_run=self.dry_run):
             if expiry.claim.state != "COMPOSING":
                 yield _claim_action(expiry.claim, (expiry.outcome, 0))
@@ -153,6 +157,7 @@ class Reconciler:
             yield from filter(None, actions)
 
     def _forget_missing(self, node: nouns.ComposedNode) -> Action:
+        """Delete the record of a node after its pod manager confirms that the node is gone."""
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = nouns.request_from_node(node)
@@ -172,7 +177,10 @@ class Reconciler:
     def _remove_orphan(
         self, podm: str, node: Node, names: Mapping[str, nouns.Claim]
     ) -> Action | None:
-        """Decompose a node of a failed claim; a node without a known claim is of another system."""
+        """Decompose a node that was composed after its claim had failed.
+
+        A node without a known claim belongs to another system that uses the same names.
+        """
         name = nouns.own_name(node.name, node.uri)
         claim = names.get(name)
         if claim is None:

@@ -57,6 +57,7 @@ class StateVerbs:
             return read(store)
 
     def change(self, kind: str, id_: str, done: str) -> AbstractContextManager[None]:
+        """Record a change within a context; ``done`` is a word such as ``deleted``."""
         return self.effects.change(kind, id_, f"may be {done}", f"is {done}")
 
     def decision(self, decision_id: str) -> Report | Reports:

@@ -72,6 +72,7 @@ class StoredInventory:
         return self._unread.keys()
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
+        """Process changes of content, failures, registrations, reports, ages and liveness."""
         again = set(changed)
         now = self._sources.now()
         reported = {one for one in changed if one in followed and followed[one].report is not None}
@@ -90,6 +91,7 @@ class StoredInventory:
         return again | self._update_statuses(followed)
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
+        """Return a pod manager for decisions if it is in the selection."""
         self._unread.pop(podm_id, None)
         self._refused.discard(podm_id)
         if podm_id not in self._ranks:
@@ -119,7 +121,13 @@ class StoredInventory:
         self._invalid[podm_id] = str(error)
 
     def check(self, count: int) -> None:
-        """Update the sources; NoPodm, InventoryStale or InventoryIncomplete by the selection."""
+        """Update the sources, and check the selected pod managers.
+
+        Raises:
+            NoPodm: no pod manager is selected.
+            InventoryStale: a reading is older than the selection allows.
+            InventoryIncomplete: with ``strict``, a pod manager is not read.
+        """
         self._note_sources()
         if not self._ranks:
             raise NoPodm(self._sources.no_podm_message(self._live))
@@ -214,15 +222,17 @@ class StoredDeciders:
 
     @functools.cached_property
     def _inventory(self) -> StoredInventory:
-        intake, declared = self._intake, self._intake.declared_resources()
-        read = intake.sources, intake.loader, intake.selection
-        return StoredInventory(self.store, *read, declared)
+        intake = self._intake
+        return StoredInventory(
+            self.store, intake.sources, intake.loader, intake.selection, intake.declared_resources()
+        )
 
     @functools.cached_property
     def _follower(self) -> Follower:
         return Follower(self.store, self._intake.make_decider(), self._inventory)
 
     def decider(self) -> Decider:
+        """Return the decider on the present state; errors as for ``StoredInventory.check``."""
         with collector_paused() if self._is_new else contextlib.nullcontext():
             decider = self._follower.decider()
         self._is_new = False
@@ -241,6 +251,7 @@ class StoredDeciders:
 
     @property
     def changes(self) -> int:
+        """Return the number of processed changes of the change log."""
         return 0 if self._is_new else self._follower.position.changes
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:

@@ -73,19 +73,24 @@ class HintFanout:
             thread.start()
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Send a hint that these pod managers, or the state, changed; waiting hints are merged."""
+        """Send a hint that these pod managers changed; without names, that the state changed.
+
+        Waiting hints are merged.
+        """
         with self._change:
             self._names.update(names)
             self._wanted = True
             self._change.notify()
 
     def report(self, podm: str, stats: Mapping[str, Any]) -> None:
+        """Send the stats of a pod manager to all receivers of reports; ServiceError on failure."""
         try:
             self._client.cast({}, "stats_reported", podm=podm, stats=stats, sender=self._id)
         except Exception as error:
             raise ServiceError(f"the broker does not accept the report: {_text(error)}") from None
 
     def close(self) -> None:
+        """Send waiting hints if the broker accepts them, then stop."""
         with self._change:
             self._ended = True
             self._change.notify()

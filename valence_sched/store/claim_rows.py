@@ -80,6 +80,7 @@ def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
 
 
 def consumer_key(owner: str | None, key: str | None) -> str | None:
+    """Return the unique key of an owner's idempotency key, None without an idempotency key."""
     return None if key is None else key_of(owner or "", key)
 
 
@@ -99,6 +100,7 @@ def columns(claim: Claim | ZoneClaim) -> dict[str, Any]:
 def newest(
     connection: sa.Connection, most: int, skip: int, *where: sa.ColumnElement[bool]
 ) -> tuple[list[Claim], int]:
+    """Return ``most`` claims, the newest first, without the first ``skip``, and the total."""
     order = (_table.c.created_at.desc(), _table.c.id)
     query = _finder.select.where(*where).order_by(*order).limit(most).offset(skip)
     count = sa.select(sa.func.count()).select_from(_table).where(*where)
@@ -114,6 +116,7 @@ def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
 
 
 def get(connection: sa.Connection, claim_id: str) -> Claim:
+    """Return a claim; UnknownName if missing, else errors as for :func:`find_one`."""
     claim = find_one(connection, _table.c.id == claim_id)
     if claim is None:
         others = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
@@ -125,6 +128,7 @@ def change_state(
     connection: sa.Connection, claim_id: str, before: Sequence[State], after: State,
     *where: sa.ColumnElement[bool], **values: Any,
 ) -> bool:  # fmt: skip
+    """Move a claim from a state in ``before`` to another state; return whether it moved."""
     update = sa.update(_table).where(_table.c.id == claim_id, _table.c.state.in_(before), *where)
     changed = connection.execute(update.values(state=after, **values)).rowcount
     if changed:
@@ -170,7 +174,10 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
 
 
 def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: int | None) -> Claim:
-    """Change a prepared claim to HELD; its single row decides for all parts."""
+    """Change a prepared claim to HELD; its single row decides for all parts.
+
+    Its nodes then count as members of its group. ``generation`` is as for ``Claims.create``.
+    """
     claim = get(connection, claim_id)
     if claim.state == "HELD":  # the answer to an earlier commit was lost
         return claim
@@ -190,7 +197,13 @@ def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: i
 def find_by_key(
     connection: sa.Connection, owner: str | None, key: str, content: str
 ) -> Claim | None:
-    """Return the claim of an owner's key, if any; errors as for :func:`check_same`."""
+    """Return the claim of an owner's key, if any.
+
+    Raises:
+        ExpiredConflict: the claim has expired.
+        NameTaken: the claim has other content.
+        ClaimLost: the claim is being prepared.
+    """
     of = _table.c
     claim = find_one(connection, of.consumer_key == consumer_key(owner, key))
     if claim is None:
@@ -202,7 +215,10 @@ def find_by_key(
 
 
 def events(connection: sa.Connection, claim: str | None = None, last: int = 1000) -> list[Event]:
-    """Return the ``last`` events of one claim or of all, the oldest first."""
+    """Return the ``last`` events of one claim or of all, the oldest first.
+
+    The creation of a claim is read from its row.
+    """
     of, claims = tables.events.c, _table.c
     later = sa.select(of.at, of.kind, of.claim_id.label("claim"), of.podm, of.words)
     created = sa.select(claims.id, claims.created_at, claims.owner, claims.document)
@@ -294,7 +310,10 @@ def is_plain(part: ClaimPart) -> bool:
 def insert_whole(
     connection: sa.Connection, claim: Claim, part: ClaimPart, ttl_s: float
 ) -> Claim | None:
-    """Hold a plain part with a new claim; return it, or None if nothing is written."""
+    """Hold a plain part with a new claim; return it with its times, None if nothing is written.
+
+    After an IntegrityError the caller rolls back. InvalidDocument as for any stored document.
+    """
     podm, own_key, row = key_of(part.podm), owner_key(claim.owner), columns(claim)
     _PARTS.check(row["document"])  # a raw statement skips this check
     row |= {"podm": podm, "generation": part.generation, "shard": tables.shard_of(podm)}
@@ -360,7 +379,11 @@ def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> boo
 
 
 def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> set[str]:
-    """Settle claims whose nodes appear in ``podms``, by key; return those with fewer holds."""
+    """Settle the claims whose composed nodes appear in the readings ``podms``, by key.
+
+    The caller has locked their rows in its transaction. Returns the keys of the pod managers with
+    fewer holds.
+    """
     settled, parts = set(), tables.claim_parts.c
     for (key, claim), nodes in sorted(composed_claims(connection, podms).items()):
         podm = podms[key]
@@ -376,7 +399,10 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
 
 
 def composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
-    """Return the nodes of composed claims with holds, except claims with an undecodable node."""
+    """Return the nodes of composed claims with holds, by pod manager and claim.
+
+    A claim with an undecodable node is left out, since it cannot be compared with a reading.
+    """
     parts, claims = tables.claim_parts, tables.claims
     of_claim, of_podm = _nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key
     query = (

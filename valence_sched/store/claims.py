@@ -41,7 +41,11 @@ _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 
 
 def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
-    """Replace a held claim by claims of one node each, whose keys end in ``#`` and the node."""
+    """Release a held claim and return claims of one node each in its place.
+
+    They have the owner, group, content and end of the claim. Their keys are its key with ``#`` and
+    the number of the node.
+    """
     claim = claim_rows.get(connection, claim_id)
     singles = []
     for part in claim.parts:
@@ -51,7 +55,7 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
             singles.append(replace(claim, id=id_, state="HELD", key=key, parts=parts))
     found = [claim_rows.find(connection, _claims.c.id == one.id) for one in singles]
     if all(found):  # the answer to an earlier commit was lost
-        return list(itertools.chain(*found))
+        return [existing for (existing,) in found]
     unexpired = _claims.c.sweep_at > now()
     values = {"consumer_key": None, "note": "split into one claim per node"}
     if not change_state(connection, claim_id, ["HELD"], "RELEASED", unexpired, **values):
@@ -131,7 +135,10 @@ class ReapResult(NamedTuple):
 
 
 class Claims:
-    """The claims of a store; ``ids`` makes new ids, ``effects`` records state changes."""
+    """The claims of a store; ``ids`` makes new ids, ``effects`` records state changes.
+
+    Writing an effect on a pod manager waits for an unreachable database.
+    """
 
     def __init__(
         self,
@@ -159,10 +166,12 @@ class Claims:
 
         The same ``key`` of the same owner returns the same claim until it ends. ``content``
         identifies the request. Under hard rules of the group, ``generation`` is its generation at
-        the decision. The report of a ``dispatched`` decision is queued once the claim is held.
+        the decision. The report of a ``dispatched`` decision is queued for the controller once the
+        claim is held.
 
         Raises:
-            ClaimLost: a pod manager or the group changed, or another claim holds a part.
+            ClaimLost: a pod manager or the group changed since the decision, or another claim holds
+                a part.
             NameTaken: the key belongs to a claim with other content.
             QuotaExceeded: the claim exceeds the quota of its owner.
         """
@@ -170,9 +179,15 @@ class Claims:
             raise errors.UsageError("a claim needs at least one node and more than 0 seconds")
         first, *others = sorted(parts, key=lambda part: key_of(part.podm))
         state: State = "PREPARED" if others else "HELD"
-        claim = Claim(id=self._ids(), state=state, owner=owner, group=group, key=key)
-        by_name = tuple(sorted(parts, key=lambda part: part.podm))
-        claim = replace(claim, content=key_of(content), parts=by_name)
+        claim = Claim(
+            id=self._ids(),
+            state=state,
+            owner=owner,
+            group=group,
+            key=key,
+            content=key_of(content),
+            parts=tuple(sorted(parts, key=lambda part: part.podm)),
+        )
         unsure = unsure_state("held", claim.id)
         with self._effects.change("claim", claim.id, unsure, held_state(claim.id)):
             begun_ttl_s, report = (PREPARE_TTL_S, None) if others else (ttl_s, dispatched)
@@ -206,9 +221,11 @@ class Claims:
         expiry.free_claim(self._database, id_)
 
     def group_generation(self, group: str) -> int:
+        """Return the generation of a group; read it before the members of the group."""
         return self._read(lambda c: holds.group_generation(c, group), "reading a group")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
+        """Return the claim of a key, if any; NameTaken for other content."""
         digest = key_of(content)
         try:
             return self._read(lambda c: claim_rows.find_by_key(c, owner, key, digest), "reading")
@@ -232,9 +249,11 @@ class Claims:
         raise state_error(connection, claim_id, "only a held claim can be renewed")
 
     def release(self, claim_id: str, note: str | None = None) -> None:
-        """End a claim, decodable or not; an ended claim stays as it is.
+        """End a claim, decodable or not, and free its holds; an ended claim stays as it is.
 
-        ClaimState while the claim is being composed, InUse if a node was composed from it.
+        Raises:
+            ClaimState: the claim is being composed.
+            InUse: a node was composed from the claim.
         """
 
         def work(connection: sa.Connection) -> bool:
@@ -288,7 +307,11 @@ class Claims:
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
         """Record the nodes of a claim, which then holds their blocks; idempotent.
 
-        ClaimState if the claim was not being composed, ClaimLost if another claim holds a block.
+        The claim settles immediately if a reading already shows the nodes.
+
+        Raises:
+            ClaimState: the claim was not being composed.
+            ClaimLost: another claim holds a block of a node.
         """
 
         def work(connection: sa.Connection) -> Claim:
@@ -321,6 +344,7 @@ class Claims:
         return claims
 
     def list_stuck(self) -> Sequence[Claim]:
+        """Return claims that are still being composed after their expiry."""
         stuck = _claims.c.state == "COMPOSING", _claims.c.expires_at <= statement_time()
         return self._read(lambda c: claim_rows.find(c, *stuck), "reading claims")
 
@@ -329,7 +353,10 @@ class Claims:
             expiry.expire_claims(self._database)
 
     def reap(self, *, dry_run: bool = False) -> Sequence[ReapResult]:
-        """End expired claims; a claim that was being composed is only listed."""
+        """End expired claims; return each with the done or planned action.
+
+        A claim that was being composed is only listed: its pod manager knows the outcome.
+        """
         over = _claims.c.sweep_at <= statement_time()
         expired = self._read(lambda c: claim_rows.find(c, over), "reading claims")
         if not dry_run:
@@ -361,7 +388,10 @@ class Claims:
         podm: str | None = None,
         owner: str | None = None,
     ) -> tuple[Sequence[Claim], int]:
-        """Return ``most`` claims after ``skip``, the newest first, and the total."""
+        """Return ``most`` claims, the newest first, without the first ``skip``, and the total.
+
+        The other arguments are as for :meth:`list`. Only documents of these claims are read.
+        """
         is_owned = sa.true() if owner is None else _claims.c.owner == owner
         is_here = sa.true() if podm is None else claim_rows.holds_of(connection, podm)
         where = _claims.c.state.in_(states), is_owned, is_here
@@ -456,7 +486,10 @@ class Nodes:
     def newest(
         self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
     ) -> tuple[Sequence[ComposedNode], int]:
-        """Return ``most`` nodes after ``skip``, of the newest claims first, and the total."""
+        """Return ``most`` nodes, nodes of the newest claims first, and the total number.
+
+        The first ``skip`` nodes are left out. ``podm`` and ``owner`` select nodes.
+        """
         claims = tables.claims
         both = tables.nodes.outerjoin(claims, claims.c.id == _node.claim_id)
         is_here = sa.true() if podm is None else _node.podm_key == key_of(podm)

@@ -99,12 +99,14 @@ SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX
 
 
 def is_retryable(error: sa.exc.SQLAlchemyError) -> bool:
+    """Return whether the same transaction may succeed on a retry."""
     sqlite, sqlstate, mysql = _codes(error)
     known = sqlite in RETRYABLE_SQLITE_CODES or sqlstate in RETRYABLE_SQLSTATES
     return known or mysql in RETRYABLE_MYSQL_NUMBERS
 
 
 def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
+    """Return whether the connection is lost, as after a restart of the database."""
     cut: bool = getattr(error, "connection_invalidated", False)
     return cut or _codes(error)[1].startswith(("08", "57P"))
 
@@ -129,6 +131,7 @@ class RowRefused(StoreError):
 
 
 def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
+    """Return an error of one line: the store, the message of the engine, and a hint."""
     cause, hint = getattr(error, "orig", None) or error, HINTS.get(_kind(error), "")
     # the first line; PyMySQL puts a number before the message
     words = next((arg for arg in reversed(cause.args) if isinstance(arg, str)), "")
@@ -213,7 +216,11 @@ class Database:
         return self.run_unwatched(work, doing, write=False)
 
     def read_row(self, statement: sa.Select[Any] | sa.TextClause, doing: str = "") -> Sequence[Any]:
-        """Return the only row of a statement, in one round trip without BEGIN and COMMIT."""
+        """Return the only row of one statement without parameters, in its own transaction.
+
+        It is much faster than :meth:`read`: one round trip without BEGIN and COMMIT over a
+        persistent connection.
+        """
 
         def run() -> Sequence[Any]:
             self.counts.transactions += 1
@@ -325,7 +332,10 @@ class Database:
     def retry(
         self, work: Callable[[], T], doing: str, *, write: bool = False, most: int = MOST_ATTEMPTS
     ) -> T:
-        """Return the result of ``work``, run again after transient failures; else StoreError."""
+        """Return the result of ``work``, which runs again after transient failures.
+
+        StoreError for other failures, and after the last attempt or ``patience_s``.
+        """
         until, lost = self._clock() + self.patience_s, False
         for attempt in itertools.count(1):
             try:
@@ -373,7 +383,11 @@ def transaction(
 
 
 def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
-    """Return an engine: a writer sees each row at the time of its lock, a reader one snapshot."""
+    """Return an engine for writers or for readers.
+
+    A writer sees each row at the time of its lock, a reader one snapshot. The isolation level is
+    set once per connection.
+    """
     url = address.url if address.file is None else address.url.set(database=str(address.file))
     # every transaction has ended when its connection returns: no rollback is needed
     arguments: dict[str, Any] = {"pool_reset_on_return": None, "hide_parameters": True}

@@ -72,6 +72,7 @@ class Dispatches:
         self._change(one, {**values, "receipts": to_json(tuple(receipts))}, event=text)
 
     def delay(self, one: Dispatch, error: str, pause_s: float) -> None:
+        """Record the error of a decision that was not accepted, and the time to post it again."""
         self._change(one, {"due_at": now() + pause_s, "error": error[:1000]})
 
     def drop(self, id_: str) -> None:
@@ -91,6 +92,7 @@ class Dispatches:
         )
 
     def waiting(self) -> WaitingDispatches:
+        """Return the numbers of waiting and of failed decisions, and the age of the oldest."""
         counts = sa.func.count(), sa.func.count(_queue.error), now() - sa.func.min(_queue.queued_at)
         query = sa.select(*counts).where(_WAITS)
         row = self._database.read(lambda c: c.execute(query).one(), "reading dispatches")
@@ -137,7 +139,10 @@ class StoredDecisions:
         summary: DecisionSummary | None = None,
         dispatched: Report | None = None,
     ) -> None:
-        """Store a decision, unless the id exists; queue a ``dispatched`` one for the controller."""
+        """Store a decision as a document, unless the id exists.
+
+        The report of a ``dispatched`` decision is queued for the controller.
+        """
         owner = summary.owner if summary else None
         row: dict[str, Any] = {"id": id_, "document": document}
         row["owner_key"] = None if owner is None else key_of(owner)

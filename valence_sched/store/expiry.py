@@ -37,6 +37,7 @@ def expire_claims(database: Database) -> None:
 
 
 def free_claim(database: Database, claim_id: str) -> None:
+    """Drop the holds of an ended claim, one pod manager after another."""
     query = sa.select(_parts.c.podm_key).where(_parts.c.claim_id == claim_id)
     for key in sorted(database.read(lambda c: c.scalars(query).all(), "reading claims")):
         database.write(lambda c, key=key: _drop(c, claim_id, key), "freeing a claim")  # type: ignore[misc]
@@ -79,8 +80,9 @@ class PurgeCounts(NamedTuple):
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
     """Delete older ended claims, events, decisions, accepted dispatches and records.
 
-    Records of operations and answers stay for at least ``RECORD_S``, a claim with a node or a
-    hold stays. A transaction deletes at most ``CHUNK`` claims: other processes do not wait long.
+    Claims over several zones are included. Records of operations and answers stay for at least
+    ``RECORD_S``. A claim with a node or a hold stays. Each transaction deletes at most ``CHUNK``
+    claims, so that other processes do not wait long.
     """
     if dry_run:
         return database.read(lambda c: _count(c, older_than_s), "counting old records")
@@ -95,7 +97,9 @@ def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> 
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
-    before, of = statement_time() - older_than_s, _claims.c.id  # the last event is the end
+    """Return the condition of claims to delete; their last event is the time of their end."""
+    before = statement_time() - older_than_s
+    of = _claims.c.id
     return sa.and_(
         _claims.c.state.in_(FINAL_STATES),
         _claims.c.created_at < before,
@@ -176,7 +180,8 @@ def read_boot() -> Boot | None:
 class ClockWatch:
     """Compares the clock of the machine with its uptime before transactions of an embedded store.
 
-    This happens when the cheap ``ahead`` changes. ``remark`` receives a line about moved expiries.
+    The clocks are compared when the result of ``ahead`` changes, which is cheap to call. ``remark``
+    receives a line about moved expiries.
     """
 
     def __init__(
@@ -189,6 +194,7 @@ class ClockWatch:
         self._compared: float | None = None
 
     def __call__(self, database: Database) -> None:
+        """Move the expiry of claims if the clock was set since the last comparison."""
         ahead, doing = self._ahead(), "comparing clocks"
         if self._compared is not None and abs(ahead - self._compared) <= TOLERANCE_S / 2:
             return
@@ -210,6 +216,7 @@ class ClockWatch:
         return jump if abs(jump) > TOLERANCE_S else 0.0
 
     def follow(self, connection: sa.Connection) -> str:
+        """Move the expiry of claims by the jump of the clock; return a line about it."""
         boot, jump = self._boot(), self.jump_s(connection)
         if boot is None or jump == 0.0:
             return ""

@@ -22,6 +22,7 @@ _of_group = _generations.c
 
 
 def group_generation(connection: sa.Connection, name: str) -> int:
+    """Return the generation of a group, 0 before its first claimed node."""
     query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
     return connection.scalar(query) or 0
 
@@ -29,10 +30,13 @@ def group_generation(connection: sa.Connection, name: str) -> int:
 def lock_group(
     connection: sa.Connection, name: str, expected: int | None, claim: str | None
 ) -> None:
-    """Lock the row of a group, before the row of any pod manager is locked; else ClaimLost.
+    """Lock the row of a group, before the row of any pod manager is locked.
 
     ``expected`` is the generation of the decision, None for a claim without hard rules. ``claim``
     is the id of the zone claim that contains this part, if any.
+
+    Raises:
+        ClaimLost: members were added since the decision, or another zone claim is adding members.
     """
     query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
     current: int | None = connection.scalar(query.with_for_update())
@@ -51,6 +55,7 @@ def lock_group(
 
 
 def advance_group(connection: sa.Connection, name: str) -> None:
+    """Advance the generation of a locked group after members were added or removed."""
     update = sa.update(_generations).where(_of_group.group_key == key_of(name))
     connection.execute(update.values(generation=_of_group.generation + 1, moved_at=now()))
 
@@ -67,7 +72,7 @@ class ExpiredConflict(Exception):
 
 
 class ConflictingClaim(NamedTuple):
-    """A claim that conflicts with another claim; without ``id`` it is of another owner."""
+    """A claim that conflicts with another claim."""
 
     id: str
     owner: str | None
@@ -82,7 +87,10 @@ class ConflictingClaim(NamedTuple):
 def _conflicting_claims(
     connection: sa.Connection, claim_id: str, ids: list[str] | sa.Select[tuple[str]]
 ) -> list[ConflictingClaim]:
-    """Return the claims with these ids, the latest first; ExpiredConflict if one has expired."""
+    """Return the claims with these ids, the latest first; ExpiredConflict if one has expired.
+
+    Claims of other owners are anonymous.
+    """
     of = tables.claims.c
     expired = sa.func.coalesce(of.sweep_at <= now(), sa.false())
     query = sa.select(of.id, of.owner, expired).where(of.id.in_(ids))
@@ -130,8 +138,9 @@ class LockedPodm(NamedTuple):
 def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = False) -> LockedPodm:
     """Lock a pod manager; ClaimLost if it is gone or, without ``any_generation``, changed.
 
-    A transaction that waited for the lock may not see the rows of the previous transaction. The
-    primary key of the blocks then refuses its rows, and it runs again.
+    The lock serialises the claims of one pod manager. A transaction that waited for the lock may
+    not see the rows of the previous transaction. The primary key of the blocks then refuses its
+    rows, and it runs again.
     """
     wanted = sorted({key_of(uri) for uri in part.blocks})
     rows = connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
@@ -166,6 +175,7 @@ def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
 
 
 def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: LockedPodm) -> None:
+    """Hold the blocks of a part on a locked pod manager; errors as for :func:`hold`."""
     key, rows = key_of(part.podm), []
     wanted = sorted((key_of(uri), uri, nodes) for uri, nodes in part.blocks.items())
     for block, uri, nodes in wanted:
@@ -173,8 +183,9 @@ def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: Lo
         free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
             conflicts = _conflicting_claims(connection, id_, [*slot_claims.values()])
-            why = "has no free place for another node"
-            why = f"is held by {conflicts[0]}" if conflicts else why
+            why = (
+                f"is held by {conflicts[0]}" if conflicts else "has no free place for another node"
+            )
             text = f"block {uri} of pod manager {part.podm!r} {why}"
             raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "block_key": block, "claim_id": id_, "uri": uri}

@@ -45,6 +45,7 @@ _decode_blocks = msgspec.json.Decoder(_StoredBlocks).decode
 
 
 def columns(identity: str | None) -> dict[str, str | None]:
+    """Return the columns of an identity; several rows may have an unknown identity."""
     return {"identity": identity, "identity_key": None if identity is None else key_of(identity)}
 
 
@@ -60,7 +61,11 @@ def known_identities(connection: sa.Connection) -> dict[str, str]:
 
 
 def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
-    """Return by key the readings of another service or name, which must not be stored."""
+    """Return by key the readings of another service or name, which must not be stored.
+
+    An old name of a service is dropped if it is neither registered nor in use: the pod manager was
+    renamed in its file.
+    """
     found = _changed_services(connection, moves)
     names: dict[str, str] = {}
     firsts = {key_of(move.identity): move.key for move in reversed(moves) if move.key not in found}
@@ -106,7 +111,10 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
-    """Return another name of each identity in ``keys``; forget names that a file changed."""
+    """Return another name of each identity, by identity key; drop unused other names.
+
+    ``keys`` are the new pod managers by identity.
+    """
     found: dict[str, str] = {}
     for of in (_registry.c, _podms.c):
         query = sa.select(of.identity_key, of.podm_key, of.name)
@@ -131,11 +139,13 @@ def check_free(connection: sa.Connection, registration: Registration) -> None:
 
 
 def forget_read(connection: sa.Connection, name: str) -> None:
+    """Forget the identity that was read under a name; the next reading sets it."""
     update = sa.update(_podms).where(_podms.c.podm_key == key_of(name))
     connection.execute(update.values(**columns(None)))
 
 
 def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
+    """Store the identities of registered pod managers, by key, as read."""
     of, rows = _registry.c, []
     decode = msgspec.json.Decoder(Registration).decode
     for some in chunks(sorted(identities)):
@@ -151,6 +161,7 @@ def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
 
 
 def uses(connection: sa.Connection, key: str) -> list[str]:
+    """Return the counts of claims and nodes of a pod manager as text, without zero counts."""
     claims, nodes, found = tables.claim_parts.c, tables.nodes.c, []
     for noun, id_, of in (("claim", claims.claim_id, claims), ("node", nodes.id, nodes)):
         ids = connection.scalars(sa.select(id_).where(of.podm_key == key).order_by(id_)).all()

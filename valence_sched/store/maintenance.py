@@ -63,6 +63,7 @@ class RowPage(NamedTuple):
 
 
 def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
+    """Yield the pages of a table, each read in a separate transaction."""
     size = PAGE_DOCUMENTS if table in LARGE else PAGE_ROWS
     key, names = list(table.primary_key), [str(column.name) for column in table.c]
     every = sa.select(*(sa.type_coerce(one, sa.types.NULLTYPE) for one in table.c))
@@ -79,6 +80,7 @@ def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
 
 
 def undecodable(table: sa.Table, values: Mapping[str, Any]) -> UndecodableRow | None:
+    """Return the row with its first undecodable column, if any."""
     for column in table.c:
         try:
             _check(column, values)
@@ -115,7 +117,10 @@ class Scrub:
         self._due_at = -float("inf")
 
     def step(self, most: int = STEP_ROWS) -> Mapping[str, int]:
-        """Decode the next rows, at most every ``STEP_PAUSE_S``; count undecodable rows by table."""
+        """Decode the next rows, at most every ``STEP_PAUSE_S``; count undecodable rows by table.
+
+        A small store is decoded in one step.
+        """
         if self._clock() >= self._due_at and self._lock.acquire(blocking=False):
             try:
                 self._look(most)
@@ -320,7 +325,10 @@ class Maintenance:
         return self._database.read(schema.stored_revision, "looking")
 
     def check(self, *, deep: bool = False) -> StoreCheck:
-        """Check the store; decode the first rows of each table, with ``deep`` all rows."""
+        """Check the store; decode the first rows of each table, with ``deep`` all rows.
+
+        SQLite reads all pages of the file.
+        """
         revision = self.revision
         latest, problems = tables.REVISION, list(self._damages())
         found = f"its schema has version {revision}, this program"
@@ -375,7 +383,12 @@ class Maintenance:
         return schema.downgrade(self._database, revision)
 
     def backup(self, path: Path) -> None:
-        """Write a copy of a store in use to a new file; after a StoreError no copy remains."""
+        """Write a complete copy of a store to a file; the store may be in use.
+
+        Raises:
+            StoreError: the store is not a file, or the copy cannot be written. No partial copy
+                remains.
+        """
         engine = self._database.address.engine
         if self._database.address.file is None:
             hint = f"use {TOOLS.get(engine, 'the tool of the database')}"

@@ -64,7 +64,10 @@ class PodmRow(NamedTuple):
     reported: ReportedStats = NOTHING_REPORTED
 
     def sound(self) -> Self:
-        """Return the row without values of wrong types; a new generation was never used."""
+        """Return the row without values of wrong types, which the next reading rewrites.
+
+        A damaged generation is replaced by a new generation, which was never used.
+        """
         is_number = isinstance(self.generation, int)
         read_at = self.read_at if isinstance(self.read_at, str) else None
         identity = self.identity if isinstance(self.identity, str) else None
@@ -105,6 +108,7 @@ class StoredPodm(NamedTuple):
         return self._decoded(_full_decoder)
 
     def lean(self) -> LeanPodm:
+        """Return the pod manager with devices and status of its blocks as JSON text."""
         return self._decoded(_lean_decoder)
 
     def _decoded(self, decoder: msgspec.json.Decoder[P]) -> P:
@@ -180,6 +184,7 @@ class PodmUpdate(NamedTuple):
 
 
 def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
+    """Lock and return the row of a pod manager, None if it was never read."""
     return rows_of(connection, [key], lock=True).get(key)
 
 
@@ -205,7 +210,12 @@ def rows_of(
 def remember(
     connection: sa.Connection, readings: Readings
 ) -> dict[str, StoredPodm | IdentityConflict]:
-    """Store readings by key, unless a later reading is stored or another service answered."""
+    """Store read pod managers by key; return their stored form.
+
+    A generation changes only with the content. A reading that began before the stored reading, or
+    that is of another service, is ignored. Composed nodes are counted from the reading once they
+    appear in it.
+    """
     every, stored = _compare(connection, rows_of(connection, readings, lock=True), readings)
     moves = (update.identity_move for update in every)
     conflicts = identities.conflicts(connection, [move for move in moves if move])
@@ -318,6 +328,7 @@ def note_removal(connection: sa.Connection, name: str, uri: str, freed: Collecti
 
 
 def load(connection: sa.Connection, names: Collection[str] | None = None) -> dict[str, FullPodm]:
+    """Return the last readings of pod managers by name, by default of all."""
     keys = None if names is None else sorted({key_of(name) for name in names})
     found = decodable(connection, documents(connection, keys), StoredPodm.full).values()
     return {podm.id: podm for podm in sorted(found, key=lambda podm: podm.id)}
@@ -326,11 +337,13 @@ def load(connection: sa.Connection, names: Collection[str] | None = None) -> dic
 def decodable(
     connection: sa.Connection, found: Mapping[str, StoredPodm], decode: Callable[[StoredPodm], T]
 ) -> dict[str, T]:
+    """Return the decoded pod managers; undecodable documents are left out."""
     rows = ((stored.name, key, stored) for key, stored in found.items())
     return dict(readable(connection, _table, rows, lambda _, key, stored: (key, decode(stored))))
 
 
 def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, StoredPodm]:
+    """Return pod managers that are not gone, by key: of ``keys``, or all."""
     of = _table.c
     columns = of.podm_key, of.name, of.generation, of.read_at, of.document
     query = sa.select(*columns).where(~of.gone)
@@ -341,6 +354,7 @@ def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, 
 def previous_readings(
     connection: sa.Connection, names: Collection[str]
 ) -> dict[str, PreviousReading]:
+    """Return outlines of the last readings of pod managers, by name."""
     found = {}
     for stored in documents(connection, sorted(map(key_of, names))).values():
         one = _outline_decoder.decode(stored.document)
@@ -350,6 +364,7 @@ def previous_readings(
 
 
 def read_times(connection: sa.Connection, names: Collection[str]) -> dict[str, str | None]:
+    """Return the times of the last readings of pod managers that are not gone, by name."""
     of = _table.c
     query = sa.select(of.name, of.read_at).where(~of.gone)
     queries = (query.where(of.podm_key.in_(some)) for some in chunks(sorted(map(key_of, names))))
@@ -404,8 +419,7 @@ def lock_and_load(connection: sa.Connection, name: str) -> tuple[PodmRow | None,
 def store_report(connection: sa.Connection, name: str | tuple[str, str], stats: Stats) -> int:
     """Store the report of a pod manager about itself; return its generation.
 
-    ``name`` is its id, or host and node. Keys that are not fields of a pod manager are stored as
-    facts. An unknown pod manager is created. An invalid value is an InputError.
+    The report overrides later readings. A pod manager that is never read has the age of its report.
     """
     id_ = podm_id(name)
     row = lock_row(connection, key_of(id_))
@@ -414,7 +428,10 @@ def store_report(connection: sa.Connection, name: str | tuple[str, str], stats: 
 
 
 def count_failure(connection: sa.Connection, name: str) -> None:
-    """Add 1 to the fact ``failures``; the time of the last report of the pod manager stays."""
+    """Add 1 to the fact ``failures`` of a pod manager, after it refused to compose.
+
+    The time of the last report of the pod manager stays.
+    """
     row, stored = lock_and_load(connection, name)
     if row is not None and stored is not None:
         before = stored.facts.get(FAILURES)
@@ -449,16 +466,19 @@ def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
 
 
 def report_ages_s(connection: sa.Connection) -> dict[str, float]:
+    """Return the seconds since the last reports of pod managers, by the database's clock."""
     reports = _decoded_column(connection, _table.c.stats)
     return {name: max(0.0, at - one.at) for name, one, at in reports if one.at is not None}
 
 
 def report_times(connection: sa.Connection) -> dict[str, float]:
+    """Return the times of the last reports of pod managers, by the database's clock."""
     reports = _decoded_column(connection, _table.c.stats)
     return {name: one.at for name, one, _ in reports if one.at is not None}
 
 
 def failures(connection: sa.Connection) -> dict[str, ReadFailure]:
+    """Return the present read failures of pod managers by name."""
     return {name: one for name, one, _ in _decoded_column(connection, _table.c.failure)}
 
 
@@ -473,7 +493,10 @@ def _decoded_column(
 
 
 def forget_report(connection: sa.Connection, name: str) -> None:
-    """Remove a report, and with it a pod manager that was never read; UnknownName or InUse."""
+    """Remove a report, and with it the pod manager if it was never read.
+
+    UnknownName without a report, InUse with claims or nodes.
+    """
     key = key_of(name)
     row = lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
@@ -494,7 +517,11 @@ def check_unused(connection: sa.Connection, name: str) -> None:
 
 
 def record_failures(connection: sa.Connection, readings: FailedReadings) -> list[str]:
-    """Store read failures by name; a repeated failure keeps the time of the first one."""
+    """Store read failures of pod managers by name; return the names with a change.
+
+    A repeated failure keeps the time of the first failure. A pod manager that was never read is
+    stored without blocks.
+    """
     by_key = {key_of(name): (name, *reading) for name, reading in readings.items()}
     known_rows = rows_of(connection, by_key, lock=True)
     at = float(connection.scalar(sa.select(now())) or 0.0)

@@ -29,6 +29,7 @@ class Quotas:
         self._database = database
 
     def set(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
+        """Replace all limits of an owner, by resource."""
         return self.change(owner, limits, keep=False)
 
     @transaction("setting a quota", write=True)
@@ -69,9 +70,11 @@ class Quotas:
 
 
 def check(connection: sa.Connection, claim: Claim) -> None:
-    """Lock the quota of the owner of a claim; QuotaExceeded if the claim exceeds it.
+    """Lock the quota of the owner of a claim, if there is one, until the transaction ends.
 
-    ExpiredConflict if it exceeds the quota while expired claims still count.
+    Raises:
+        QuotaExceeded: the claim exceeds the quota.
+        ExpiredConflict: the claim exceeds the quota while expired claims still count.
     """
     if claim.owner is None:
         return
@@ -120,6 +123,7 @@ def _quota(connection: sa.Connection, owner: str | None) -> Quota:
 
 
 def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
+    """Return the limits of an owner: for each resource its own limit, else the default."""
     of, key = _quotas.c, owner_key(owner)
     query = sa.select(of.owner_key, of.owner, of.resource, of.most)
     found = _limit_rows(connection, query.where(of.owner_key.in_((key, owner_key(None)))))

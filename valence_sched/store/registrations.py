@@ -40,7 +40,11 @@ def register(connection: sa.Connection, registration: Registration) -> None:
 
 
 def change(connection: sa.Connection, registration: Registration) -> None:
-    """Replace a registration, also in the stored reading; the next one sets an identity."""
+    """Replace the registration of the same name; UnknownName, or errors as for :func:`register`.
+
+    A missing identity is set by the next reading. Unset properties and changed maxima of blocks
+    also apply to the stored reading.
+    """
     name, key = registration.name, key_of(registration.name)
     tables.log_registry_change(connection)
     known: Any = connection.scalar(_document(name).with_for_update())
@@ -62,7 +66,10 @@ def change(connection: sa.Connection, registration: Registration) -> None:
 
 
 def unregister(connection: sa.Connection, name: str) -> None:
-    """Remove a registration and the reading, which may have no registration, as from a file."""
+    """Remove a registration and the reading; UnknownName, or InUse if it has claims or nodes.
+
+    A pod manager from a file or a catalogue has a reading without a registration.
+    """
     key = key_of(name)
     is_registered = connection.scalar(_document(name).with_for_update()) is not None
     row = podms.lock_row(connection, key)  # claims lock this row as well

@@ -24,7 +24,8 @@ LOCK_TIMEOUT_S = 60
 def prepare(database: Database, revision: str = REVISION, migrations: Path = MIGRATIONS) -> None:
     """Create or upgrade file, journal mode and tables; safe for concurrent processes.
 
-    ``revision`` is the latest of ``migrations``. StoreError for a newer or foreign store.
+    ``revision`` is the latest of ``migrations``. StoreError if the store cannot be opened, has a
+    newer version or belongs to another program.
     """
     if database.address.file is not None:
         _make_file(database.address.file)
@@ -85,6 +86,7 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
 
 
 def stored_revision(connection: sa.Connection) -> str | None:
+    """Return the revision of a store, None before it has tables."""
     if not sa.inspect(connection).has_table(tables.version.name):
         return None
     return connection.scalar(sa.select(tables.version.c.version_num))
@@ -129,7 +131,11 @@ def _make_file(file: Path) -> None:
 
 
 def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) -> str | None:
-    """Downgrade to an earlier revision; return the previous one, StoreError if in use."""
+    """Downgrade to an earlier revision; return the previous revision.
+
+    Raises:
+        StoreError: the revision is not earlier, or a process uses the store.
+    """
 
     def work(connection: sa.Connection) -> str | None:
         with _schema_lock(connection):

@@ -22,6 +22,7 @@ _leases = tables.leases
 
 
 def process_name() -> str:
+    """Return a unique name of this process, as the holder of a lease."""
     return f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"
 
 
@@ -46,6 +47,7 @@ class Leases:
         return connection.scalar(known) == holder
 
     def renew(self, name: str, holder: str, ttl_s: float) -> bool:
+        """Set the end of a lease to ``ttl_s`` from now; return False if the holder has lost it."""
         of = _leases.c
         own = of.name == name, of.holder == holder, of.expires_at > now()
         update = sa.update(_leases).where(*own).values(expires_at=now() + ttl_s)
@@ -107,6 +109,7 @@ _KINDS = {
 
 
 def record_kind(id_: str) -> Document | None:
+    """Return the type of a record by its id, None for raw bytes."""
     return _KINDS.get(id_.partition("-")[0])
 
 

@@ -37,7 +37,10 @@ TOTALS = sa.select(
 
 
 def log_counts(connection: sa.Connection) -> dict[int, int]:
-    """Return the count of each shard of the change log; key -1 has the number of claims to free."""
+    """Return the count of each shard of the change log; key -1 has the number of claims to free.
+
+    Equal counts mean equal decisions.
+    """
     return {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
 
 
@@ -76,6 +79,7 @@ class LogPosition:
         return bool(self.shards) and (self.changes, self._weighted) == totals[:2]
 
     def is_before(self, other: Self) -> bool:
+        """Return whether no shard of another position has a lower count."""
         return all(other.shards.get(shard, -1) >= count for shard, count in self.shards.items())
 
 
@@ -133,6 +137,11 @@ class _ChangedRow:
 def take_snapshot(
     connection: sa.Connection, since: LogPosition, known: Mapping[str, LeanPodm], counts: WorkCounts
 ) -> StoreSnapshot:
+    """Return the changes since a position; all reads are of one database snapshot.
+
+    Reads the counts of the shards of the change log, and then only pod managers of shards that
+    changed.
+    """
     shards = log_counts(connection)
     expired = shards.pop(-1)
     before = {shard: since.shards.get(shard, -1) for shard in shards}
@@ -239,7 +248,10 @@ def usages(
     claims: Sequence[str] | None = None,
     everything: bool = False,
 ) -> dict[str, Usage]:
-    """Return, by key, the usage by all live claims, or by ``claims``."""
+    """Return, by key, the usage of pod managers by all live claims, or only by ``claims``.
+
+    With ``everything``, one query without keys reads the usage of many pod managers.
+    """
     if everything and len(keys) > CHUNK:
         return _read_usages(connection)
     found: dict[str, Usage] = {}

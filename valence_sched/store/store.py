@@ -54,10 +54,13 @@ def _verb(
 class Store:
     """A store, open from the start; a context manager that closes its connections.
 
-    Times that processes share, such as the expiry of a claim, use the clock of the database.
-    ``effects`` records the states of claims, ``quarantine`` the undecodable rows; ``remark``
-    receives a line when ``watch`` finds a jump of the clock of the machine. StoreError if it cannot
-    be opened, is not a store, or has a newer version.
+    ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) varies their length. Times that
+    processes share, such as the expiry of a claim, use the clock of the database. ``effects``
+    records the states of claims; ``remark`` receives a line when ``watch`` finds a jump of the
+    clock of the machine. Undecodable rows are noted in the ``quarantine``.
+
+    Raises:
+        StoreError: it cannot be opened, is not a store, or has a newer version.
     """
 
     def __init__(
@@ -145,9 +148,10 @@ class Store:
     events = _verb(claim_rows.events, "reading events")
 
     def remember(self, podm: FullPodm) -> int:
-        """Store a reading unless a later one is stored; return the generation of the content.
+        """Store a reading; return the generation, which changes with the content.
 
-        IdentityConflict if the name belongs to another service, or the service has another name.
+        A reading older than the stored reading is ignored. IdentityConflict if the name belongs to
+        another service, or the service has another name.
         """
         key = key_of(podm.id)
         stored = self._write_readings({key: EncodedPodm(podm)})[key]
@@ -158,8 +162,13 @@ class Store:
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store readings; return the stored pod managers by id.
 
-        Of two readings of a pod manager the last is stored. :meth:`snapshot` does not read the
-        result again as ``known``. After a StoreError or IdentityConflict all others are stored.
+        One transaction finds the unchanged readings of each ``CHUNK``; the others are stored as by
+        :meth:`remember`, ``BATCH_SIZE`` per transaction. If a pod manager has two readings, the
+        last reading is stored. Pass the result to :meth:`snapshot` as ``known``: these documents
+        are not read again.
+
+        Raises:
+            StoreError, IdentityConflict: a reading cannot be stored; all others are stored.
         """
         known: dict[str, LeanPodm] = {}
         errors: list[Refusal] = []
@@ -176,7 +185,10 @@ class Store:
         return known
 
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | Refusal]:
-        """Store readings as :meth:`remember_all`; return pod managers or errors, in order."""
+        """Store readings as :meth:`remember_all`; return each pod manager or its error, in order.
+
+        The report of a pod manager overrides its reading. StoreError if the store cannot be used.
+        """
         stored = self._store_all({key_of(podm.id): EncodedPodm(podm) for podm in podms})
         results = (stored[key_of(podm.id)] for podm in podms)
         return [one if isinstance(one, Refusal) else one.full() for one in results]
@@ -207,7 +219,10 @@ class Store:
         return stored
 
     def record_failures(self, readings: FailedReadings) -> list[str]:
-        """Store failures of readings, which end with the next one; return the changed names."""
+        """Store failures of readings by name; return the names with a change.
+
+        Earlier readings stay; the next stored reading ends the failure.
+        """
         changed: list[str] = []
         for names in chunks(sorted(readings), BATCH_SIZE):
             some = {name: readings[name] for name in names}
@@ -226,10 +241,11 @@ class Store:
     def snapshot(
         self, since: LogPosition | None = None, known: Mapping[str, LeanPodm] | None = None
     ) -> StoreSnapshot:
-        """Free expired claims, and return the pod managers that changed since a position.
+        """Return the pod managers that changed since a position, with their usage by claims.
 
-        Pod managers in ``known``, by id, with the stored generation are not read again. If the
-        totals of the change log have not changed since the position, nothing else is read.
+        Frees expired claims first, then reads one consistent snapshot. Pod managers in ``known``,
+        by id, with the stored generation are not read again. If the totals of the change log have
+        not changed since the position, nothing else is read.
         """
         position = since or LogPosition()
         totals = self.log_totals()

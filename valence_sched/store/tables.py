@@ -53,6 +53,7 @@ class Document(sa.TypeDecorator[bytes]):
         super().__init__(BINARY_BYTES)
 
     def decode(self, data: bytes) -> Any:
+        """Return a decoded document; an error in :data:`UNDECODABLE` for another kind."""
         return _decoder(self.kind)(data)
 
     def check(self, data: bytes) -> None:
@@ -141,10 +142,12 @@ def key_of(*words: str) -> str:
 
 
 def digest_of(content: bytes) -> str:
+    """Return 32 hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def chunks(values: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
+    """Yield values in parts, by default as many as one statement can contain."""
     return (values[first : first + size] for first in range(0, len(values), size))
 
 

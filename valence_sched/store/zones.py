@@ -59,8 +59,8 @@ class ZoneClaimRows:
 
         Raises:
             NameTaken: the key belongs to a claim with other content.
-            ClaimLost: the claim of the key or another of the group is being prepared, or the group
-                changed since the decision.
+            ClaimLost: the claim of the key is being prepared, the group changed since the decision,
+                or another claim of the group is being prepared.
         """
         id_, digest = self._ids(), key_of(content)
         claim = nouns.ZoneClaim(id=id_, state="PREPARED", owner=owner, group=group, key=key)
@@ -88,6 +88,7 @@ class ZoneClaimRows:
         return self._database.write(work, "claiming")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> nouns.ZoneClaim | None:
+        """Return the live claim of a key, if any; errors as for :meth:`begin`."""
         digest = key_of(content)
         return self._database.read(lambda c: _find_by_key(c, owner, key, digest), "reading")
 
@@ -138,6 +139,7 @@ class ZoneClaimRows:
         return self._database.read(lambda c: _find(c, *where), "reading claims")
 
     def generation(self, group: str) -> int:
+        """Return the generation of a group; read it before the members of the group."""
         return self._database.read(lambda c: group_generation(c, group), "reading a group")
 
     def known(self, request: Request, answering: Container[str]) -> GroupState:
@@ -204,7 +206,10 @@ class Zones:
         self._database = database
 
     def changes(self) -> int:
-        """Return the number of changes of the child zones, without changes of times only."""
+        """Return the number of changes of the child zones, which is cheaper than their list.
+
+        A poll that changes only the time is not counted.
+        """
         return int(self._database.read_row(_CHANGES, "looking")[0])
 
     @transaction("reading zones")
@@ -257,7 +262,10 @@ class Zones:
     def change(
         self, connection: sa.Connection, zone: ZoneOverview, registration: ZoneRegistration
     ) -> None:
-        """Replace a registration; UnknownName if it is gone. Forget a report of another service."""
+        """Replace the registration of a child zone; UnknownName if it is gone.
+
+        Its report is forgotten if another service may answer now.
+        """
         of, values = _children.c, _row(registration)
         if _access_of(registration) != _access_of(zone.registration):
             values |= {"report": to_json(ZoneReport()), "heard_at": None, "polled_at": None}
@@ -281,7 +289,10 @@ class Zones:
 
     @transaction("storing polled zones", write=True)
     def record(self, connection: sa.Connection, polled: Sequence[PolledZone]) -> None:
-        """Store reports, except of zones changed meanwhile; a new time alone is no change."""
+        """Store the reports of polled child zones, except zones changed or deleted meanwhile.
+
+        The change log counts a report only if more than the time of the poll differs.
+        """
         of, changed = _children.c, False
         for zone, report in polled:
             values = {"report": to_json(report), "polled_at": now()}

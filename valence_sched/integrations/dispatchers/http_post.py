@@ -78,6 +78,7 @@ def _ask(
 
 
 def order_headers(order: Order, node: int | None = None) -> dict[str, str]:
+    """Return the headers for the login, and the headers that identify a repeated order."""
     headers = {}
     if order.id is not None:
         headers["Idempotency-Key"] = order.id if node is None else f"{order.id}-{node}"

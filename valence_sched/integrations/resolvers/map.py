@@ -21,6 +21,7 @@ class MapResolver:
     places: Map
 
     def find(self, kind: str, name: str) -> Place | None:
+        """Return the location of a resource in the map, None if the map lacks it."""
         return self.places.get(kind, {}).get(name)
 
     def known(self, kind: str) -> Iterable[str]:
@@ -31,7 +32,12 @@ class MapResolver:
 
 
 def things(source: str) -> MapResolver:
-    """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``."""
+    """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.
+
+    Raises:
+        InputError: the file cannot be read or is not such a map. The message has the place and the
+            expected value.
+    """
     try:
         with Path(source).open("rb") as stream:
             data = stream.read(MAX_HUMAN_BYTES + 1)
@@ -42,6 +48,7 @@ def things(source: str) -> MapResolver:
 
 
 def parse_map(data: bytes, file: str) -> MapResolver:
+    """Parse a map; errors as for :func:`things`."""
     kinds = convert(load_yaml(data, file), dict[str, Any], file)
     places: Map = {kind: {} for kind in kinds}
     for kind, named in kinds.items():
