@@ -483,8 +483,7 @@ class App:
         """
         from valence_sched.model.capacity import PurchaseResult
         from valence_sched.model.relocation import Rebalance, Relocation, Survival
-        from valence_sched.pages import hardware as maps
-        from valence_sched.pages import relocation as pages
+        from valence_sched.pages import hardware as maps, relocation as pages
         from valence_sched.planning.relocate import site_after
 
         view = site.view()

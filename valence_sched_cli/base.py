@@ -18,11 +18,9 @@ from cliff import command, lister, show
 
 from valence_sched import errors
 from valence_sched.streams import escape_logs, interrupt_on_signals, log_failures, print_message
-from valence_sched_cli import late
-from valence_sched_cli import plugin as cloud
+from valence_sched_cli import late, plugin as cloud
 from valence_sched_cli.late import model, msgspec, pages, words
-from valence_sched_cli.options import inventory
-from valence_sched_cli.options import parser as parsing
+from valence_sched_cli.options import inventory, parser as parsing
 from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
 from valence_sched_cli.output.delivery import Delivery

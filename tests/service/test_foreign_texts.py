@@ -7,8 +7,13 @@ import threading
 import unittest
 
 from tests.service.application import SMALL, LivePodmsCase
-from valence_sched.model.http import answer_of, called, of_server, redirect_to
-from valence_sched.model.http import without_foreign_texts as without
+from valence_sched.model.http import (
+    answer_of,
+    called,
+    of_server,
+    redirect_to,
+    without_foreign_texts as without,
+)
 from valence_sched.model.registration import Registration
 from valence_sched.service.visibility import visible
 from valence_sched.store.store import Store

@@ -9,8 +9,7 @@ import re
 import time
 import unittest
 from pathlib import Path
-from re import _constants as code
-from re import _parser
+from re import _constants as code, _parser
 from typing import NamedTuple
 
 from valence_sched.model.redact import redact_text

@@ -9,8 +9,7 @@ in ``core.test_evaluation`` and 13 in ``core.test_policy``.
 import unittest
 from collections import Counter
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu, lean
 from tests.unit.core.sites import quietly

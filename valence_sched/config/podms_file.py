@@ -7,8 +7,15 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from valence_sched.errors import InputError
-from valence_sched.model import base, codec, decode_error, podm_address, quantity, tls
-from valence_sched.model import registration as nouns
+from valence_sched.model import (
+    base,
+    codec,
+    decode_error,
+    podm_address,
+    quantity,
+    registration as nouns,
+    tls,
+)
 from valence_sched.model.inventory import BlockType, Name, Positive, capabilities_in
 
 Variable = Annotated[str, Meta(pattern=nouns.VARIABLE)]

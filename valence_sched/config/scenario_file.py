@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from valence_sched.config.parsers import check_flavors, check_policies, check_unique_names
 from valence_sched.errors import InputError, suggest
-from valence_sched.model import check
-from valence_sched.model import scenario as nouns
+from valence_sched.model import check, scenario as nouns
 from valence_sched.model.check import EXPECTATIONS, Check
 from valence_sched.model.codec import check_schema, convert, item_lines, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind

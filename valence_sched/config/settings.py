@@ -20,8 +20,14 @@ from valence_sched.config.credentials import read_password
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.core import plugins
 from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
-from valence_sched.model import codec, custom_resource, need, registration, zone
-from valence_sched.model import request_spec as nouns
+from valence_sched.model import (
+    codec,
+    custom_resource,
+    need,
+    registration,
+    request_spec as nouns,
+    zone,
+)
 from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
 from valence_sched.model.dispatch import MessagingSettings, UrlReference, check_messaging
 from valence_sched.model.flavor import Flavor

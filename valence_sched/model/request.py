@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from valence_sched.errors import InputError, RequestError, must_be
-from valence_sched.model import expression, extra_specs
-from valence_sched.model import need as nouns
+from valence_sched.model import expression, extra_specs, need as nouns
 from valence_sched.model.base import Noun
 from valence_sched.model.expression import Expression
 from valence_sched.model.need import Alternative, NameRequirements, Need, NodeRequest, Proximity

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from valence_sched.errors import SchedulerError
-    from valence_sched.model import decision as decisions
-    from valence_sched.model import hardware, lifecycle, zone, zone_registry
+    from valence_sched.model import decision as decisions, hardware, lifecycle, zone, zone_registry
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
     from valence_sched.model.effect import AuditLine, AuditQuery

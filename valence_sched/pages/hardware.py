@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from valence_sched.model import page as pages
-from valence_sched.model import quantity
+from valence_sched.model import page as pages, quantity
 from valence_sched.model.base import format_value
 from valence_sched.model.decision import Candidate, PodmVerdict, Report
 from valence_sched.model.hardware import (

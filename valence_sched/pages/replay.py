@@ -4,8 +4,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from valence_sched.model import page as pages
-from valence_sched.model import replay as model
+from valence_sched.model import page as pages, replay as model
 from valence_sched.model.quantity import format_age, format_count, resource_title
 from valence_sched.model.scenario import EditEffect
 from valence_sched.pages import tables

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from valence_sched.core.fit.fit import Fit
-from valence_sched.model import flavor as specs
-from valence_sched.model import relocation as model
+from valence_sched.model import flavor as specs, relocation as model
 from valence_sched.model.decision import ReasonGroup
 from valence_sched.model.inventory import Devices, Node, to_json
 from valence_sched.model.quantity import format_count

@@ -13,8 +13,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from valence_sched import errors
-from valence_sched.model import claim, codec, effect, verbs
-from valence_sched.model import zone as nouns
+from valence_sched.model import claim, codec, effect, verbs, zone as nouns
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.request import SCHEMA, VERSION, Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from valence_sched.errors import Undecodable, one_line
-from valence_sched.store.tables import UNDECODABLE
-from valence_sched.store.tables import NonNegative as NonNegative  # imported here by a migration
+from valence_sched.store.tables import (
+    UNDECODABLE,
+    NonNegative as NonNegative,  # imported here by a migration
+)
 
 LOG = logging.getLogger("valence_sched.store")
 T = TypeVar("T")

@@ -15,9 +15,15 @@ from valence_sched.errors import IdentityConflict, InputError, StoreError
 from valence_sched.model.claim import Usage
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
-from valence_sched.store import claim_rows, expiry, identities, podms, schema
-from valence_sched.store import registrations as registry
-from valence_sched.store import snapshot as snapshots
+from valence_sched.store import (
+    claim_rows,
+    expiry,
+    identities,
+    podms,
+    registrations as registry,
+    schema,
+    snapshot as snapshots,
+)
 from valence_sched.store.claims import Claims, Nodes
 from valence_sched.store.database import Database, RowRefused, StoreUrl, WorkCounts
 from valence_sched.store.decisions import Dispatches, StoredDecisions

@@ -12,8 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from valence_sched.errors import RequestError, ServiceError, UnknownName, UsageError
-from valence_sched.model import decision as nouns
-from valence_sched.model import hardware
+from valence_sched.model import decision as nouns, hardware
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S, Claim
 from valence_sched.model.lifecycle import ClaimResult, ProvisionResult, ReconcileResult

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from valence_sched.errors import InputError, RequestError, SchedulerError, UnknownName
-from valence_sched_cli import base
-from valence_sched_cli import plugin as cloud
+from valence_sched_cli import base, plugin as cloud
 from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output import cells

@@ -11,8 +11,7 @@ from valence_sched.errors import UsageError, is_not
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, words
-from valence_sched_cli.options import inventory
-from valence_sched_cli.options import request as request_options
+from valence_sched_cli.options import inventory, request as request_options
 from valence_sched_cli.options.parser import by_name, positive
 from valence_sched_cli.options.request import WEIGHT, add_edit_options, edited_site
 from valence_sched_cli.output.cells import warning_lines

@@ -12,8 +12,7 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.commands import claim as claims
 from valence_sched_cli.late import model, msgspec, pages, words
-from valence_sched_cli.options import inventory
-from valence_sched_cli.options import request as request_options
+from valence_sched_cli.options import inventory, request as request_options
 from valence_sched_cli.options.parser import given, option_name
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE, STRUCTURED, telling_columns

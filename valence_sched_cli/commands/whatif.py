@@ -15,8 +15,7 @@ from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, pages, words
-from valence_sched_cli.options import inventory, parser
-from valence_sched_cli.options import request as options
+from valence_sched_cli.options import inventory, parser, request as options
 from valence_sched_cli.options.request import edit, edited_site
 from valence_sched_cli.output.cells import format_count, warning_lines
 from valence_sched_cli.output.table import MACHINE

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from valence_sched.errors import UnknownName, UsageError, is_not
 from valence_sched_cli import plugin as cloud
 from valence_sched_cli.late import app, model
-from valence_sched_cli.options import inventory
-from valence_sched_cli.options import parser as parsing
+from valence_sched_cli.options import inventory, parser as parsing
 
 if TYPE_CHECKING:
     from valence_sched_cli.base import PodmCommand

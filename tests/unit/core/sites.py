@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 import msgspec
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 
 from valence_sched.model.need import Need, Test
 

@@ -5,8 +5,7 @@ import unittest
 from collections import Counter
 
 import msgspec
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from tests.unit.core.deciders import bound, built_in, cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.sites import quietly, sized

@@ -6,8 +6,7 @@ from random import Random
 
 import msgspec
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.core.deciders import bound, built_in, cpu, cpus, engine

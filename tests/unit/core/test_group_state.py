@@ -6,8 +6,7 @@ from collections import Counter
 
 import msgspec
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import bound, cpus, engine, engine_of, lean
 from tests.unit.core.sites import quietly, sized

@@ -4,8 +4,7 @@
 import unittest
 from collections import Counter
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import bound, cpus, engine_of, gpu
 from tests.unit.core.sites import quietly, sized

@@ -7,8 +7,7 @@ from collections import Counter
 
 import msgspec
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.chi_square import chi_square
 from tests.unit.core.deciders import built_in, engine

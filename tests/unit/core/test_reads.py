@@ -10,8 +10,7 @@ from unittest import mock
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.core.sites import sized
 from valence_sched.core import plugins

@@ -9,8 +9,7 @@ import unittest
 from typing import Any
 from unittest import TestCase
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.drivers.files.test_tree import documents_of, read_map
 from valence_sched.drivers.document_shape import MAX_NAMES, ShapeMemo, current_form

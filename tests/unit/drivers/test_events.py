@@ -10,8 +10,7 @@ import unittest
 from unittest import mock
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
 from tests.unit.simulator.site import SYSTEMS, documents

@@ -14,12 +14,10 @@ from unittest import mock
 
 import msgspec
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.drivers.served import DIALECTS
-from valence_sched.drivers import bounds
-from valence_sched.drivers import recorded as streams
+from valence_sched.drivers import bounds, recorded as streams
 from valence_sched.drivers.files import json_inventory
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema

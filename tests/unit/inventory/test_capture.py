@@ -12,8 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.drivers.redfish.rendered import read_back
 from valence_sched.app import App

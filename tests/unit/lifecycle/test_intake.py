@@ -30,8 +30,7 @@ from valence_sched.model.registration import Registration
 from valence_sched.store import database
 from valence_sched.store.database import WorkCounts
 from valence_sched.store.store import Store
-from valence_sched.testing import generate
-from valence_sched.testing import request as node_request
+from valence_sched.testing import generate, request as node_request
 from valence_sched.testing.served import served
 from valence_sched.view.builder import ViewBuilder
 

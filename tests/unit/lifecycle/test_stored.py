@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import sqlalchemy as sa
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu

@@ -6,8 +6,7 @@ import unittest
 from typing import Annotated, Literal
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.codec import (

@@ -4,8 +4,7 @@
 import unittest
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from valence_sched.errors import InputError
 from valence_sched.model.expression import (

@@ -3,8 +3,7 @@
 
 import unittest
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.http import header_problem, parse_route

@@ -5,8 +5,7 @@ import itertools
 import unittest
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import cpu, engine_of, lean
 from tests.unit.core.fit import brute

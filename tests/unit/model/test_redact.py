@@ -9,8 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.model import redact

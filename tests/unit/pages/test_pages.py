@@ -36,8 +36,7 @@ from valence_sched.model.page import (
     Page,
 )
 from valence_sched.model.quantity import format_count
-from valence_sched.pages import hardware as pages_hardware
-from valence_sched.pages import site
+from valence_sched.pages import hardware as pages_hardware, site
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import decision_map, inventory_map, inventory_page, read_hardware
 from valence_sched.pages.links import PageLinks

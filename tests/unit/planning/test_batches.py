@@ -6,8 +6,7 @@ import unittest
 from collections import Counter
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu

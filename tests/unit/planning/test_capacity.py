@@ -6,8 +6,7 @@ import unittest
 
 import msgspec
 import numpy as np
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu

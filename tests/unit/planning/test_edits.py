@@ -6,8 +6,7 @@ import tracemalloc
 import unittest
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.core.deciders import cpu, gpu
 from tests.unit.planning.sites import GPU, WEB, chosen, counts, edit, free, racks, site_of, states

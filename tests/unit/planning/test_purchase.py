@@ -6,8 +6,7 @@ import unittest
 from random import Random
 
 import msgspec
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from tests.benchmarks import instances
 from tests.unit.core.deciders import cpu, cpus, gpu

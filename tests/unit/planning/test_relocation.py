@@ -5,8 +5,7 @@ import unittest
 from collections import Counter
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import cpu, gpu
 from tests.unit.core.sites import quietly, sized

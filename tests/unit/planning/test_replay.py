@@ -8,8 +8,7 @@ import signal
 import unittest
 from itertools import pairwise
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, gpu
 from tests.unit.core.sites import quietly, sized

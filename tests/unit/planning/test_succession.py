@@ -5,8 +5,7 @@ import copy
 import unittest
 from unittest import mock
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import built_in, cpus, engine, gpu
 from tests.unit.core.sites import quietly, sized

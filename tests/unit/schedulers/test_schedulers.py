@@ -4,8 +4,7 @@
 import unittest
 from collections import Counter
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.chi_square import chi_square

@@ -5,8 +5,7 @@ import unittest
 from collections import Counter
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import Raw
 
 from tests.unit.core.sites import quietly

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_view

@@ -4,8 +4,7 @@
 import unittest
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.core.deciders import cpu, gpu
 from valence_sched.errors import UnknownName

@@ -6,8 +6,7 @@ import unittest
 
 import msgspec
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.sites import quietly
 from tests.unit.model.test_inventory import STOCKS

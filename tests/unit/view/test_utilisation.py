@@ -4,8 +4,7 @@
 import unittest
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.sites import quietly
 from valence_sched.core.evaluation import track_view

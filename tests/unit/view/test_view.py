@@ -5,8 +5,7 @@ import unittest
 
 import msgspec
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.sites import STOCKS, quietly, sites
 from tests.unit.view.same import LABELS, assert_same_rows

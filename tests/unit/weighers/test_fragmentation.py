@@ -6,8 +6,7 @@ import unittest
 from unittest import mock
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu, lean
 from tests.unit.core.sites import quietly

@@ -5,8 +5,7 @@ import itertools
 import unittest
 from random import Random
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, engine_of

@@ -5,8 +5,7 @@ import unittest
 from random import Random
 from unittest.mock import ANY
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import msgspec
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in, cpu, engine, engine_of, gpu
@@ -22,8 +21,7 @@ from valence_sched.model.policy import Pick
 from valence_sched.model.request import Group, Request, Spread
 from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_registry import RecordedZone
-from valence_sched.testing import request as node_request
-from valence_sched.testing import view
+from valence_sched.testing import request as node_request, view
 from valence_sched.zones.decider import ZoneChoices
 from valence_sched.zones.selection import ZoneSelection
 from valence_sched.zones.tokens import Tokens

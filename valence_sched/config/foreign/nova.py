@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
 from valence_sched.errors import suggest
-from valence_sched.model import extra_specs as operators
-from valence_sched.model import flavor as nouns
+from valence_sched.model import extra_specs as operators, flavor as nouns
 from valence_sched.model.base import Noun
 from valence_sched.model.flavor import CUSTOM, Flavor, Properties
 from valence_sched.model.need import NameRequirements

@@ -15,9 +15,14 @@ from requests.exceptions import ConnectTimeout, ProxyError, SSLError, Timeout
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
-from urllib3.exceptions import ProxyError as PoolProxyError
-from urllib3.exceptions import SSLError as PoolSSLError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ProxyError as PoolProxyError,
+    ReadTimeoutError,
+    SSLError as PoolSSLError,
+)
 
 from valence_sched.drivers.http import exchange
 from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable

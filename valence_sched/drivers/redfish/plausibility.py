@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from valence_sched.drivers.fields import NO_NOTES, Json, Notes, Resource
-from valence_sched.drivers.fields import links as read_links
+from valence_sched.drivers.fields import NO_NOTES, Json, Notes, Resource, links as read_links
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.schema import Device, Storage, System, condition_of, plausible
 from valence_sched.model.quantity import format_count

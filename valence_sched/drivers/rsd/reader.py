@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.fields import NamedResource, Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments, short_ids
-from valence_sched.drivers.redfish import device_owners, stocks
-from valence_sched.drivers.redfish import schema as standard
+from valence_sched.drivers.redfish import device_owners, schema as standard, stocks
 from valence_sched.drivers.redfish.describe import Describer, topology_of
 from valence_sched.drivers.rsd import schema
 from valence_sched.drivers.rsd.schema import LogicalDrive, StorageService

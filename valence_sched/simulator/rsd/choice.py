@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.fields import NO_NOTES, objects
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish import device_owners as devices
-from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish import device_owners as devices, schema
 from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd import reader
 from valence_sched.drivers.rsd.schema import RackSystem

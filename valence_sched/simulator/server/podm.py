@@ -19,8 +19,7 @@ from valence_sched.simulator.redfish.compose_action import ComposeAction, Reserv
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.redfish.system import media_action, reset
 from valence_sched.simulator.rsd.service import NodesService
-from valence_sched.simulator.server import documents as docs
-from valence_sched.simulator.server import services
+from valence_sched.simulator.server import documents as docs, services
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.load import complete

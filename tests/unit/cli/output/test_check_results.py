@@ -4,8 +4,7 @@
 import unittest
 from xml.etree import ElementTree
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.cli.output.hostile import EVIL, raw
 from valence_sched.model.check import CheckResult

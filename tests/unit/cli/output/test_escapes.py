@@ -10,8 +10,7 @@ import unittest
 from importlib import metadata
 
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.cli.output.hostile import EVIL, FORBIDDEN, WORDS, raw
 from valence_sched.errors import InputError, escape, one_line

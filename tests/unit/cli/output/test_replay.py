@@ -23,12 +23,12 @@ from valence_sched_cli.output.replay import (
     LONG_COLUMNS,
     MOST_RESOURCES,
     MOST_ROWS,
+    SERIES_COLUMNS as COLUMNS,
     ShareCell,
     comparison,
     run_rows,
     series_table,
 )
-from valence_sched_cli.output.replay import SERIES_COLUMNS as COLUMNS
 from valence_sched_cli.output.table import in_order
 
 

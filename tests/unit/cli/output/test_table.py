@@ -10,8 +10,7 @@ from unittest import mock
 
 from cliff.columns import FormattableColumn
 from cliff.display import DisplayCommandBase
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from stevedore import ExtensionManager
 
 from valence_sched.errors import UsageError

@@ -6,8 +6,7 @@ import unittest
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu
 from tests.unit.core.sites import quietly, sized

@@ -7,8 +7,7 @@ from typing import Any
 from unittest import mock
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
 from tests.unit.core.sites import quietly, sized

@@ -6,8 +6,7 @@ from random import Random
 from unittest import mock
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.fit import brute
 from tests.unit.core.fit.covers import FAMILIES, podm, properties

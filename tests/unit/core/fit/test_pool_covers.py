@@ -6,8 +6,7 @@ from collections import Counter
 from random import Random
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.fit.covers import FAMILIES, podm, properties

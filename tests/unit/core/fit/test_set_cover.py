@@ -10,8 +10,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import highspy
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import astuple
 
 from tests.unit.core.fit.covers import (

@@ -3,8 +3,7 @@
 
 import unittest
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly, sized

@@ -7,8 +7,7 @@ from random import Random
 from unittest import mock
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.core.deciders import built_in, engine
 from tests.unit.core.fit import brute

@@ -9,8 +9,7 @@ import msgspec
 
 from tests.unit.drivers.redfish.stored import link
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
-from valence_sched.drivers.crawl import crawler
-from valence_sched.drivers.crawl import crawler as expand
+from valence_sched.drivers.crawl import crawler, crawler as expand
 from valence_sched.drivers.crawl.cache import DocumentCache
 from valence_sched.drivers.crawl.crawler import (
     MAX_EXPANDED_BYTES,

@@ -5,8 +5,7 @@ import itertools
 import re
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit import trees
 from tests.unit.drivers.live import (

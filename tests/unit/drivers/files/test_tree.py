@@ -9,8 +9,7 @@ import unittest
 from pathlib import Path
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers import bounds

@@ -10,8 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 import requests
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sushy.connector import Connector
 
 from tests.unit.drivers.http.served_bytes import ServedBytes, answer

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable
 from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
 from unittest import TestCase, mock
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from valence_sched.drivers.http.exchange import (

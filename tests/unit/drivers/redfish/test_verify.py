@@ -3,8 +3,7 @@
 
 import unittest
 
-from tests.unit.drivers.redfish.stored import StoredPodm, block, links
-from tests.unit.drivers.redfish.stored import system as composed
+from tests.unit.drivers.redfish.stored import StoredPodm, block, links, system as composed
 from valence_sched.drivers.redfish import verify
 from valence_sched.drivers.redfish.methods import CONSTRAINED, ComposeCapabilities, UseCase
 from valence_sched.model.claim import CompositionRequest

@@ -7,8 +7,7 @@ import unittest
 from pathlib import Path
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.unit.drivers.files.test_tree import read_map
 from tests.unit.drivers.racks import BAYS, FPGAS, GROUP, NETWORK, NODES, PCIE, SYSTEMS, Rack, V

@@ -11,8 +11,7 @@ from random import Random
 from unittest import mock
 
 import msgspec
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from tests.benchmarks import instances
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, gpu

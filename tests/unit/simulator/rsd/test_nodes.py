@@ -5,8 +5,7 @@ import random
 import unittest
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.unit.drivers.files.test_tree import documents_of, read_map
 from tests.unit.drivers.racks import (
