@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages whose modules are imported when a command first uses them.
-
-``openstack`` imports every command of every plug-in at every start, and help and completion make
-their parsers. Commands import this module, which delays what only ``take_action`` needs.
-"""
+"""Packages whose modules are imported when ``take_action`` of a command first uses them."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

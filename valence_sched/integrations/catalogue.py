@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service catalogue of an OpenStack cloud: its pod managers, and the scheduler's service.
-
-Functions take an ``openstack.connection.Connection``, and raise its errors.
-"""
+"""The service catalogue of an OpenStack cloud behind a connection of openstacksdk."""
 
 import hashlib
 import itertools

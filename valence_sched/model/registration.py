@@ -18,8 +18,6 @@ from valence_sched.model.inventory import BlockType, Name, Positive
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
-_SINGULAR = {"aggregates": "aggregate", "capabilities": "capability", "traits": "trait"}
-_SINGULAR |= {"facts": "fact"}
 AUTO = "auto"  # the driver of a pod manager whose dialect is detected
 #: Nodes of a request that a pod manager composes at a time, by default and at most.
 PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32
@@ -216,11 +214,11 @@ def without(
         known = getattr(old, field)
         for name in removed:
             if name not in known:
-                raise UnknownName(_SINGULAR[field], name, known, old.name)
-        rest = [name for name in known if name not in removed]
+                kind = "capability" if field == "capabilities" else field.removesuffix("s")
+                raise UnknownName(kind, name, known, old.name)
         if removed:
-            is_map = isinstance(known, dict)
-            changes[field] = {name: known[name] for name in rest} if is_map else (*rest,)
+            rest = _without_keys if isinstance(known, dict) else _without
+            changes[field] = rest(known, removed, ())
     return RegistrationChange.between(old, msgspec.structs.replace(old, **changes))
 
 
