@@ -2,6 +2,7 @@
 """The requirements of the founding documents on the core: one test for each, by its number."""
 
 import ast
+import gc
 import json
 import os
 import socket
@@ -46,17 +47,20 @@ def chosen(decision) -> list[str]:
 
 
 def calls(function) -> int:
-    """Return the number of function calls, including functions in C."""
+    """Return the number of function calls, including functions in C, without those of garbage."""
     counts = Counter()
 
     def hear(_frame, event, _argument):
         counts[event] += 1
 
+    gc.collect()
+    gc.disable()
     sys.setprofile(hear)
     try:
         function()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return counts["call"] + counts["c_call"]
 
 
