@@ -69,9 +69,8 @@ class PodmCommand:
     closing: list[str]  # lines on standard error after all output
     before: Sequence[str] = ()  # lines around a table for people
     after: Sequence[str] = ()
-    untold: errors.SchedulerError | None = (
-        None  # the error of an output that failed after an effect
-    )
+    #: The error of an output that failed after an effect.
+    untold: errors.SchedulerError | None = None
     lists_remarks = False  # print each remark on the inventory, not only their number
     is_live = False  # whether it always reads live pod managers
     arguments = ""  # usage texts of its own options and arguments, for add_options
@@ -533,7 +532,7 @@ def file_writer(
 
 
 def name_columns(args: Args, known: Sequence[str]) -> None:
-    """Replace short column titles by full titles; errors.UsageError if one is unknown."""
+    """Replace short column titles by full titles; UsageError if one is unknown."""
     for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
         if hasattr(args, name):
             titles = tables.full_titles(getattr(args, name), known)

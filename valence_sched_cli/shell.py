@@ -171,9 +171,10 @@ SHELLS = ("bash", "zsh", "fish")
 def complete(shell: App) -> None:
     """Write the completions of the line in the environment, and end the process."""
     point = int(os.environ.get("COMP_POINT", "0"))
-    *_, (_, *words), _ = argcomplete.lexers.split_line(os.environ["COMP_LINE"], point)
+    *_, words, _ = argcomplete.lexers.split_line(os.environ["COMP_LINE"], point)
     shell.options = shell.parser.parse_args([])
     known = [name.split() for name, _ in shell.command_manager]
+    words = words[1:]  # without the program
     names = [word for n, word in enumerate(words, 1) if words[:n] in [one[:n] for one in known]]
     if names in known:
         factory: Any = shell.command_manager.find_command(names)[0]

@@ -443,17 +443,19 @@ class SweepWhatif(base.Lister):
             workers = stack.enter_context(app.sweep_workers(args.jobs, args.backend))
             count = self.run_counter("sweep", len(finished))
 
+            done = count(total, 0)
+
             def record(run: model.replay.SweepRun) -> None:
+                nonlocal done
                 if journal is not None:
                     journal.add(run)
-                count(total, 1)
+                done = count(total, 1)
 
-            count(total, 0)
             try:
                 runs = sweep.run(workers, finished, record)
             except BaseException:
                 if file:
-                    found = f"{count(total, 0):,} of {total:,} runs are in {file}"
+                    found = f"{done:,} of {total:,} runs are in {file}"
                     self.log_line(f"{found}: repeat the command to continue")
                 raise
             self.progress.finish("sweep")

@@ -93,11 +93,17 @@ def claim_rows(claim: Claim) -> list[dict[str, Any]]:
             model.GrantRef(**{name: getattr(one, name) for name in names}) for one in share.grants
         ]
         score = None if share.score is None else cells.Amount(share.score, "{:.3f}".format)
-        amounts = blocks_cell(share.blocks), cells.grants_cell(grants)
-        row = dict(
-            zip(COLUMNS, (share.node, 1, part.podm, share.pool, score, *amounts), strict=True)
-        )
-        rows.append({**dict.fromkeys(LONG_COLUMNS), ZONE: "", **row})
+        row = {
+            "Node": share.node,
+            "Rank": 1,
+            ZONE: "",
+            "Podm": part.podm,
+            "Pool": share.pool,
+            "Score": score,
+            "Blocks": blocks_cell(share.blocks),
+            "Amounts": cells.grants_cell(grants),
+        }
+        rows.append({**dict.fromkeys(LONG_COLUMNS), **row})
     return rows
 
 

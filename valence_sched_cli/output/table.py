@@ -171,9 +171,17 @@ class PreparedFormatter:
     printer writes to ``target``, else to the given stream.
     """
 
-    def __init__(self, formatter: Any, name: str, stream: Any = None, **options: Any) -> None:
-        self._target, colour = options.get("target"), options.get("colour", False)
-        self._formatter, self._name, self._colour = formatter, name, colour and name == "table"
+    def __init__(
+        self,
+        formatter: Any,
+        name: str,
+        stream: Any = None,
+        target: Any = None,
+        *,
+        colour: bool = False,
+    ) -> None:
+        self._formatter, self._name, self._target = formatter, name, target
+        self._colour = colour and name == "table"
         self._titles = {} if name in MACHINE else SHORT_TITLES
         encoding = getattr(stream, "encoding", None) or "utf-8"
         self._narrow = None if encoding.casefold().startswith("utf") else stream
