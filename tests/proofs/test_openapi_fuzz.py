@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service matches its API document for all bodies, roles and sequences."""
+"""The service matches its API document for all bodies, roles and sequences.
 
+``VALENCE_SCHED_SOAK`` sends four times the requests and runs twice the sequences.
+"""
+
+import os
 from collections import Counter
 from types import MappingProxyType
 
@@ -27,8 +31,9 @@ CHECKS = (
     content_type_conformance,
     response_schema_conformance,
 )
-EXAMPLES = 4  # requests of each operation, valid and invalid
-SEQUENCES, STEPS = 12, 15
+SOAK = os.environ.get("VALENCE_SCHED_SOAK")
+EXAMPLES = 8 if SOAK else 2  # requests of each operation, valid and invalid
+SEQUENCES, STEPS = 24 if SOAK else 12, 15
 LIMITS = Limits(nodes=20, alternates=5, requests=3)
 SLOW = ("POST /v1/plans/refresh", "POST /v1/previews")  # bodies that are whole decisions
 
