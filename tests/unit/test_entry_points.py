@@ -85,10 +85,9 @@ class TestCommands(unittest.TestCase):
 
     def test_a_command_has_the_words_of_its_entry_point_in_its_class(self):
         # podm_claim_list = valence_sched_cli.commands.claim:ListClaim; podm_fit is in fit.
-        nouns = {"catalog": "config filter flavor policy weigher", "claim": "node",
-                 "inventory": "podm",
+        nouns = {"catalog": "config filter flavor policy weigher", "inventory": "podm",
                  "podm": "block device pool", "podm_registry": "podm stats", "schedule": "podm",
-                 "scheduler": "audit quota zone", "watch": "podm", "whatif": "policy"}  # fmt: skip
+                 "scheduler": "audit quota", "watch": "podm", "whatif": "policy"}  # fmt: skip
         for name, value in declared()[COMMANDS].items():
             *_, noun, verb = name.split("_")
             module, _, class_ = value.removeprefix("valence_sched_cli.commands.").partition(":")
