@@ -310,21 +310,21 @@ class TestDeaths(TreeCase):
         with self.assertRaises(KeyboardInterrupt):
             self.top.hold_offers(self.body())
         self.assertIn("west", self.held())
-        self.assertEqual([], list(self.top.nodes_here.recovery.reap()))
+        self.assertEqual([], list(self.top.nodes_here.reap()))
         self.pass_time_of_rows(self.top)
-        (action,) = self.top.nodes_here.recovery.reap(dry_run=True)
+        (action,) = self.top.nodes_here.reap(dry_run=True)
         self.assertEqual("would be ended in these zones", action.done)
         self.assertIn("west", self.held())
-        (action,) = self.top.nodes_here.recovery.reap()
+        (action,) = self.top.nodes_here.reap()
         self.assertEqual("freed its holds: not composed in time", action.done)
         self.assertEqual({}, self.held())
-        self.assertEqual([], list(self.top.nodes_here.recovery.reap()))
+        self.assertEqual([], list(self.top.nodes_here.reap()))
 
     def test_a_dry_run_ends_no_claim_whose_time_is_over(self):
         self.top.hold_offers(self.body())
         self.pass_time(self.top)
         for dry_run, state in ((True, "HELD"), (False, "EXPIRED")):
-            self.assertEqual([], list(self.top.nodes_here.recovery.reap(dry_run=dry_run)))
+            self.assertEqual([], list(self.top.nodes_here.reap(dry_run=dry_run)))
             self.assertEqual([state], [row.state for row in self.rows(self.top)])
 
     def test_a_zone_that_hangs_costs_its_deadline_and_is_reaped_later(self):
@@ -343,7 +343,7 @@ class TestDeaths(TreeCase):
         go.set()
         done.wait(30)
         self.assertEqual({"west"}, self.held().keys())
-        (action,) = self.top.nodes_here.recovery.reap()
+        (action,) = self.top.nodes_here.reap()
         self.assertEqual("freed its holds: some parts could not be claimed", action.done)
         self.assertEqual({}, self.held())
 
@@ -375,10 +375,10 @@ class TestVerbs(TreeCase):
         (error,) = self.top.release([claim.id])
         self.assertIn("zone west: west: does not answer", str(error))
         self.assertEqual({"west"}, self.held().keys())
-        (action,) = self.top.nodes_here.recovery.reap()
+        (action,) = self.top.nodes_here.reap()
         self.assertIn("unchanged: zone west", action.done)
         self.west.dead = False
-        (action,) = self.top.nodes_here.recovery.reap()
+        (action,) = self.top.nodes_here.reap()
         self.assertIn("freed its holds", action.done)
         self.assertEqual({}, self.held())
 

@@ -168,10 +168,10 @@ class TestSilent(NodeCase):
         self.assertEqual(4, len(self.made()))
         with self.assertRaisesRegex(ClaimState, "which is COMPOSING: wait for it, or run"):
             self.top.compose(self.apart(min_count=3), key="k", wait_s=10)
-        (action,) = self.top.nodes_here.recovery.reap(dry_run=True)
+        (action,) = self.top.nodes_here.reap(dry_run=True)
         self.assertEqual("would be composed: found 4 of its nodes", action.done)
         self.assertEqual(["COMPOSING"], self.states())
-        (action,) = self.top.nodes_here.recovery.reap()
+        (action,) = self.top.nodes_here.reap()
         self.assertEqual("composed: found 4 of its nodes", action.done)
         again = self.top.compose(self.apart(min_count=3), key="k", wait_s=10)
         self.assertEqual(4, len(again.nodes))
@@ -183,8 +183,8 @@ class TestSilent(NodeCase):
         self.assertEqual((), result.nodes)
         self.assertEqual([], self.made())
         self.assertEqual({"west"}, self.held().keys())
-        recovery = self.top.nodes_here.recovery
-        (action,) = recovery.reap(dry_run=True)
+        nodes = self.top.nodes_here
+        (action,) = nodes.reap(dry_run=True)
         self.assertEqual("would be ended in these zones", action.done)
         self.assertEqual({"west"}, self.held().keys())
         claims_of = self.west.claims
@@ -193,11 +193,11 @@ class TestSilent(NodeCase):
             return [replace(claim, state="COMPOSING") for claim in claims_of(**words)]
 
         with mock.patch.dict(self.west.__dict__, {"claims": composing}):
-            (planned,), (action,) = recovery.reap(dry_run=True), recovery.reap()
+            (planned,), (action,) = nodes.reap(dry_run=True), nodes.reap()
         self.assertRegex(action.done, "^unchanged: west is still composing claim ")
         self.assertEqual(f"would stay {action.done}", planned.done)
         self.assertEqual({"west"}, self.held().keys())
-        (action,) = recovery.reap()
+        (action,) = nodes.reap()
         self.assertEqual("freed its holds: no node was composed", action.done)
         self.assertEqual({}, self.held())
 
@@ -206,7 +206,7 @@ class TestSilent(NodeCase):
         with self.assertRaises(KeyboardInterrupt):
             self.top.compose(self.apart(), key="k", wait_s=10)
         self.pass_time_of_rows(self.top)
-        (action,) = self.top.nodes_here.recovery.reap()
+        (action,) = self.top.nodes_here.reap()
         self.assertEqual("composed: found 3 of its 4 nodes", action.done)
         again = self.top.compose(self.apart(), key="k", wait_s=10)
         self.assertEqual(3, len(again.nodes))
@@ -220,14 +220,14 @@ class TestSilent(NodeCase):
         self.breaks(self.east, "compose_claim", KeyboardInterrupt(), after=True)
         with self.assertRaises(KeyboardInterrupt):
             self.top.compose_claim(claim.id, wait_s=10)
-        recovery = self.top.nodes_here.recovery
+        nodes = self.top.nodes_here
         part = Claim(id="part", state="COMPOSING", key=f"{claim.id}#1")
         alone = Claim(id="alone", state="COMPOSING", created_at=2e9, expires_at=3e9)
-        found = recovery.composing([alone, part], ())
+        found = nodes.composing([alone, part], ())
         self.assertEqual([claim.id, "alone"], [one.id for one in found])
-        self.assertEqual((alone,), recovery.composing([alone, part], {claim.id}))
+        self.assertEqual((alone,), nodes.composing([alone, part], {claim.id}))
         self.pass_time_of_rows(self.top)
-        (action,) = self.top.nodes_here.recovery.reap()
+        (action,) = self.top.nodes_here.reap()
         self.assertEqual("composed: found 4 of its nodes", action.done)
         self.assertEqual(4, len(self.top.nodes()))
 
@@ -289,7 +289,7 @@ class TestBounded(NodeCase):
             text = f"zone west: it answers with {number:,} nodes, expected 1: its nodes"
             self.assertEqual(3, len(result.nodes))
             self.assertEqual([True], [one.message.startswith(text) for one in result.unverified])
-            (action,) = self.top.nodes_here.recovery.reap()
+            (action,) = self.top.nodes_here.reap()
             self.assertEqual("composed: found 4 of its nodes", action.done)
             nodes = [one.node.id for one in self.top.nodes()]
             self.assertEqual([], list(self.top.delete_nodes(nodes)))
@@ -310,7 +310,7 @@ class TestBounded(NodeCase):
             many = [row] * (MOST_ROWS + 1)
             with mock.patch.dict(self.west.__dict__, {verb: lambda *, many=many, **_: many}):
                 found = getattr(self.top, verb)()
-                self.top.nodes_here.recovery.settle()
+                self.top.nodes_here.settle()
             self.assertEqual([("west", "it lists 10,001 rows, of which 10,000 are read")],
                              [(one.zone, one.reason) for one in found.silent])  # fmt: skip
             self.assertLess(len(found), MOST_ROWS + 10)

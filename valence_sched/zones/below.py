@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zones below: pod managers of a zone and its children, found by name, queried in parallel."""
 
-import functools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -124,8 +123,7 @@ class ZonesBelow:
 
     def _call_enabled(self, call: Callable[[str], R]) -> dict[str, R | errors.SchedulerError]:
         enabled = (name for name in self.children if name not in self.disabled)
-        calls = {name: functools.partial(call, name) for name in enabled}
-        return call_below(calls, self.deadline_s)
+        return call_below(call, enabled, self.deadline_s)
 
     def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
         """Return the answers of zones; UnknownName or NoPodm is raised only if every zone does."""
@@ -171,13 +169,10 @@ class ZonesBelow:
 
     def records(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneAnswers:
         """Return the claims or nodes of every part, also of disabled zones; note silent ones."""
-
-        def call(name: str) -> Sequence[Any]:
-            return ask(self.part(name))
-
-        calls = {name: functools.partial(call, name) for name in ("", *self.children)}
+        names = ("", *self.children)
+        answers = call_below(lambda name: ask(self.part(name)), names, self.deadline_s)
         lists, silent = dict[str, Sequence[Any]](), list[SilentZone]()
-        for name, answer in call_below(calls, self.deadline_s).items():
+        for name, answer in answers.items():
             if not isinstance(answer, errors.SchedulerError):
                 lists[name] = answer[:MOST_ROWS] if name else answer
                 if len(lists[name]) < len(answer):
@@ -207,8 +202,8 @@ class ZonesBelow:
                 if not isinstance(error, errors.UnknownName):  # it ended long ago: purged
                     raise error
 
-        calls = {part.zone: functools.partial(release, part) for part in row.parts}
-        return errors_of(call_all(calls, self.deadline_s))
+        parts = {part.zone: part for part in row.parts}
+        return errors_of(call_all(release, parts, self.deadline_s))
 
 
 def zone_claim_id(claim: Claim) -> str:

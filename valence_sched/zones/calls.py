@@ -4,13 +4,14 @@
 import contextvars
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from valence_sched.errors import SchedulerError, ServiceError
 from valence_sched.model.http import DEADLINE
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 DEADLINE_SHARE = 0.8  # share of the remaining time for the zones below
@@ -21,16 +22,16 @@ class NoAnswerInTime(ServiceError):
 
 
 def call_all(
-    calls: Mapping[str, Callable[[], T]], deadline_s: float
+    call: Callable[[A], T], arguments: Mapping[str, A], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call all in parallel; return by name the result or the error.
+    """Call with all arguments in parallel; return by their names the result or the error.
 
     A call beyond ``deadline_s`` continues on a daemon thread. An exception that is not a
     SchedulerError is raised.
     """
-    futures: dict[str, Future[T]] = {name: Future() for name in calls}
-    for name, call in calls.items():
-        run = functools.partial(contextvars.copy_context().run, _run, futures[name], call)
+    futures: dict[str, Future[T]] = {name: Future() for name in arguments}
+    for name, argument in arguments.items():
+        run = functools.partial(contextvars.copy_context().run, _run, futures[name], call, argument)
         threading.Thread(target=run, daemon=True, name=f"zone {name}").start()
     wait(futures.values(), deadline_s)
     outcomes: dict[str, T | SchedulerError] = {}
@@ -47,16 +48,16 @@ def call_all(
 
 
 def call_below(
-    calls: Mapping[str, Callable[[], T]], deadline_s: float
+    call: Callable[[str], T], zones: Iterable[str], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call zones below as ``call_all`` does, within 80 % of the remaining time of this zone.
+    """Call zones below by name as ``call_all`` does, within 80 % of this zone's remaining time.
 
     So a zone with a hanging child still answers in time.
     """
     left_s = time_left(deadline_s)
     token = DEADLINE.set(left_s * DEADLINE_SHARE)
     try:
-        return call_all(calls, left_s)
+        return call_all(call, {zone: zone for zone in zones}, left_s)
     finally:
         DEADLINE.reset(token)
 
@@ -71,8 +72,8 @@ def time_left(deadline_s: float) -> float:
     return deadline_s if left_s is None else min(deadline_s, left_s)
 
 
-def _run(future: Future[T], call: Callable[[], T]) -> None:
+def _run(future: Future[T], call: Callable[[A], T], argument: A) -> None:
     try:
-        future.set_result(call())
+        future.set_result(call(argument))
     except BaseException as error:
         future.set_exception(error)

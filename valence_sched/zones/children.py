@@ -2,7 +2,6 @@
 """Children: the registered zones directly below this one, and their polls."""
 
 import contextlib
-import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -62,6 +61,7 @@ class ZoneRegistry:
         self._settings, self._settings_file, self._effects = settings, settings_file, effects
         self._podms, self._reports, self._now = podms, reports, now
         self._state, self._password, self._logins = state, password, ChildLogins()
+        self._interval_s = settings.poll_interval_s
 
     def zone_info(self) -> nouns.ZoneInfo:
         reports, ages_s, _ = self._reports()
@@ -79,13 +79,13 @@ class ZoneRegistry:
         if self._state.empty:
             return ()
         with self._state.store() as store:
-            return [self._current(one) for one in store.zones.list()]
+            return [current(one, self._interval_s) for one in store.zones.list()]
 
     def zone(self, name: str) -> nouns.ZoneOverview:
         if self._state.empty:
             raise errors.UnknownName("child zone", name, (), self._state.where)
         with self._state.store() as store:
-            return self._current(store.zones.show(name))
+            return current(store.zones.show(name), self._interval_s)
 
     def add_zone(self, registration: nouns.ZoneRegistration) -> nouns.ZoneOverview:
         with self._change(registration.name, "added"):
@@ -100,7 +100,7 @@ class ZoneRegistry:
             nouns.check_zone(changed)
             with self._state.store() as store:
                 store.zones.change(known, changed)
-                return self._current(store.zones.show(changed.name))
+                return current(store.zones.show(changed.name), self._interval_s)
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[errors.SchedulerError]:
 
@@ -144,17 +144,13 @@ class ZoneRegistry:
                 hops=hops - 1, deadline_s=lower_s, route=(*route, own)
             )
 
-        every = [one.registration for one in zones]
-        calls = {child.name: functools.partial(tree_of, child) for child in every}
+        children = {one.registration.name: one.registration for one in zones}
         return tuple(
             replace(outcome, known_as=name)
             if isinstance(outcome, nouns.ZoneNode)
             else nouns.ZoneNode(known_as=name, silent=errors.one_line(str(outcome)))
-            for name, outcome in call_all(calls, deadline_s).items()
+            for name, outcome in call_all(tree_of, children, deadline_s).items()
         )
-
-    def _current(self, zone: nouns.ZoneOverview) -> nouns.ZoneOverview:
-        return current(zone, self._settings.poll_interval_s)
 
 
 FAILURES = 3  # consecutive failures until a child is inactive
@@ -261,9 +257,8 @@ class ZonePoller:
         by_name = {one.registration.name: one for one in zones}
         if not by_name:
             return
-        calls = {name: functools.partial(self._info, one) for name, one in by_name.items()}
         polled = []
-        for name, outcome in call_all(calls, self._deadline_s).items():
+        for name, outcome in call_all(self._info, by_name, self._deadline_s).items():
             before = by_name[name].report
             if isinstance(outcome, nouns.ZoneInfo):
                 after = nouns.ZoneReport(is_active=True, info=outcome, reason="")

@@ -9,7 +9,6 @@
                                                       RELEASED, EXPIRED <── COMPOSED
 """
 
-import functools
 import random
 import time
 from collections import Counter
@@ -209,7 +208,8 @@ class ZoneClaims:
         alone = len(shares) == 1
         ttl_s = body.ttl_s if alone else min(body.ttl_s, self.prepare_ttl_s)
 
-        def hold(zone: str, share: _Share) -> Claim:
+        def hold(zone: str) -> Claim:
+            share = shares[zone]
             request = paths.request_for(zone, body.request, self.below.children)
             asked = replace(body, request=request)
             if not zone:
@@ -229,9 +229,9 @@ class ZoneClaims:
                 raise errors.ServiceError(f"its claim ID has {length}, at most {MOST_ID} allowed")
             return claim
 
-        calls = {zone: functools.partial(hold, zone, share) for zone, share in shares.items()}
         deadline_s = min(self.below.deadline_s, body.deadline_s)
-        answers: Mapping[str, Claim | errors.SchedulerError] = call_all(calls, deadline_s)
+        answers: Mapping[str, Claim | errors.SchedulerError]
+        answers = call_all(hold, {zone: zone for zone in shares}, deadline_s)
         claims = {zone: one for zone, one in answers.items() if isinstance(one, Claim)}
         ids = {zone: claim.id for zone, claim in claims.items()}
         parts = [replace(part, claim=ids.get(part.zone, "")) for part in row.parts]
@@ -343,8 +343,7 @@ class ZoneClaims:
             check_nodes(sum(len(one.nodes) for one in found), len(part.nodes))
             return found
 
-        calls = {part.zone: functools.partial(of_part, part) for part in row.parts}
-        return call_all(calls, self.below.deadline_s)
+        return call_all(of_part, {part.zone: part for part in row.parts}, self.below.deadline_s)
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
         self.rows.expire()
@@ -373,8 +372,7 @@ class ZoneClaims:
             check_nodes(claim.nodes, len(part.nodes))
             return claim
 
-        calls = {part.zone: functools.partial(renew, part) for part in parts}
-        return call_all(calls, self.below.deadline_s)
+        return call_all(renew, {part.zone: part for part in parts}, self.below.deadline_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[errors.SchedulerError]:
         """Release claims; a part in a silent zone expires, or ends when claims are reconciled."""

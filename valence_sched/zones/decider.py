@@ -23,7 +23,7 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.zone import GroupAnswer, Offer, OfferingZone, Rival, SealedRequest
-from valence_sched.planning.batch_orders import Order, all_orders, worthwhile_orders
+from valence_sched.planning.batch_orders import all_orders, worthwhile_orders
 from valence_sched.zones import paths, result
 from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes, as_asked_below
 from valence_sched.zones.selection import OtherOffer, PlacedOffer, Selected, ZoneSelection
@@ -78,16 +78,10 @@ class ZoneBatch:
         return None if best is None or best.is_short else best
 
     def in_order(self) -> list[Selected]:
-        select, others, found = self.new_trial(), list[OtherOffer](), list[Selected]()
-        for number, one in enumerate(self.requests):
-            selected = select(number, others)
-            found.append(selected)
-            if len(selected.nodes) < one.request.required_count:
-                break
-            others += result.taken_by(one.request, selected)
-        return found
+        """Return the selections in the given order, up to the first that is too small."""
+        return list(self._trial(range(len(self.requests)), to_first_short=True).selected.values())
 
-    def _trial(self, order: Order) -> ZoneTrial:
+    def _trial(self, order: Sequence[int], *, to_first_short: bool = False) -> ZoneTrial:
         select, others, found = self.new_trial(), list[OtherOffer](), dict[int, Selected]()
         short = missing = 0
         for number in order:
@@ -96,6 +90,8 @@ class ZoneBatch:
             others += result.taken_by(request, selected)
             short += max(0, request.required_count - len(selected.nodes))
             missing += request.count - len(selected.nodes)
+            if short and to_first_short:
+                break
         return ZoneTrial(found, (short, missing))
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zone nodes: claims composed in all their zones in parallel, and the nodes of the zones."""
 
-import functools
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +19,6 @@ from valence_sched.model.lifecycle import (
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
-from valence_sched.store.zones import ZoneClaimRows
 from valence_sched.zones import paths
 from valence_sched.zones.below import (
     ZoneAnswers,
@@ -51,98 +49,6 @@ class _Composed:
     def text(self) -> str:
         asked = "" if self.nodes == self.asked else f" {self.asked}"
         return f"found {self.nodes} of its{asked} nodes"
-
-
-@dataclass(frozen=True)
-class ZoneClaimRecovery:
-    """Recovers the claims of one zone over the zones directly below it."""
-
-    below: ZonesBelow
-    rows: ZoneClaimRows
-
-    def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
-        if not dry_run:
-            self.rows.expire()
-        for row in self.rows.due():
-            zones = ", ".join(part.zone or OWN for part in row.parts)
-            done = self._planned(row) if dry_run else self._end(row)
-            yield Action(kind="claim", id=row.id, podm=zones, done=errors.one_line(done, 200))
-        if not dry_run:
-            self.settle()
-
-    def composing(self, own: Iterable[Claim], reaped: Container[str]) -> tuple[Claim, ...]:
-        """Return the claims that are being composed, without ``own`` parts of zone claims."""
-        rows = {row.id: row for row in self.rows.list()}
-        going_on = (row for row in rows.values() if row.state == "COMPOSING")
-        found = [merged_claim(row, {}) for row in going_on if row.id not in reaped]
-        found += [claim for claim in own if zone_claim_id(claim) not in rows]
-        return tuple(sorted(found, key=lambda claim: claim.created_at))
-
-    def settle(self) -> None:
-        """End the composed claims that have no nodes left, if all their zones answer."""
-        rows = self.rows.list(("COMPOSED",))
-        if not rows:
-            return
-        found, silent = self.below.records(lambda zone: zone.claims())
-        whole = found.keys() - {one.zone for one in silent}
-        for row in rows:
-            zones = {part.zone for part in row.parts}
-            if zones <= whole and not any(parts_of(row, found[zone]) for zone in zones):
-                self.rows.change(row.id, ["COMPOSED"], "RELEASED", note="its nodes are gone")
-
-    def _planned(self, row: ZoneClaim) -> str:
-        end = "would be ended in these zones"
-        if row.state != "COMPOSING":
-            return end
-        try:
-            found = self._composed(row)
-        except errors.SchedulerError as error:
-            return f"would stay unchanged: {error}"
-        if found.goes_on:
-            return f"would stay unchanged: {found.goes_on}"
-        return f"would be composed: {found.text}" if found.nodes else end
-
-    def _end(self, row: ZoneClaim) -> str:
-        try:
-            if row.state == "COMPOSING":
-                return self._find_composed(row)
-            if not self.rows.change(row.id, _UNHELD, "RELEASING", ttl_s=0.0, note=row.note):
-                return "unchanged: another process changes it"
-            for zone, error in self.below.release(row).items():
-                return f"unchanged: {paths.line_below(zone, str(error))}"
-        except errors.SchedulerError as error:
-            return f"unchanged: {error}"
-        note = row.note or "not composed in time"
-        self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
-        return f"freed its holds: {note}"
-
-    def _find_composed(self, row: ZoneClaim) -> str:
-        found = self._composed(row)
-        if found.goes_on:
-            return f"unchanged: {found.goes_on}"
-        for zone, claim in found.held:
-            for error in self.below.part(zone).release([claim]):
-                raise error
-        if found.nodes:
-            note = row.note if found.nodes == found.asked else found.text
-            self.rows.change(row.id, ["COMPOSING"], "COMPOSED", note=note)
-            return f"composed: {found.text}"
-        self.rows.change(row.id, ["COMPOSING"], "FAILED", note="no node was composed")
-        return "freed its holds: no node was composed"
-
-    def _composed(self, row: ZoneClaim) -> _Composed:
-        found = _Composed(asked=sum(len(part.nodes) for part in row.parts))
-        for part in row.parts:
-            with errors.errors_at(f"zone {part.zone}" if part.zone else None):
-                claims = self.below.claims_of(part, row)
-            for claim in claims:
-                if claim.state in COMPOSED:
-                    found.nodes += claim.nodes
-                elif claim.state == "COMPOSING":
-                    found.goes_on = f"{part.zone or OWN} is still composing claim {claim.id}"
-                else:
-                    found.held.append((part.zone, claim.id))
-        return found
 
 
 MOST_ROUNDS = 3  # attempts for a request that a zone fails to compose
@@ -218,10 +124,6 @@ class ZoneNodes:
     @property
     def _below(self) -> ZonesBelow:
         return self.claims.below
-
-    @property
-    def recovery(self) -> ZoneClaimRecovery:
-        return ZoneClaimRecovery(self._below, self.claims.rows)
 
     def compose(
         self,
@@ -310,9 +212,8 @@ class ZoneNodes:
         def compose(part: ZoneClaimPart) -> ProvisionResult:
             return self._below.part(part.zone).compose_claim(part.claim, wait_s=wait_s)
 
-        calls = {part.zone: functools.partial(compose, part) for part in row.parts}
         outcome = _Outcome()
-        answers = call_all(calls, deadline_s)
+        answers = call_all(compose, {part.zone: part for part in row.parts}, deadline_s)
         for part in row.parts:
             answer = answers[part.zone]
             if isinstance(answer, errors.SchedulerError):
@@ -343,8 +244,8 @@ class ZoneNodes:
             _, part, name = self._below.find(podm)
             return part.podm(name).podm.enabled
 
-        calls = {podm: functools.partial(is_enabled, podm) for podm in podms}
-        for podm, enabled in call_all(calls, self._below.deadline_s).items():
+        answers = call_all(is_enabled, {podm: podm for podm in podms}, self._below.deadline_s)
+        for podm, enabled in answers.items():
             if enabled is False:
                 zone, _, name = self._below.find(podm)
                 raise disabled_error(row.id, name, zone)
@@ -365,15 +266,13 @@ class ZoneNodes:
         self.claims.effects.forget("claim", row.id)
 
     def _take_apart(self, outcome: _Outcome, wait_s: float) -> None:
-        def delete(zone: str, node: ComposedNode) -> None:
+        def delete(composed: tuple[str, ComposedNode]) -> None:
+            zone, node = composed
             for error in self._below.part(zone).delete_nodes([node.id], wait_s=wait_s):
                 raise error
 
-        calls = {
-            f"{zone}/{node.id}": functools.partial(delete, zone, node)
-            for zone, node in outcome.nodes
-        }
-        failed = errors_of(call_all(calls, _WAITS * wait_s + _MORE_S))
+        nodes = {f"{zone}/{node.id}": (zone, node) for zone, node in outcome.nodes}
+        failed = errors_of(call_all(delete, nodes, _WAITS * wait_s + _MORE_S))
         for zone, node in outcome.nodes:
             above, error = paths.node_below(zone, node), failed.get(f"{zone}/{node.id}")
             if error is None:
@@ -418,4 +317,88 @@ class ZoneNodes:
                     raise in_zone(zone, error)
 
         yield from errors.each_error(delete, node_ids)
-        self.recovery.settle()
+        self.settle()
+
+    def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
+        if not dry_run:
+            self.claims.rows.expire()
+        for row in self.claims.rows.due():
+            zones = ", ".join(part.zone or OWN for part in row.parts)
+            done = self._planned(row) if dry_run else self._end(row)
+            yield Action(kind="claim", id=row.id, podm=zones, done=errors.one_line(done, 200))
+        if not dry_run:
+            self.settle()
+
+    def composing(self, own: Iterable[Claim], reaped: Container[str]) -> tuple[Claim, ...]:
+        """Return the claims that are being composed, without ``own`` parts of zone claims."""
+        rows = {row.id: row for row in self.claims.rows.list()}
+        going_on = (row for row in rows.values() if row.state == "COMPOSING")
+        found = [merged_claim(row, {}) for row in going_on if row.id not in reaped]
+        found += [claim for claim in own if zone_claim_id(claim) not in rows]
+        return tuple(sorted(found, key=lambda claim: claim.created_at))
+
+    def settle(self) -> None:
+        """End the composed claims that have no nodes left, if all their zones answer."""
+        rows = self.claims.rows.list(("COMPOSED",))
+        if not rows:
+            return
+        found, silent = self._below.records(lambda zone: zone.claims())
+        whole = found.keys() - {one.zone for one in silent}
+        for row in rows:
+            zones = {part.zone for part in row.parts}
+            if zones <= whole and not any(parts_of(row, found[zone]) for zone in zones):
+                self.claims.rows.change(row.id, ["COMPOSED"], "RELEASED", note="its nodes are gone")
+
+    def _planned(self, row: ZoneClaim) -> str:
+        end = "would be ended in these zones"
+        if row.state != "COMPOSING":
+            return end
+        try:
+            found = self._composed(row)
+        except errors.SchedulerError as error:
+            return f"would stay unchanged: {error}"
+        if found.goes_on:
+            return f"would stay unchanged: {found.goes_on}"
+        return f"would be composed: {found.text}" if found.nodes else end
+
+    def _end(self, row: ZoneClaim) -> str:
+        try:
+            if row.state == "COMPOSING":
+                return self._find_composed(row)
+            if not self.claims.rows.change(row.id, _UNHELD, "RELEASING", ttl_s=0.0, note=row.note):
+                return "unchanged: another process changes it"
+            for zone, error in self._below.release(row).items():
+                return f"unchanged: {paths.line_below(zone, str(error))}"
+        except errors.SchedulerError as error:
+            return f"unchanged: {error}"
+        note = row.note or "not composed in time"
+        self.claims.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
+        return f"freed its holds: {note}"
+
+    def _find_composed(self, row: ZoneClaim) -> str:
+        found = self._composed(row)
+        if found.goes_on:
+            return f"unchanged: {found.goes_on}"
+        for zone, claim in found.held:
+            for error in self._below.part(zone).release([claim]):
+                raise error
+        if found.nodes:
+            note = row.note if found.nodes == found.asked else found.text
+            self.claims.rows.change(row.id, ["COMPOSING"], "COMPOSED", note=note)
+            return f"composed: {found.text}"
+        self.claims.rows.change(row.id, ["COMPOSING"], "FAILED", note="no node was composed")
+        return "freed its holds: no node was composed"
+
+    def _composed(self, row: ZoneClaim) -> _Composed:
+        found = _Composed(asked=sum(len(part.nodes) for part in row.parts))
+        for part in row.parts:
+            with errors.errors_at(f"zone {part.zone}" if part.zone else None):
+                claims = self._below.claims_of(part, row)
+            for claim in claims:
+                if claim.state in COMPOSED:
+                    found.nodes += claim.nodes
+                elif claim.state == "COMPOSING":
+                    found.goes_on = f"{part.zone or OWN} is still composing claim {claim.id}"
+                else:
+                    found.held.append((part.zone, claim.id))
+        return found

@@ -86,9 +86,8 @@ class ZoneScheduler(Scheduler):
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
         """Reconcile the zone's own pod managers and its claims; zones below reconcile their own."""
         own = self._below.own.reconcile(dry_run=dry_run, keep_s=keep_s)
-        recovery = self._nodes.recovery
-        actions = tuple(recovery.reap(dry_run=dry_run))
-        composing = recovery.composing(own.composing, {action.id for action in actions})
+        actions = tuple(self._nodes.reap(dry_run=dry_run))
+        composing = self._nodes.composing(own.composing, {action.id for action in actions})
         return replace(own, actions=(*own.actions, *actions), composing=composing)
 
     def podm(self, name: str) -> hardware.PodmOverview:

@@ -162,8 +162,10 @@ class TestCalls(unittest.TestCase):
             barrier.wait()
             return threading.current_thread().daemon
 
-        self.assertEqual(dict.fromkeys("abc", True), call_all(dict.fromkeys("abc", call), 30))
-        self.assertEqual({}, call_all({}, 30))
+        self.assertEqual(
+            dict.fromkeys("abc", True), call_all(lambda _: call(), dict.fromkeys("abc"), 30)
+        )
+        self.assertEqual({}, call_all(call, {}, 30))
 
     def test_an_error_is_an_answer_and_silence_another(self):
         go = threading.Event()
@@ -172,14 +174,15 @@ class TestCalls(unittest.TestCase):
         def refuse():
             raise ClaimLost("gone")
 
-        found = call_all({"a": refuse, "b": go.wait, "c": lambda: 1}, 0.3)
+        answers = {"a": refuse, "b": go.wait, "c": lambda: 1}
+        found = call_all(lambda answer: answer(), answers, 0.3)
         self.assertIsInstance(found["a"], ClaimLost)
         self.assertIsInstance(found["b"], NoAnswerInTime)
         self.assertEqual(1, found["c"])
 
     def test_a_defect_is_raised(self):
         with self.assertRaises(ZeroDivisionError):
-            call_all({"a": lambda: 1 // 0}, 30)
+            call_all(lambda one: 1 // one, {"a": 0}, 30)
 
 
 class TestPaths(unittest.TestCase):
