@@ -9,6 +9,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -51,16 +52,12 @@ class DocumentWriter:
 
     def put(self, uri: str, type_: str, name: str | None, body: Json) -> str:
         """Write the document of a reserved URI; the default name is the Id."""
-        last, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
-        head = {"@odata.id": uri, "@odata.type": kind, "Id": last, "Name": name or last}
-        self.documents[uri] = head | _known(body)
+        self.documents[uri] = resource_document(uri, type_, name, **_known(body))
         return uri
 
     def collection(self, uri: str, type_: str, members: Iterable[str], **body: object) -> str:
-        kind, found = f"{type_}Collection", _links(members)
-        tail = {"Members@odata.count": len(found), "Members": found, **body}
-        head = {"@odata.id": uri, "@odata.type": f"#{kind}.{kind}", "Name": f"{type_} Collection"}
-        self.documents[uri] = head | tail
+        found = collection_document(uri, f"{type_}Collection", f"{type_} Collection", members)
+        self.documents[uri] = found | body
         return uri
 
     def _unique(self, uri: str, reserved: set[str]) -> str:
@@ -77,8 +74,19 @@ def _link(uri: str) -> Json:
     return {"@odata.id": uri}
 
 
-def _links(uris: Iterable[str]) -> list[Json]:
+def links_to(uris: Iterable[str]) -> list[Json]:
     return [_link(uri) for uri in uris]
+
+
+def resource_document(uri: str, type_: str, name: str | None = "", **properties: Any) -> Json:
+    last, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
+    return {"@odata.id": uri, "@odata.type": kind, "Id": last, "Name": name or last, **properties}
+
+
+def collection_document(uri: str, type_: str, name: str, members: Iterable[str] = ()) -> Json:
+    head = {"@odata.id": uri, "@odata.type": f"#{type_}.{type_}", "Name": name}
+    links = links_to(members)
+    return head | {"Members@odata.count": len(links), "Members": links}
 
 
 def _known(values: Json) -> Json:
@@ -123,8 +131,8 @@ def _write_block(
     body: Json = {
         "ResourceBlockType": list(noun.type),
         **_status(noun.status or inventory.FREE_STATUS),
-        **{name: _links(uris) for name, uris in groups.items()},
-        "Links": {"Chassis": _links([chassis])} if chassis else None,
+        **{name: links_to(uris) for name, uris in groups.items()},
+        "Links": {"Chassis": links_to([chassis])} if chassis else None,
         "Oem": _oem(places=others, of_unknown_count=uncounted),
     }
     writer.put(uri, "ResourceBlock.v1_4_0", noun.name, body)
@@ -200,7 +208,7 @@ def _has_documents(stock: inventory.Stock, podm: inventory.FullPodm) -> str | No
 
 def _own_part(stock: inventory.Stock, zones: Mapping[str, str], **sizes: int | None) -> Json | None:
     some = list(stock.pools) != list(zones)
-    return _oem(Zones=_links(zones[id_] for id_ in stock.pools) if some else None, **sizes)
+    return _oem(Zones=links_to(zones[id_] for id_ in stock.pools) if some else None, **sizes)
 
 
 def _domain_chassis(uri: str) -> str | None:
@@ -244,7 +252,7 @@ def _write_domain(
     if stock.resource == PERSISTENT:  # without chunks only its modules show that it is persistent
         module: Json = {"MemoryType": "NVDIMM_P", "CapacityMiB": mib(stock.total)}
         place = writer.put(writer.new_uri(f"{uri}/Memory/1"), "Memory.v1_15_0", None, module)
-        sets = [{"MemorySet": _links([place])}]
+        sets = [{"MemorySet": links_to([place])}]
     body = {
         "Status": _GOOD,
         "AllowsMemoryChunkCreation": True,
@@ -305,7 +313,7 @@ def _write_capabilities(
         uri = writer.new_uri(f"{systems}/Capabilities")
         place = writer.put(uri, "ComputerSystem.v1_19_0", "Capabilities", body)
         ways: Json = {"TargetCollection": _link(systems)}
-        ways |= {"RelatedItem": _links(limited)} if limited else {}
+        ways |= {"RelatedItem": links_to(limited)} if limited else {}
         member = {"CapabilitiesObject": _link(place), "UseCase": "ComputerSystemComposition"}
         members.append({**member, "Links": ways})
     type_ = "#CollectionCapabilities.v1_4_0.CollectionCapabilities"
@@ -411,7 +419,7 @@ def _write_service(writer: DocumentWriter, podm: inventory.FullPodm, places: _Re
     for place, pool in zip(places.zones, podm.pools, strict=True):
         members = [places.blocks[it.uri] for it in podm.blocks if pool.id in it.pools]
         zone: Json = {"Status": _GOOD, "ZoneType": "ZoneOfResourceBlocks"}
-        zone |= {"Links": {"ResourceBlocks": _links(members)}, "Oem": _oem(traits=pool.traits)}
+        zone |= {"Links": {"ResourceBlocks": links_to(members)}, "Oem": _oem(traits=pool.traits)}
         writer.put(place, "Zone.v1_6_1", pool.name, zone)
     return uri
 
@@ -422,7 +430,7 @@ def _write_systems(writer: DocumentWriter, podm: inventory.FullPodm, places: _Re
     writer.collection(uri, "ComputerSystem", places.nodes, **extra)
     for place, node in zip(places.nodes, podm.nodes, strict=True):
         blocks = [places.blocks.get(block, block) for block in node.blocks]
-        body: Json = {"SystemType": "Composed", "Links": {"ResourceBlocks": _links(blocks)}}
+        body: Json = {"SystemType": "Composed", "Links": {"ResourceBlocks": links_to(blocks)}}
         body["Oem"] = _oem(owner=node.owner, group=node.group)
         writer.put(place, "ComputerSystem.v1_19_0", node.name, body)
     return uri

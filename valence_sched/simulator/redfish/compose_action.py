@@ -36,16 +36,16 @@ class Reservations:
 
     @property
     def service(self) -> str:
-        return docs.uri_of(docs.value_at(self._documents.get(ROOT), "CompositionService"))
+        return docs.uri_at(self._documents.get(ROOT), "CompositionService")
 
     @property
     def collection(self) -> str:
         service = self._documents.get(self.service)
-        link = docs.uri_of(docs.value_at(service, "CompositionReservations"))
+        link = docs.uri_at(service, "CompositionReservations")
         return link or f"{self.service}/CompositionReservations"
 
     def _blocks(self, uri: str) -> list[str]:
-        return docs.uris(docs.value_at(self._documents.get(uri), "ReservedResourceBlocks"))
+        return docs.uris_at(self._documents.get(uri), "ReservedResourceBlocks")
 
     def get(self, id_: str) -> Json:
         found = self._documents.get(f"{self.collection}/{id_}")

@@ -95,7 +95,7 @@ def _detach_block(documents: DocumentTree, uri: str, system: str) -> None:
 def _move_to_pool(documents: DocumentTree, uri: str, name: str) -> None:
     service = docs.composition_service(documents)
     names = ("Free", "Active")
-    pools = {word: docs.uri_of(docs.value_at(service, f"{word}Pool")) for word in names}
+    pools = {word: docs.uri_at(service, f"{word}Pool") for word in names}
     if "Pool" in (documents.get(uri) or {}) or any(pools.values()):
         documents.update(uri, Pool=name)
     for word, collection in pools.items():
@@ -105,13 +105,20 @@ def _move_to_pool(documents: DocumentTree, uri: str, name: str) -> None:
 
 
 def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:
-    zones = docs.uri_of(docs.value_at(docs.composition_service(documents), "ResourceZones"))
+    zones = docs.uri_at(docs.composition_service(documents), "ResourceZones")
     usual = "ZoneOfResourceBlocks"
     return [
-        (uri, json, docs.uris(docs.value_at(json, "Links", "ResourceBlocks")))
+        (uri, json, docs.uris_at(json, "Links", "ResourceBlocks"))
         for uri in documents.member_uris(zones)
         if (json := documents.get(uri)) is not None and json.get("ZoneType", usual) == usual
     ]
+
+
+def consume(documents: DocumentTree, pool: str, size: int) -> None:
+    capacity = docs.object_of(documents.get(pool), "Capacity")
+    data = docs.object_of(capacity, "Data")
+    used = max(0, int(data.get("ConsumedBytes") or 0) + size)
+    documents.update(pool, Capacity={**capacity, "Data": {**data, "ConsumedBytes": used}})
 
 
 def node_name(faults: Faults, wanted: str | None) -> str | None:
@@ -165,9 +172,9 @@ def _capabilities(documents: DocumentTree) -> Iterator[SimulatedCapability]:
     for holder, zone in holders:
         stated = docs.object_of(documents.get(holder), "@Redfish.CollectionCapabilities")
         for json in docs.array_of(stated, "Capabilities"):
-            related = zone or tuple(docs.uris(docs.value_at(json, "Links", "RelatedItem")))
-            target = docs.uri_of(docs.value_at(json, "Links", "TargetCollection"))
-            document = documents.get(docs.uri_of(docs.value_at(json, "CapabilitiesObject"))) or {}
+            related = zone or tuple(docs.uris_at(json, "Links", "RelatedItem"))
+            target = docs.uri_at(json, "Links", "TargetCollection")
+            document = documents.get(docs.uri_at(json, "CapabilitiesObject")) or {}
             use_case = str(docs.value_at(json, "UseCase"))
             yield SimulatedCapability(use_case, related, target, document)
 
@@ -301,7 +308,7 @@ class Composition:
 
     @property
     def systems(self) -> str:
-        return docs.uri_of(docs.value_at(self.documents.get(ROOT), "Systems"))
+        return docs.uri_at(self.documents.get(ROOT), "Systems")
 
     def targets(self) -> set[str]:
         stated = {one.target for one in _capabilities(self.documents)}
@@ -361,7 +368,7 @@ class Composition:
         if json.get("SystemType") != "Composed":
             text = f"{uri} is not a composed system and cannot be deleted."
             raise RequestRefused(405, "ResourceCannotBeDeleted", text)
-        for block in docs.uris(docs.value_at(json, "Links", "ResourceBlocks")):
+        for block in docs.uris_at(json, "Links", "ResourceBlocks"):
             _detach_block(self.documents, block, uri)
             self.owners.pop(block, None)
         self.documents.unlist_member(self.systems, uri)
@@ -371,7 +378,7 @@ class Composition:
     def change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
         """Change the blocks of a composed system, or refuse it and change nothing."""
         json = self.documents.get(uri) or {}
-        present = docs.uris(docs.value_at(json, "Links", "ResourceBlocks"))
+        present = docs.uris_at(json, "Links", "ResourceBlocks")
         added = [block for block in wanted if block not in present]
         self._check(added, client, "")
         self._check_zones(wanted, list(_capabilities(self.documents)))

@@ -126,7 +126,7 @@ def _put_manager(documents: DocumentTree, system: str) -> str:
 
 
 def _manager_uri(documents: DocumentTree, system: str) -> str:
-    collection = docs.uri_of(docs.value_at(documents.get(ROOT), "Managers")) or f"{ROOT}/Managers"
+    collection = docs.uri_at(documents.get(ROOT), "Managers") or f"{ROOT}/Managers"
     return f"{collection}/{system.rpartition('/')[2]}-manager"
 
 

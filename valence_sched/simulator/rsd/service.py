@@ -17,7 +17,7 @@ from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.reader import rack_stocks
 from valence_sched.drivers.rsd.schema import StorageService
 from valence_sched.model.inventory import free_amount
-from valence_sched.simulator.redfish.composition import node_name
+from valence_sched.simulator.redfish.composition import consume, node_name
 from valence_sched.simulator.redfish.system import complete_system, power_after
 from valence_sched.simulator.rsd import choice
 from valence_sched.simulator.server import documents as docs
@@ -69,8 +69,10 @@ def _node_document(
 
 
 def _node_assets(node: Json) -> list[str]:
-    systems = _uris_at(node, "Links", "ComputerSystem")
-    devices = [uri for key in ("Processors", "LocalDrives") for uri in _uris_at(node, "Links", key)]
+    systems = docs.uris_at(node, "Links", "ComputerSystem")
+    devices = [
+        uri for key in ("Processors", "LocalDrives") for uri in docs.uris_at(node, "Links", key)
+    ]
     inside = tuple(f"{system}/" for system in systems)
     return list(dict.fromkeys([*systems, *(it for it in devices if not it.startswith(inside))]))
 
@@ -184,7 +186,7 @@ class NodesService:
             reason = f"Only an Allocated node can be assembled; this one is {state}."
             return _conflict("Assembly action could not be completed", reason)
         host, *devices = _node_assets(node) or [""]
-        _connect(self._documents, {*devices, *_uris_at(node, "Links", "RemoteDrives")}, host)
+        _connect(self._documents, {*devices, *docs.uris_at(node, "Links", "RemoteDrives")}, host)
         self._due[uri] = self._clock() + self._assemble_s
         self._documents.update(uri, ComposedNodeState="Assembling")
         return HttpReply(204)
@@ -217,7 +219,7 @@ class NodesService:
     def _free(self, uri: str) -> HttpReply:
         node = self._node(uri)
         self._power(uri, "Off")
-        assets, volumes = _node_assets(node), _uris_at(node, "Links", "RemoteDrives")
+        assets, volumes = _node_assets(node), docs.uris_at(node, "Links", "RemoteDrives")
         _disconnect(self._documents, {*assets, *volumes})
         for volume in volumes:
             _release(self._documents, volume)
@@ -243,7 +245,7 @@ class NodesService:
 
     def _power(self, uri: str, power: Any) -> None:
         self._documents.update(uri, PowerState=power)
-        for system in _uris_at(self._node(uri), "Links", "ComputerSystem")[:1]:
+        for system in docs.uris_at(self._node(uri), "Links", "ComputerSystem")[:1]:
             self._documents.update(system, PowerState=power)
 
     def _node(self, uri: str) -> Json:
@@ -254,8 +256,7 @@ class NodesService:
         return _root_links(self._documents, "Nodes")
 
     def _nodes(self) -> list[str]:
-        listed = _linked_members(self._documents, self._collections)
-        return [uri.rstrip("/") for uri in listed if uri in self._documents]
+        return [uri for uri, _ in _listed(self._documents, "Nodes")]
 
 
 def _renamed(actions: Json) -> Json:
@@ -303,22 +304,17 @@ def _refused(
     return HttpReply(status, {"error": error}, headers)
 
 
-def _uris_at(json: Json | None, *keys: str) -> list[str]:
-    return [uri for uri in links(docs.value_at(json, *keys)) if uri]
-
-
-def _link(json: Json | None, *keys: str) -> str:
-    return next(iter(_uris_at(json, *keys)), "")
-
-
 def _root_links(documents: DocumentTree, name: str) -> list[str]:
     root = documents.get(ROOT)
-    found = [_link(root, name), _link(root, "Oem", "Intel_RackScale", name)]
+    found = [docs.uri_at(root, name), docs.uri_at(root, "Oem", "Intel_RackScale", name)]
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _linked_members(documents: DocumentTree, collections: Iterable[str]) -> list[str]:
-    return [it for one in collections for it in _uris_at(documents.get(one), "Members")]
+def _listed(documents: DocumentTree, *names: str) -> list[tuple[str, Json]]:
+    """Return the documents in collections of the root by their URI."""
+    links = (link for name in names for link in _root_links(documents, name))
+    uris = dict.fromkeys(uri for link in links for uri in documents.member_uris(link))
+    return [(uri, json) for uri in uris if (json := documents.get(uri)) is not None]
 
 
 @contextlib.contextmanager
@@ -330,29 +326,24 @@ def _changed(documents: DocumentTree, uri: str) -> Iterator[Json]:
         documents.put(uri, json)
 
 
-def _fabrics(documents: DocumentTree) -> Iterator[Json]:
-    uris = _linked_members(documents, _root_links(documents, "Fabrics"))
-    return (json for uri in uris if (json := documents.get(uri)) is not None)
-
-
 def _endpoints_of(documents: DocumentTree, fabric: Json, devices: set[str]) -> list[str]:
     def offers(end: str) -> bool:
         entities = objects(docs.value_at(documents.get(end), "ConnectedEntities"))
         offered = (it for it in entities if it.get("EntityRole") != "Initiator")
-        return any(_link(it, "EntityLink") in devices for it in offered)
+        return any(docs.uri_at(it, "EntityLink") in devices for it in offered)
 
-    return [uri for uri in _linked_members(documents, [_link(fabric, "Endpoints")]) if offers(uri)]
+    return list(filter(offers, documents.member_uris(docs.uri_at(fabric, "Endpoints"))))
 
 
 def _connect(documents: DocumentTree, devices: set[str], host: str) -> None:
     """Make a zone in each fabric that offers some of these devices to a system."""
-    for fabric in _fabrics(documents):
-        zones, ends = _link(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
+    for _, fabric in _listed(documents, "Fabrics"):
+        zones, ends = docs.uri_at(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
         if not zones or not ends:
             continue
         id_ = documents.free_id(zones)
-        inside = set(_linked_members(documents, [_link(fabric, "Endpoints")]))
-        hosts = _uris_at(documents.get(host), "Links", "Endpoints")
+        inside = set(documents.member_uris(docs.uri_at(fabric, "Endpoints")))
+        hosts = docs.uris_at(documents.get(host), "Links", "Endpoints")
         ends += [end for end in hosts if end in inside]
         uri, name = f"{zones}/{id_}", f"Zone {id_}"
         joined = {"Endpoints": docs.links_to(ends)}
@@ -362,11 +353,11 @@ def _connect(documents: DocumentTree, devices: set[str], host: str) -> None:
 
 
 def _disconnect(documents: DocumentTree, devices: set[str]) -> None:
-    for fabric in _fabrics(documents):
-        zones, ends = _link(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
+    for _, fabric in _listed(documents, "Fabrics"):
+        zones, ends = docs.uri_at(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
         _set_zones(documents, ends, [])
-        for uri in _linked_members(documents, [zones]):
-            inside = _uris_at(documents.get(uri), "Links", "Endpoints")
+        for uri in documents.member_uris(zones):
+            inside = docs.uris_at(documents.get(uri), "Links", "Endpoints")
             if not set(ends).isdisjoint(inside):
                 documents.remove_member(zones, uri)
                 _set_zones(documents, inside, [])
@@ -389,8 +380,9 @@ def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str 
                 continue
             make, offered = _cut_logical_drive, "iSCSI"
             if "Capacity" in (documents.get(stock.uri) or {}):
-                make, ends = _cut_volume, _link(storage.json, "Endpoints")
-                near = (it for it in _fabrics(documents) if ends and _link(it, "Endpoints") == ends)
+                make, ends = _cut_volume, docs.uri_at(storage.json, "Endpoints")
+                every = (it for _, it in _listed(documents, "Fabrics") if ends)
+                near = (it for it in every if docs.uri_at(it, "Endpoints") == ends)
                 if docs.value_at(next(near, None), "FabricType") == "NVMeOverFabrics":
                     offered = "NVMeOverFabrics"
             if protocol not in (None, offered):
@@ -405,30 +397,30 @@ def _release(documents: DocumentTree, uri: str) -> None:
     if json is None:
         return
     for storage in _storages(documents):
-        volumes, targets = _link(storage.json, "Volumes"), _link(storage.json, "RemoteTargets")
-        if uri in _linked_members(documents, [volumes]):
+        volumes, targets = (
+            docs.uri_at(storage.json, "Volumes"),
+            docs.uri_at(storage.json, "RemoteTargets"),
+        )
+        if uri in documents.member_uris(volumes):
             size = schema.DriveDevice.capacity_bytes.of(schema.DriveDevice("", json, NO_NOTES)) or 0
             for source in objects(json.get("CapacitySources")):
-                for pool in _uris_at(source, "ProvidingPools"):
-                    _consume(documents, pool, -size)
+                for pool in docs.uris_at(source, "ProvidingPools"):
+                    consume(documents, pool, -size)
             documents.remove_member(volumes, uri)
-        if uri in _linked_members(documents, [targets]):
-            _remove_logical_drives(documents, _link(storage.json, "LogicalDrives"), json)
+        if uri in documents.member_uris(targets):
+            _remove_logical_drives(documents, docs.uri_at(storage.json, "LogicalDrives"), json)
             documents.remove_member(targets, uri)
 
 
 def _storages(documents: DocumentTree) -> Iterator[StorageService]:
-    names = ("StorageServices", "Services")
-    collections = (uri for name in names for uri in _root_links(documents, name))
-    for uri in dict.fromkeys(_linked_members(documents, collections)):
-        if (json := documents.get(uri)) is not None:
-            yield StorageService(uri, json, NO_NOTES)
+    for uri, json in _listed(documents, "StorageServices", "Services"):
+        yield StorageService(uri, json, NO_NOTES)
 
 
 def _cut_volume(
     documents: DocumentTree, storage: StorageService, pool: str, size_gib: float
 ) -> str | None:
-    collection = _link(storage.json, "Volumes")
+    collection = docs.uri_at(storage.json, "Volumes")
     if collection not in documents:
         return None
     id_, size = documents.free_id(collection), round(size_gib * GIB)
@@ -438,14 +430,17 @@ def _cut_volume(
     own |= {"CapacitySources": [source], "Links": {"Oem": {"Intel_RackScale": {"Endpoints": []}}}}
     json = docs.resource_document(uri, "Volume.v1_1_0", f"Volume {id_}", **own)
     documents.add_member(collection, json)
-    _consume(documents, pool, size)
+    consume(documents, pool, size)
     return uri
 
 
 def _cut_logical_drive(
     documents: DocumentTree, storage: StorageService, pool: str, size_gib: float
 ) -> str | None:
-    drives, targets = _link(storage.json, "LogicalDrives"), _link(storage.json, "RemoteTargets")
+    drives, targets = (
+        docs.uri_at(storage.json, "LogicalDrives"),
+        docs.uri_at(storage.json, "RemoteTargets"),
+    )
     if not drives or targets not in documents:
         return None
     id_, number = documents.free_id(drives), documents.free_id(targets)
@@ -465,18 +460,10 @@ def _cut_logical_drive(
 def _remove_logical_drives(documents: DocumentTree, drives: str, target: Json) -> None:
     for address in objects(target.get("Addresses")):
         for unit in objects(docs.value_at(address, "iSCSI", "TargetLUN")):
-            for uri in _uris_at(unit, "LogicalDrive"):
+            for uri in filter(None, links(unit.get("LogicalDrive"))):
                 documents.remove_member(drives, uri)
-                for group in _linked_members(documents, [drives]):
+                for group in documents.member_uris(drives):
                     with _changed(documents, group) as drive:
                         used = docs.value_at(drive, "Links", "UsedBy")
                         if isinstance(used, list):
                             used[:] = [it for it in used if docs.value_at(it, "@odata.id") != uri]
-
-
-def _consume(documents: DocumentTree, pool: str, size: int) -> None:
-    with _changed(documents, pool) as json:
-        data = docs.value_at(json, "Capacity", "Data")
-        if isinstance(data, dict):
-            used = schema.StoragePool.used_bytes.of(schema.StoragePool("", json, NO_NOTES))
-            data["ConsumedBytes"] = max(0, int(used or 0) + size)

@@ -11,9 +11,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from valence_sched.drivers.fields import Json as Json, links
 from valence_sched.drivers.links import ROOT, path_of
+from valence_sched.drivers.redfish.render import (
+    collection_document as collection_document,
+    links_to as links_to,
+    resource_document as resource_document,
+)
 
-Json = dict[str, Any]
 OK = {"State": "Enabled", "Health": "OK"}  # the status of working resources
 MOST_CHANGES = 10_000  # stored for event streams
 MISSING, WRONG_TYPE = "CreateFailedMissingReqProperties", "PropertyValueTypeError"
@@ -107,7 +112,7 @@ class DocumentTree:
         return next(str(id_) for id_ in itertools.count(1) if f"{collection}/{id_}" not in self)
 
     def member_uris(self, collection: str) -> list[str]:
-        return uris(value_at(self.get(collection), "Members"))
+        return uris_at(self.get(collection), "Members")
 
     def linked(self, links: Any) -> list[tuple[str, Json]]:
         """Return the linked documents, and the members of linked collections."""
@@ -156,21 +161,18 @@ def _key(uri: str) -> str:
 
 def uri_of(link: Any) -> str:
     """Return the path of a link object, empty if it is not a link."""
-    uri = link.get("@odata.id") if isinstance(link, dict) else None
-    if not isinstance(uri, str) or not uri:
-        return ""
+    uri = links(link)[0] if isinstance(link, dict) else ""
     try:
-        return path_of(urlsplit(uri).path if "://" in uri else uri)
+        return uri and path_of(urlsplit(uri).path if "://" in uri else uri)
     except ValueError:
         return ""
 
 
-def uris(links: Any) -> list[str]:
+def uris(value: Any) -> list[str]:
     """Return the paths of an array of links, or of one link; each once."""
-    if isinstance(links, dict):
-        links = [links]
-    found = [uri_of(link) for link in links] if isinstance(links, list) else []
-    return list(dict.fromkeys(uri for uri in found if uri))
+    items = [value] if isinstance(value, dict) else value
+    found = map(uri_of, items if isinstance(items, list) else [])
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def value_at(json: Json | None, *keys: str) -> Any:
@@ -178,6 +180,14 @@ def value_at(json: Json | None, *keys: str) -> Any:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def uri_at(json: Json | None, *keys: str) -> str:
+    return uri_of(value_at(json, *keys))
+
+
+def uris_at(json: Json | None, *keys: str) -> list[str]:
+    return uris(value_at(json, *keys))
 
 
 def object_of(json: Json | None, key: str) -> Json:
@@ -195,23 +205,8 @@ def number_of(value: Any, otherwise: int = 0) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
-def links_to(uris: Iterable[str]) -> list[Json]:
-    return [{"@odata.id": uri} for uri in uris]
-
-
 def composition_service(documents: DocumentTree) -> Json | None:
-    return documents.get(uri_of(value_at(documents.get(ROOT), "CompositionService")))
-
-
-def resource_document(uri: str, type_: str, name: str = "", **properties: Any) -> Json:
-    id_, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
-    return {"@odata.type": kind, "@odata.id": uri, "Id": id_, "Name": name or id_, **properties}
-
-
-def collection_document(uri: str, type_: str, name: str, members: Iterable[str] = ()) -> Json:
-    head = {"@odata.type": f"#{type_}.{type_}", "@odata.id": uri, "Name": name}
-    links = links_to(members)
-    return head | {"Members@odata.count": len(links), "Members": links}
+    return documents.get(uri_at(documents.get(ROOT), "CompositionService"))
 
 
 class RequestRefused(Exception):

@@ -80,7 +80,7 @@ def _omit_sizes(documents: DocumentTree) -> None:
         data = docs.value_at(json, "Capacity", "Data") or {}
         if size := json.get("MemorySizeMiB"):
             own = {key: value for key, value in json.items() if key != "MemorySizeMiB"}
-            if not any(docs.uris(docs.value_at(it, "MemorySet")) for it in json.get(_SETS) or ()):
+            if not any(docs.uris_at(it, "MemorySet") for it in json.get(_SETS) or ()):
                 module = _put(documents, f"{uri}/Memory/Again", {"CapacityMiB": size})
                 own[_SETS] = [{"MemorySet": docs.links_to([module])}]
             documents.put(uri, own)
@@ -127,7 +127,7 @@ def _join_blocks(documents: DocumentTree) -> None:
         if "Compute" in docs.array_of(json, "ResourceBlockType")
         and json["CompositionStatus"].get("CompositionState") == "Unused"
     ][:2]
-    systems = docs.uri_of(docs.value_at(documents.get(ROOT), "Systems"))
+    systems = docs.uri_at(documents.get(ROOT), "Systems")
     if len(free) < 2 or not systems:
         return
     links = {"ResourceBlocks": docs.links_to(free)}
@@ -184,7 +184,7 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
             for uri in documents:
                 documents.put(uri, _without(documents.get(uri), word, keep))
     holders = (docs.composition_service(documents), documents.get(ROOT))
-    found = (docs.uri_of(docs.value_at(one, "ResourceBlocks")) for one in holders)
+    found = (docs.uri_at(one, "ResourceBlocks") for one in holders)
     collection = next(filter(None, found), "")
     wrong = []
     if "foreign-link" in faults:
@@ -211,7 +211,7 @@ def load_documents(
             seen[podm.id] = record.file
             if record.tree is None:
                 rendered = DocumentTree(documents_of(podm))
-                systems = docs.uri_of(docs.value_at(rendered.get(ROOT), "Systems"))
+                systems = docs.uri_at(rendered.get(ROOT), "Systems")
                 for uri in rendered.member_uris(systems):
                     complete_system(rendered, uri)
                 yield podm.id, rendered

@@ -206,7 +206,7 @@ class DocumentWrites:
         assembled = answer is not None and answer.status < 300 and path.endswith("Assemble")
         if assembled and "failed-node" in self._faults:
             node = self._documents.get(nodes)
-            rack.lose(docs.uri_of(docs.value_at(node, "Links", "ComputerSystem")))
+            rack.lose(docs.uri_at(node, "Links", "ComputerSystem"))
         return answer
 
     def _post(self, path: str, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
@@ -266,12 +266,12 @@ class DocumentWrites:
         if not type_.startswith(_AMOUNTS):
             return self.composition.decompose(path)
         for pool in _providing_pools(json):
-            _consume(self._documents, pool, -int(json.get("CapacityBytes") or 0))
+            composing.consume(self._documents, pool, -int(json.get("CapacityBytes") or 0))
         self._documents.remove_member(path.rpartition("/")[0], path)
         return HttpReply(204)
 
     def _system_action(self, system: str, action: str, json: Json, user: str) -> HttpReply:
-        had = docs.uris(docs.value_at(self._documents.get(system), "Links", "ResourceBlocks"))
+        had = docs.uris_at(self._documents.get(system), "Links", "ResourceBlocks")
         named = docs.uris(json.get("ResourceBlock"))
         if action == "Reset":
             return reset(self._documents, system, json)
@@ -308,7 +308,7 @@ class DocumentWrites:
                 if now is True:
                     self.composition.owners[uri] = client
         if "Links" in writable and "Links" in change:
-            wanted = docs.uris(docs.value_at(change.pop("Links"), "ResourceBlocks"))
+            wanted = docs.uris_at(change.pop("Links"), "ResourceBlocks")
             self.composition.change(uri, wanted, client)
             json = self._documents.get(uri) or json
         if not replaces and isinstance(boot := change.get("Boot"), dict):
@@ -360,7 +360,7 @@ def _create_amount(
     place = f"{collection}/{id_}"
     documents.add_member(collection, docs.resource_document(place, f"{kind}.v1_6_0", title, **own))
     if kind == "Volume":
-        _consume(documents, uri, size)
+        composing.consume(documents, uri, size)
     return _created(documents, faults, place)
 
 
@@ -378,20 +378,13 @@ def _amount_source(
             continue
         offers = docs.uri_of(json.get("AllocatedVolumes")) == collection
         holder = documents.get(holder_uri(uri))
-        if offers or (uri in pools and docs.uri_of(docs.value_at(holder, "Volumes")) == collection):
+        if offers or (uri in pools and docs.uri_at(holder, "Volumes") == collection):
             return uri, pool_stock(service, schema.StoragePool(uri, json, NO_NOTES))
     return None
 
 
 def _providing_pools(volume: Json) -> list[str]:
-    return docs.uris(docs.value_at((volume.get("CapacitySources") or [{}])[0], "ProvidingPools"))
-
-
-def _consume(documents: DocumentTree, pool: str, size: int) -> None:
-    capacity = docs.object_of(documents.get(pool), "Capacity")
-    data = docs.object_of(capacity, "Data")
-    used = max(0, int(data.get("ConsumedBytes") or 0) + size)
-    documents.update(pool, Capacity={**capacity, "Data": {**data, "ConsumedBytes": used}})
+    return docs.uris_at((volume.get("CapacitySources") or [{}])[0], "ProvidingPools")
 
 
 def _not_writable(name: str) -> RequestRefused:

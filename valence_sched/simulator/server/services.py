@@ -126,11 +126,11 @@ class Sessions:
 
 def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
     root = documents.get(ROOT) or {}
-    service_uri = docs.uri_of(docs.value_at(root, "SessionService")) or f"{ROOT}/SessionService"
+    service_uri = docs.uri_at(root, "SessionService") or f"{ROOT}/SessionService"
     type_, name = "SessionService.v1_1_9", "Session Service"
     service = documents.get(service_uri)
     service = service or docs.resource_document(service_uri, type_, name, ServiceEnabled=True)
-    uri = docs.uri_of(docs.value_at(service, "Sessions")) or f"{service_uri}/Sessions"
+    uri = docs.uri_at(service, "Sessions") or f"{service_uri}/Sessions"
     for old in documents.member_uris(uri):
         documents.remove(old)
     now = {"SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}}
@@ -146,7 +146,7 @@ def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
 def add_event_service(documents: DocumentTree, faults: Faults) -> str:
     """Give a tree an event service without subscriptions; return its stream, or an empty text."""
     root = documents.get(ROOT) or {}
-    service_uri = docs.uri_of(docs.value_at(root, "EventService")) or EVENT_SERVICE
+    service_uri = docs.uri_at(root, "EventService") or EVENT_SERVICE
     known = documents.get(service_uri)
     if "no-events" in faults:
         if known is not None:
@@ -155,9 +155,7 @@ def add_event_service(documents: DocumentTree, faults: Faults) -> str:
     type_, works = "EventService.v1_10_3", {"ServiceEnabled": True, "Status": docs.OK}
     service = known or docs.resource_document(service_uri, type_, "Event Service", **works)
     stream = "" if "no-stream" in faults else f"{service_uri}/SSE"
-    collection = (
-        docs.uri_of(docs.value_at(service, "Subscriptions")) or f"{service_uri}/Subscriptions"
-    )
+    collection = docs.uri_at(service, "Subscriptions") or f"{service_uri}/Subscriptions"
     for old in documents.member_uris(collection):
         documents.remove(old)
     type_ = "EventDestinationCollection"
