@@ -261,7 +261,7 @@ class TestCompose(Case):
             store.claims.renew(claim, 0.001)
         until = time.monotonic() + 60  # the pod manager takes time, by its own clock
         while not here.names() and time.monotonic() < until:
-            here.podms["gpu-east"].app.podm.writes.tick()
+            here.podms["gpu-east"].app.podm.tick()
             time.sleep(0.01)
 
     def test_a_pod_manager_that_dies_half_way_is_exit_code_7(self):

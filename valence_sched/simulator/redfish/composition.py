@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from valence_sched.drivers.fields import objects
 from valence_sched.drivers.links import ROOT
+from valence_sched.drivers.redfish.methods import CONSTRAINED, SPECIFIC, UseCase
 from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish import system as machines
 from valence_sched.simulator.server import documents as docs
@@ -17,8 +18,6 @@ from valence_sched.simulator.server.faults import Faults
 
 #: Properties that distinguish equal devices.
 _OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
-SPECIFIC = "ComputerSystemComposition"
-CONSTRAINED = "ComputerSystemConstrainedComposition"
 #: Properties of a request for devices that may be exceeded if the client accepts more.
 AMOUNTS: tuple[str, ...] = ("TotalCores", "TotalThreads", "MaxSpeedMHz", "OperatingSpeedMhz")
 AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
@@ -154,16 +153,7 @@ def content_of(device: Json) -> Json:
     return {key: value for key, value in plain if key not in _OWN and not key.startswith("@")}
 
 
-class SimulatedCapability(NamedTuple):
-    """One way to compose: its use case, its zones (empty: all) and its collection."""
-
-    use_case: str
-    zones: tuple[str, ...]
-    target: str
-    object: Json
-
-
-def _capabilities(documents: DocumentTree) -> Iterator[SimulatedCapability]:
+def _capabilities(documents: DocumentTree) -> Iterator[UseCase]:
     root, service = documents.get(ROOT), docs.composition_service(documents)
     links = [docs.value_at(root, name) for name in ("Systems", "ResourceBlocks")]
     links += [docs.value_at(service, name) for name in ("ResourceBlocks", "ResourceZones")]
@@ -176,12 +166,12 @@ def _capabilities(documents: DocumentTree) -> Iterator[SimulatedCapability]:
             target = docs.uri_at(json, "Links", "TargetCollection")
             document = documents.get(docs.uri_at(json, "CapabilitiesObject")) or {}
             use_case = str(docs.value_at(json, "UseCase"))
-            yield SimulatedCapability(use_case, related, target, document)
+            yield UseCase(use_case, target, related, document)
 
 
-def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
+def _check_required(every: Iterable[UseCase], use_case: str, body: Json) -> None:
     mark = "@Redfish.RequiredOnCreate"
-    stated = (one.object.items() for one in every if one.use_case == use_case)
+    stated = (one.rules.items() for one in every if one.name == use_case)
     required = [
         {key.removesuffix(mark) for key, value in items if value is True and key.endswith(mark)}
         for items in stated
@@ -192,14 +182,12 @@ def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: J
             raise RequestRefused(400, docs.MISSING, text, name)
 
 
-def _limit_violation(
-    every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
-) -> str:
+def _limit_violation(every: Iterable[UseCase], zone: str, kinds: Iterable[Iterable[str]]) -> str:
     counts = Counter(str(kind) for types in kinds for kind in types)
     for one in every:
-        if one.use_case not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
+        if one.name not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
             continue
-        for name, limit in _limits(one.object):
+        for name, limit in _limits(one.rules):
             count = counts[name[3:]]
             if (name[:3] == "Max" and count > limit) or (name[:3] == "Min" and count < limit):
                 return f"{format_count(count, 'block')} of type {name[3:]}, and {name} is {limit}"
@@ -429,7 +417,7 @@ class Composition:
     def _kinds(self, blocks: Iterable[str]) -> list[list[Any]]:
         return [docs.array_of(self.documents.get(uri), "ResourceBlockType") for uri in blocks]
 
-    def _check_zones(self, named: Sequence[str], every: Sequence[SimulatedCapability]) -> None:
+    def _check_zones(self, named: Sequence[str], every: Sequence[UseCase]) -> None:
         found = zones(self.documents)
         common = [zone for zone, _, inside in found if set(named) <= set(inside)]
         if found and not common:
@@ -445,11 +433,11 @@ class Composition:
         named: list[str],
         shapes: Sequence[DeviceRequest],
         body: Json,
-        every: Sequence[SimulatedCapability],
+        every: Sequence[UseCase],
         client: str,
         reservation: str,
     ) -> tuple[str, ...]:
-        offers = [one for one in every if one.use_case == CONSTRAINED]
+        offers = [one for one in every if one.name == CONSTRAINED]
         if not offers:
             text = "Systems are composed of Links.ResourceBlocks only."
             raise RequestRefused(400, "PropertyUnknown", text, shapes[0].kind)

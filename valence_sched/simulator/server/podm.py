@@ -66,15 +66,23 @@ class SimulatedPodm:
         )
         self._event_stream = services.add_event_service(documents, self.faults)
         self.subscriptions = services.Subscriptions(documents)
-        self.writes = DocumentWrites(documents, self.faults, settings.clock, settings.task_s)
-        self.composition = self.writes.composition
-        self._reads = DocumentReads(documents, self.faults, self.writes.tasks, settings.page_size)
+        clock, task_s = settings.clock, settings.task_s
+        self.composition = Composition(documents, faults)
+        self._reservations = Reservations(self.composition, clock)
+        fails = "task-exception" in faults
+        self._tasks = services.Tasks(self.composition, clock, duration_s=task_s, fail=fails)
+        root = documents.get(ROOT)
+        self._rack: NodesService | None = None
+        if docs.value_at(root, "Nodes") or docs.value_at(root, "Oem", "Intel_RackScale"):
+            self._rack = NodesService(documents, clock, assemble_s=task_s, faults=faults)
+        self._action = ComposeAction(self.composition, self._reservations)
+        self._reads = DocumentReads(documents, faults, self._tasks, settings.page_size)
         self._cache: dict[str, EncodedReply] = {}
         self._cached_changes = -1
 
     def reply(self, request: HttpRequest) -> EncodedReply:
         self.sessions.tick()
-        self.writes.tick()
+        self.tick()
         fault = {ROOT: "slash-root", f"{ROOT}/": "bare-root"}.get(request.path)
         if fault is not None and fault in self.faults:
             return encode_reply(docs.not_found(request.path))
@@ -90,6 +98,13 @@ class SimulatedPodm:
             return encode_reply(self._write(request, user))
         except RequestRefused as refused:
             return encode_reply(refused.answer)
+
+    def tick(self) -> None:
+        """Carry out what is due: ends of tasks and of reservations, and states of rack nodes."""
+        self._tasks.tick()
+        self._reservations.tick()
+        if self._rack:
+            self._rack.tick()
 
     def streams(self, request: HttpRequest) -> bool:
         wanted = request.method == "GET" and request.path == self._event_stream != ""
@@ -144,137 +159,96 @@ class SimulatedPodm:
                 raise RequestRefused(412, "PreconditionFailed", "The resource has no tag.")
             if self.documents.etag(path) not in map(str.strip, wanted.split(",")):
                 raise RequestRefused(412, "PreconditionFailed", "The resource has changed.")
-        return self.writes.answer(method, path, request.body, request.headers, user)
-
-
-def encode_reply(answer: HttpReply) -> EncodedReply:
-    headers = {"OData-Version": "4.0", **answer.headers}
-    if answer.body is None:
-        return EncodedReply(answer.status, b"", headers)
-    body = msgspec.json.encode(answer.body)
-    headers["Content-Type"] = "application/json"
-    if answer.status == 200:
-        headers["ETag"] = docs.etag_of(body)
-    return EncodedReply(answer.status, escape_json(body), headers)
-
-
-class DocumentWrites:
-    """Answers the writes of one pod manager."""
-
-    def __init__(
-        self, documents: DocumentTree, faults: Faults, clock: Callable[[], float], task_s: float
-    ) -> None:
-        self._documents, self._faults = documents, faults
-        self.composition = Composition(documents, faults)
-        self._reservations = Reservations(self.composition, clock)
-        fails = "task-exception" in faults
-        self.tasks = services.Tasks(self.composition, clock, duration_s=task_s, fail=fails)
-        root = documents.get(ROOT)
-        self._rack: NodesService | None = None
-        if docs.value_at(root, "Nodes") or docs.value_at(root, "Oem", "Intel_RackScale"):
-            self._rack = NodesService(documents, clock, assemble_s=task_s, faults=faults)
-        self._action = ComposeAction(self.composition, self._reservations)
-
-    def tick(self) -> None:
-        self.tasks.tick()
-        self._reservations.tick()
-        if self._rack:
-            self._rack.tick()
-
-    def answer(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], user: str
-    ) -> HttpReply:
-        """Perform a write; RequestRefused if it is impossible."""
-        json = {} if method == "DELETE" else json_of(body)
+        json = {} if method == "DELETE" else json_of(request.body)
         if self._rack and (found := self._rack_reply(self._rack, method, path, json)) is not None:
             return found
         if method == "DELETE":
             return self._delete(path)
         if method == "PATCH":
             return self._patch(path, json, user)
-        return self._post(path, json, headers, user)
+        return self._post(path, json, request.headers, user)
 
     def _rack_reply(
         self, rack: NodesService, method: str, path: str, json: Json
     ) -> HttpReply | None:
-        if "ghost" in self._faults and method == "DELETE" and path in self._documents:
+        if "ghost" in self.faults and method == "DELETE" and path in self.documents:
             return HttpReply(204)
         nodes, mark, _ = path.partition("/Actions/")
-        if "empty-create" in self._faults and mark and path.endswith("Allocate"):
+        if "empty-create" in self.faults and mark and path.endswith("Allocate"):
             return HttpReply(201, None, {"Location": f"{nodes}/There-Is-None"})
         answer = rack.reply(method, path, json)
         assembled = answer is not None and answer.status < 300 and path.endswith("Assemble")
-        if assembled and "failed-node" in self._faults:
-            node = self._documents.get(nodes)
+        if assembled and "failed-node" in self.faults:
+            node = self.documents.get(nodes)
             rack.lose(docs.uri_at(node, "Links", "ComputerSystem"))
         return answer
 
     def _post(self, path: str, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
         if path.removesuffix("/Members") in self.composition.targets():
             return self._compose(json, headers, user)
-        if path == target(self._documents, self._reservations.service):
+        if path == target(self.documents, self._reservations.service):
             self._steal()
             return self._action.compose(json, user)
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
-        if mark and action and system in self._documents:
+        if mark and action and system in self.documents:
             return self._system_action(system, action, json, user)
-        if (made := _create_amount(self._documents, path, json, self._faults)) is not None:
+        if (made := _create_amount(self.documents, path, json, self.faults)) is not None:
             return made
         media, mark, action = path.rpartition("/Actions/VirtualMedia.")
-        if mark and action and media in self._documents:
-            return media_action(self._documents, media, action, json)
-        if path in self._documents:
+        if mark and action and media in self.documents:
+            return media_action(self.documents, media, action, json)
+        if path in self.documents:
             return docs.method_not_allowed("POST", path)
         return docs.not_found(path)
 
     def _compose(self, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
         self._steal()
         systems = self.composition.systems
-        if "stores" in self._faults:
-            uri = f"{systems}/{self._documents.free_id(systems)}"
+        if "stores" in self.faults:
+            uri = f"{systems}/{self.documents.free_id(systems)}"
             own = {"@odata.id": uri, "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem"}
-            self._documents.add_member(systems, {**own, "Id": uri.rpartition("/")[2], **json})
+            self.documents.add_member(systems, {**own, "Id": uri.rpartition("/")[2], **json})
             return HttpReply(201, None, {"Location": uri})
         plan = self.composition.plan(json, user)
-        if "empty-create" in self._faults:
+        if "empty-create" in self.faults:
             return HttpReply(201, None, {"Location": f"{systems}/There-Is-None"})
         wanted = headers.get("prefer", "").replace(" ", "").lower().split(",")
-        if "respond-async" in wanted or "async" in self._faults or "task-exception" in self._faults:
-            return self.tasks.start(plan)
+        if "respond-async" in wanted or "async" in self.faults or "task-exception" in self.faults:
+            return self._tasks.start(plan)
         uri = self.composition.compose(plan)
-        if "failed-node" in self._faults:
+        if "failed-node" in self.faults:
             failed = {"State": "Disabled", "Health": "Critical"}
-            self._documents.update(uri, PowerState="Off", Status=failed)
+            self.documents.update(uri, PowerState="Off", Status=failed)
             for block in plan.blocks:
-                composing.set_status(self._documents, block, CompositionState="Failed")
-        return _created(self._documents, self._faults, uri)
+                composing.set_status(self.documents, block, CompositionState="Failed")
+        return _created(self.documents, self.faults, uri)
 
     def _delete(self, path: str) -> HttpReply:
         if path.startswith(f"{self._reservations.collection}/"):
             return self._reservations.delete(path)
-        json = self._documents.get(path)
+        json = self.documents.get(path)
         type_ = str(docs.value_at(json, "@odata.type"))
         if json is None:
             return docs.not_found(path)
         if not type_.startswith(("#ComputerSystem.", *_AMOUNTS)):
             return docs.method_not_allowed("DELETE", path)
-        if "ghost" in self._faults:
+        if "ghost" in self.faults:
             return HttpReply(204)
-        if "stores" in self._faults:
-            self._documents.remove_member(self.composition.systems, path)
+        if "stores" in self.faults:
+            self.documents.remove_member(self.composition.systems, path)
             return HttpReply(204)
         if not type_.startswith(_AMOUNTS):
             return self.composition.decompose(path)
         for pool in _providing_pools(json):
-            composing.consume(self._documents, pool, -int(json.get("CapacityBytes") or 0))
-        self._documents.remove_member(path.rpartition("/")[0], path)
+            composing.consume(self.documents, pool, -int(json.get("CapacityBytes") or 0))
+        self.documents.remove_member(path.rpartition("/")[0], path)
         return HttpReply(204)
 
     def _system_action(self, system: str, action: str, json: Json, user: str) -> HttpReply:
-        had = docs.uris_at(self._documents.get(system), "Links", "ResourceBlocks")
+        had = docs.uris_at(self.documents.get(system), "Links", "ResourceBlocks")
         named = docs.uris(json.get("ResourceBlock"))
         if action == "Reset":
-            return reset(self._documents, system, json)
+            return reset(self.documents, system, json)
         if action not in ("AddResourceBlock", "RemoveResourceBlock"):
             return docs.not_found(f"{system}/Actions/ComputerSystem.{action}")
         is_removal = action == "RemoveResourceBlock"
@@ -286,16 +260,16 @@ class DocumentWrites:
         return HttpReply(204)
 
     def _steal(self) -> None:
-        for name in self._faults.once("steal"):
-            for uri, json in composing.blocks(self._documents):
+        for name in self.faults.once("steal"):
+            for uri, json in composing.blocks(self.documents):
                 if name in (uri, json.get("Id"), uri.rpartition("/")[2]):
                     self.composition.compose(CompositionPlan((uri,), {"Name": "Other-Client"}))
 
     def _patch(self, uri: str, body: Json, client: str) -> HttpReply:
-        json = self._documents.get(uri)
+        json = self.documents.get(uri)
         if json is None:
             return docs.not_found(uri)
-        replaces, writable = "patch-replaces" in self._faults, _writable(json)
+        replaces, writable = "patch-replaces" in self.faults, _writable(json)
         for name, value in body.items():
             if name not in writable and value != json.get(name):
                 raise _not_writable(name)
@@ -310,11 +284,22 @@ class DocumentWrites:
         if "Links" in writable and "Links" in change:
             wanted = docs.uris_at(change.pop("Links"), "ResourceBlocks")
             self.composition.change(uri, wanted, client)
-            json = self._documents.get(uri) or json
+            json = self.documents.get(uri) or json
         if not replaces and isinstance(boot := change.get("Boot"), dict):
             change["Boot"] = {**docs.object_of(json, "Boot"), **boot}
-        self._documents.put(uri, {**json, **change})
-        return HttpReply(200, self._documents.get(uri))
+        self.documents.put(uri, {**json, **change})
+        return HttpReply(200, self.documents.get(uri))
+
+
+def encode_reply(answer: HttpReply) -> EncodedReply:
+    headers = {"OData-Version": "4.0", **answer.headers}
+    if answer.body is None:
+        return EncodedReply(answer.status, b"", headers)
+    body = msgspec.json.encode(answer.body)
+    headers["Content-Type"] = "application/json"
+    if answer.status == 200:
+        headers["ETag"] = docs.etag_of(body)
+    return EncodedReply(answer.status, escape_json(body), headers)
 
 
 def json_of(body: bytes) -> Json:
