@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import requests
 from requests.adapters import HTTPAdapter
-from requests.exceptions import ConnectTimeout, ProxyError, SSLError, Timeout
+from requests.exceptions import ProxyError
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 from urllib3.connectionpool import HTTPConnectionPool
@@ -20,8 +20,6 @@ from urllib3.exceptions import (
     HTTPError,
     NewConnectionError,
     ProxyError as PoolProxyError,
-    ReadTimeoutError,
-    SSLError as PoolSSLError,
 )
 
 from valence_sched.drivers.http import exchange
@@ -97,22 +95,14 @@ def _wrapped_error(error: BaseException) -> Unreachable:
         if isinstance(causes[-1], ssl.SSLError):
             hint = "if the proxy speaks HTTP without TLS, write http:// in HTTPS_PROXY"
         return Unreachable(f"proxy: {plain_text(causes[-1])} ({hint})", sent=False)
-    if isinstance(causes[-1], ssl.SSLEOFError):
-        return exchange.unreachable_error(error)
-    if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
-        return exchange.tls_error(causes[-1])
-    if any(isinstance(cause, NewConnectionError) for cause in causes):
-        return exchange.connection_error(causes[-1], connected=False)
-    if any(isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes):
-        return exchange.timeout_error(connected=False)
-    if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
-        return exchange.timeout_error(connected=True)
     if incomplete := [cause for cause in causes if isinstance(cause, IncompleteRead)]:
         # A chunk size that is not a number is malformed.
         is_size = isinstance(causes[-1], ValueError) and not str(causes[-1]).endswith(repr(b""))
         found = MalformedBody("invalid chunk size") if is_size else incomplete[0]
         return exchange.connection_error(found, connected=True)
-    return exchange.unreachable_error(error)
+    unconnected = NewConnectionError | ConnectTimeoutError
+    connected = not any(isinstance(cause, unconnected) for cause in causes)
+    return exchange.unreachable_error(error, connected=connected)
 
 
 class SushyTransport:
