@@ -42,10 +42,6 @@ class ZoneTrial:
     selected: Mapping[int, Selected]
     score: tuple[int, int]
 
-    @property
-    def is_short(self) -> bool:
-        return bool(self.score[0])
-
 
 @dataclass(frozen=True)
 class ZoneBatch:
@@ -75,7 +71,8 @@ class ZoneBatch:
                 break
             trial = self._trial(order)
             best = trial if best is None else min(best, trial, key=lambda one: one.score)
-        return None if best is None or best.is_short else best
+        is_short = best is None or best.score[0]
+        return None if is_short else best
 
     def in_order(self) -> list[Selected]:
         """Return the selections in the given order, up to the first that is too small."""

@@ -15,18 +15,17 @@ def rolled_up(
     below: Iterable[Mapping[str, tuple[float, ...]]] = (),
 ) -> dict[str, tuple[float, ...]]:
     """Return the least and the largest number by ``<service>_<capability>``, NaN left out."""
+    pairs = [pair for ranges in below for pair in ranges.items()]
+    pairs += [
+        (f"{service}_{name}", (value, value))
+        for service, numbers in reports
+        for name, value in numbers.items()
+        if not math.isnan(value)
+    ]
     found: dict[str, tuple[float, ...]] = {}
-    for ranges in below:
-        for key, pair in ranges.items():
-            both = *found.get(key, pair), *pair
-            found[key] = (min(both), max(both))
-    for service, numbers in reports:
-        for name, value in numbers.items():
-            if math.isnan(value):
-                continue
-            key = f"{service}_{name}"
-            least, most = found.get(key, (value, value))
-            found[key] = (min(least, value), max(most, value))
+    for key, pair in pairs:
+        both = *found.get(key, pair), *pair
+        found[key] = (min(both), max(both))
     return found
 
 
