@@ -24,6 +24,11 @@ class _PlacedNodes(Noun, frozen=True, kw_only=True):
     flavor: Name
     policy: Name | None = None
 
+    def __post_init__(self) -> None:
+        place = getattr(self, "place", None)
+        if place is not None and target_of(place).selects_blocks:
+            raise ValueError("Expected pod managers or pools in 'in', not blocks")
+
 
 class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
     """The number of nodes of a flavor expected to fit ``in`` pod managers or pools."""
@@ -37,7 +42,7 @@ class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
             raise ValueError("Expected at_least, at_most, or both")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             raise ValueError(f"Expected at_most to be {self.at_least} or more, like at_least")
-        _check_place(self.place)
+        super().__post_init__()
 
 
 class Landing(_PlacedNodes, frozen=True, kw_only=True):
@@ -46,18 +51,12 @@ class Landing(_PlacedNodes, frozen=True, kw_only=True):
     count: Nodes = 1
     place: Target | str = msgspec.field(name="in")
 
-    def __post_init__(self) -> None:
-        _check_place(self.place)
-
 
 class UnplacedNodes(_PlacedNodes, frozen=True, kw_only=True):
     """``count`` nodes of a flavor that are expected not to fit ``in`` pod managers or pools."""
 
     count: Nodes = 1
     place: Target | str | None = msgspec.field(name="in", default=None)
-
-    def __post_init__(self) -> None:
-        _check_place(self.place)
 
 
 class WorkloadBounds(Noun, frozen=True, kw_only=True):
@@ -180,11 +179,6 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     found: str
     file: str
     line: int
-
-
-def _check_place(place: Target | str | None) -> None:
-    if place is not None and target_of(place).selects_blocks:
-        raise ValueError("Expected pod managers or pools in 'in', not blocks")
 
 
 def check_name(check: Check) -> str:

@@ -151,58 +151,51 @@ NO_USAGE = Usage()
 
 def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
     """Return the podm with a usage applied: blocks and amounts are in use, nodes are listed."""
-    if not usage:
-        return podm
-    encoded: dict[tuple[bytes, int], Raw] = {}  # equal statuses are encoded once
-    counts = ((block, usage.blocks.get(block.uri)) for block in podm.blocks)
-    blocks = (one if n is None else _block_after_use(one, n, encoded) for one, n in counts)
-    return _after(podm, blocks, usage)
-
-
-def _after(podm: LeanPodm, blocks: Iterable[LeanBlock], usage: Usage) -> LeanPodm:
-    stocks = (
-        replace(one, used=round(one.used + amount, 9))
-        if (amount := usage.amounts.get(one.uri))
-        else one
-        for one in podm.stocks
-    )
-    nodes = all_nodes(podm.nodes, usage)
-    return replace(podm, blocks=tuple(blocks), stocks=tuple(stocks), nodes=nodes)
+    return PodmRemainder(podm, usage).podm
 
 
 class PodmRemainder:
     """A podm from which claims are subtracted one by one; ``podm`` is its present state."""
 
     def __init__(self, podm: LeanPodm, usage: Usage) -> None:
-        self.podm = subtract_usage(podm, usage)
+        self.podm = podm
         self._block_indexes: dict[str, int] | None = None
-        self._encoded_statuses: dict[tuple[bytes, int], Raw] = {}
+        self._encoded: dict[tuple[bytes, int], Raw] = {}  # equal statuses are encoded once
+        self.subtract(usage)
 
     def subtract(self, usage: Usage) -> None:
-        """Subtract another usage; only its own blocks are changed."""
+        """Subtract a usage; only its own blocks are changed."""
+        if not usage:
+            return
         blocks = list(self.podm.blocks)
         if self._block_indexes is None:
             self._block_indexes = {block.uri: index for index, block in enumerate(blocks)}
         for uri, nodes in usage.blocks.items():
             if uri in self._block_indexes:  # the pod manager may no longer have the block
                 index = self._block_indexes[uri]
-                blocks[index] = _block_after_use(blocks[index], nodes, self._encoded_statuses)
-        self.podm = _after(self.podm, blocks, usage)
+                blocks[index] = self._after_use(blocks[index], nodes)
+        stocks = (
+            replace(one, used=round(one.used + amount, 9))
+            if (amount := usage.amounts.get(one.uri))
+            else one
+            for one in self.podm.stocks
+        )
+        nodes_after = all_nodes(self.podm.nodes, usage)
+        self.podm = replace(
+            self.podm, blocks=tuple(blocks), stocks=tuple(stocks), nodes=nodes_after
+        )
 
-
-def _block_after_use(
-    block: LeanBlock, nodes: int, encoded: dict[tuple[bytes, int], Raw]
-) -> LeanBlock:
-    key = bytes(block.status or b""), nodes
-    if key not in encoded:
-        status = inventory.parse_status(key[0])
-        if not status.shareable or status.max_compositions is None:
-            after = replace(status, reserved=True)
-        else:
-            state = "ComposedAndAvailable" if status.state == "Unused" else status.state
-            after = replace(status, state=state, compositions=status.compositions + nodes)
-        encoded[key] = Raw(inventory.to_json(after))
-    return replace(block, status=encoded[key])
+    def _after_use(self, block: LeanBlock, nodes: int) -> LeanBlock:
+        key = bytes(block.status or b""), nodes
+        if key not in self._encoded:
+            status = inventory.parse_status(key[0])
+            if not status.shareable or status.max_compositions is None:
+                after = replace(status, reserved=True)
+            else:
+                state = "ComposedAndAvailable" if status.state == "Unused" else status.state
+                after = replace(status, state=state, compositions=status.compositions + nodes)
+            self._encoded[key] = Raw(inventory.to_json(after))
+        return replace(block, status=self._encoded[key])
 
 
 def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from valence_sched.core.decision import Decision
+from valence_sched.core.evaluation import funnel
 from valence_sched.core.explain.report import funnel_steps, inventory_source
 from valence_sched.core.explain.unknown import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
@@ -32,7 +33,7 @@ from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.fragmentation import ACCELERATORS, FragmentationMeasure, usable_mix
 from valence_sched.view.leftover import MEASURED, imbalance
-from valence_sched.view.view import Mask, View
+from valence_sched.view.view import View
 
 LOOKAHEAD = 10_000  # the number of first requests whose times set the width of the buckets
 PROGRESS_EVERY = 1000  # requests between two progress reports
@@ -319,13 +320,9 @@ class Refusals:
 
 
 def last_step(decision: Decision) -> str:
-    context, evaluation = decision.main_attempt.context, decision.main_attempt.batch.evaluation
-    left: Mask = context.view.all_rows
-    for filter_, verdict in zip(context.bound.filters, evaluation.verdicts, strict=True):
-        left = left & verdict
-        if not left.any():
-            return filter_.name
-    return FIT
+    context, verdicts = decision.context, decision.batch.evaluation.verdicts
+    steps = funnel(context.bound, verdicts, len(context.view))
+    return next((name for name, _, left in steps if not left), FIT)
 
 
 def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:

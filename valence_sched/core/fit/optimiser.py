@@ -91,16 +91,12 @@ class ProgrammePart:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The result of the solver: the values of the columns, if any, and a proven bound.
-
-    Only a linear programme has ``duals``, the prices of the rows.
-    """
+    """The result of the solver: the values of the columns, if any, and a proven bound."""
 
     values: Floats | None
     objective: float
     bound: float
     feasible: bool
-    duals: Floats | None = None
     optimal: bool = False
     work: int = 0
 
@@ -230,7 +226,7 @@ def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
         return Solution(None, -INFINITY, INFINITY, True)
     if not whole:
         bound = objective + abs(objective) * RELATIVE_ROUNDING
-        return Solution(values, objective, bound, True, -np.array(found.row_dual))
+        return Solution(values, objective, bound, True)
     bound = -float(info.mip_dual_bound)
     if len(values) != columns or not np.isfinite(values).all() or not found.value_valid:
         return Solution(None, -INFINITY, bound, True)
