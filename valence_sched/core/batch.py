@@ -135,6 +135,38 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
     return batch
 
 
+def ranked_nodes(
+    context: EvaluationContext, order: RowOrder, limit: int, *, per_podm: bool = False
+) -> tuple[list[PlacedNode], list[int]]:
+    """Return the first node of the best pools, at most ``limit``, and the undecided rows.
+
+    With ``per_podm`` only the best pool of each pod manager is returned.
+    """
+    view, evaluation = context.view, context.evaluation
+    find_fit: FitFinder = functools.partial(context.fit, view)
+    if context.earlier and limit:
+        ahead = Lookahead(context, 1)
+        for fit in context.earlier:
+            ahead.take(fit)
+        view, evaluation, find_fit = ahead.view, ahead.evaluation, ahead.fit
+    nodes: list[PlacedNode] = []
+    open_rows: list[int] = []
+    podms: set[int] = set()
+    for row in order(view, evaluation.cost, context.request, context.turn):
+        if len(nodes) == limit:
+            break
+        podm = int(view.podm_of[row])
+        if per_podm and podm in podms:
+            continue
+        found = find_fit(row)
+        if isinstance(found, Undecided):
+            open_rows.append(row)
+        elif found is not None:
+            nodes.append(PlacedNode(found, int(evaluation.cost[row]), evaluation.scores_of(row)))
+            podms.add(podm)
+    return nodes, open_rows
+
+
 def candidate_of(
     context: EvaluationContext, fit: Fit, cost: int, scores: tuple[float, ...]
 ) -> Candidate:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from valence_sched.core.batch import Attempt, Batch, schedule, try_alternatives
+from valence_sched.core.batch import candidate_of, ranked_nodes, schedule, try_alternatives
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, Ledger, SplicedSnapshot
 from valence_sched.core.explain.unknown import undecided_text
-from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
 from valence_sched.core.policy import COST_SCALE, BoundPolicies, BoundPolicy
 from valence_sched.core.ranking import rank_rows
@@ -99,21 +98,13 @@ class Decider:
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; same errors as a decision."""
         context = self.context(request)
-        attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
-        decision = Decision([attempt], self.skipped)
-        view, policy = context.view, context.bound.policy
-        candidates: list[Candidate] = []
-        open_pools: list[PoolRef] = []
-        for row in rank_rows(view, context.evaluation.cost, context.request, 0):
-            if len(candidates) >= limit:
-                break
-            if isinstance(context.fit(view, row), Undecided):
-                open_pools.append(view.pool_ref(row))
-            elif candidate := decision.candidate(row):
-                candidates.append(candidate)
+        nodes, open_rows = ranked_nodes(context, rank_rows, limit)
+        policy, open_pools = context.bound.policy, list(map(context.view.pool_ref, open_rows))
         self.check_decided(open_pools, policy)
         return Ranking(
-            candidates=tuple(candidates),
+            candidates=tuple(
+                candidate_of(context, one.chosen, one.cost, one.scores) for one in nodes
+            ),
             missing=(undecided_text(open_pools, policy),) if open_pools else (),
             request_id=context.request.id,
             seed=context.request.seed,

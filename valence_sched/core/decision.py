@@ -15,7 +15,7 @@ from valence_sched.core.evaluation import EvaluationContext, reevaluate_group_st
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.group_state import with_members
 from valence_sched.core.policy import INFINITE_COST
-from valence_sched.model.decision import Candidate, Outcome, Placement, PoolRef
+from valence_sched.model.decision import Outcome, Placement, PoolRef
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
@@ -141,14 +141,6 @@ class Decision:
             )
             for number, (index, node) in enumerate(self.placed_nodes, 1)
         )
-
-    def candidate(self, row: int) -> Candidate | None:
-        """Return the first node as a candidate in pool ``row``, None if it does not fit."""
-        cost = int(self.context.evaluation.cost[row])
-        fit = self.context.fit(self.view, row) if cost != INFINITE_COST else None
-        if not isinstance(fit, Fit):
-            return None
-        return candidate_of(self.context, fit, cost, self.context.evaluation.scores_of(row))
 
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first nodes."""

@@ -103,7 +103,6 @@ def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
     return struct(name, bases, {}, frozen=True, kw_only=True, dict=True)  # type: ignore[no-any-return]
 
 
-ONE = np.float64(1.0).view(np.uint64)
 FLOAT = np.dtype(np.float64)
 Use = BoundFilter | BoundWeigher
 #: By kind of plug-in: its name, the kinds of numbers that it may return, their type, and a noun.
@@ -290,18 +289,12 @@ def _call_again(
 ) -> None:
     """Write the new answers of some plug-ins, and mark in ``changed`` the rows that differ."""
     names = readers - evaluation.failed_plugins
-    for verdicts, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
-        if filter_.name in names:
-            passed = _answer(filter_, view, request, evaluation, strict)
+    for answers, use in zip((*evaluation.verdicts, *evaluation.scores), bound.plugins, strict=True):
+        if use.name in names:
+            found = _answer(use, view, request, evaluation, strict)
             if changed is not None:
-                changed |= verdicts != passed
-            verdicts[:] = passed
-    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
-        if weigher.name in names:
-            scores = _answer(weigher, view, request, evaluation, strict)
-            if changed is not None:
-                changed |= score != scores
-            score[:] = scores
+                changed |= answers != found
+            answers[:] = found
     if not _all_within(evaluation.scores):
         for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
             score[:] = _clamped_score(score, weigher, evaluation, strict)
@@ -384,12 +377,8 @@ def _all_within(scores: Floats) -> bool:
     """Return whether all scores are within 0..1; NaN is not."""
     if not scores.size:
         return True
-    if scores.strides == (0,):
-        return 0.0 <= float(scores[0]) <= 1.0
-    # compared as unsigned integers, the bits of 0..1 are the smallest: the bits of -0, negative
-    # numbers, numbers above 1 and NaN are larger
-    most = np.maximum.reduce(scores.view(np.uint64), axis=None)
-    return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
+    least, most = (each.reduce(scores, axis=None) for each in (np.minimum, np.maximum))
+    return bool(least >= 0.0 and most <= 1.0)
 
 
 def _note(

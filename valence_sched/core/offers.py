@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offers: the nodes of a request that fit on the podms of one zone; verifies earlier offers."""
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +8,18 @@ from dataclasses import replace
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
 
-from valence_sched.core.batch import Lookahead, PlacedNode, candidate_of, schedule, with_anchor_rows
+from valence_sched.core.batch import (
+    PlacedNode,
+    candidate_of,
+    ranked_nodes,
+    schedule,
+    with_anchor_rows,
+)
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.policy import COST_SCALE
-from valence_sched.core.ranking import FitFinder, random_order, rank_rows
+from valence_sched.core.ranking import random_order, rank_rows
 from valence_sched.errors import StaleOffer
 from valence_sched.model.decision import Candidate
 from valence_sched.model.inventory import LeanPodm
@@ -41,7 +45,8 @@ def offers(
     if query.closed:  # exclude the rows of podms at closed places
         is_open = [not any(_is_at(podm, place) for place in query.closed) for podm in view.podms]
         context = with_anchor_rows(context, np.array(is_open, dtype=bool)[view.podm_of])
-    ranked, open_rows = _ranking(context, query)
+    order = rank_rows if query.order == "cost" else random_order
+    ranked, open_rows = ranked_nodes(context, order, query.limit, per_podm=query.per_podm)
     batch = schedule(context)
     readers = context.evaluation.group_state_readers
     named = (*asked.podms, *asked.exclude_podms)
@@ -57,7 +62,7 @@ def offers(
     return ZoneAnswer(
         nodes=tuple(_offers(context, batch.nodes)),
         ranking=tuple(_offers(context, ranked)),
-        undecided=tuple(map(view.pool_ref, sorted(open_rows | batch.undecided_rows))),
+        undecided=tuple(map(view.pool_ref, sorted(batch.undecided_rows.union(open_rows)))),
         worst_cost=context.bound.worst_cost * COST_SCALE,
         coupled=not affects_own_podm_only(context.request, context.bound, readers),
         unknown_podms=tuple(name for name in named if name not in known),
@@ -75,34 +80,6 @@ def with_candidates(
 ) -> Request:
     """Return the request with ``number``, 1 or -1, added to its group counts by candidate."""
     return with_members(view, request, [fit_of(view, one).row for one in candidates], number)
-
-
-def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[PlacedNode], set[int]]:
-    """Return the first node of the best pools, best first, and the undecided rows."""
-    view, evaluation = context.view, context.evaluation
-    find_fit: FitFinder = functools.partial(context.fit, view)
-    if context.earlier and query.limit:
-        ahead = Lookahead(context, 1)
-        for fit in context.earlier:
-            ahead.take(fit)
-        view, evaluation, find_fit = ahead.view, ahead.evaluation, ahead.fit
-    nodes: list[PlacedNode] = []
-    open_rows: set[int] = set()
-    podms: set[int] = set()
-    order = rank_rows if query.order == "cost" else random_order
-    for row in order(view, evaluation.cost, context.request, context.turn):
-        if len(nodes) == query.limit:
-            break
-        podm = int(view.podm_of[row])
-        if query.per_podm and podm in podms:
-            continue
-        found = find_fit(row)
-        if isinstance(found, Undecided):
-            open_rows.add(row)
-        elif found is not None:
-            nodes.append(PlacedNode(found, int(evaluation.cost[row]), evaluation.scores_of(row)))
-            podms.add(podm)
-    return nodes, open_rows
 
 
 def _offers(context: EvaluationContext, nodes: Sequence[PlacedNode]) -> Iterator[Offer]:
