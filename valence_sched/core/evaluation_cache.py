@@ -7,7 +7,6 @@ each row by itself.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -61,23 +60,10 @@ class CompletedMix:
         return known[1]
 
 
-class Snapshot(Protocol):
-    """A View whose rows change; ``version`` counts the changes."""
-
-    version: int
-    view: View  # the present state
-
-    def uncached_view(self) -> View:
-        """Return the View of all rows, to evaluate it."""
-
-    def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
-        """Evaluate the changed rows again; None if evaluating all rows is faster."""
-
-
 class EvaluationCache:
     """The latest evaluations of a snapshot, by policy and by the fields that it reads."""
 
-    def __init__(self, snapshot: Snapshot, most: int = MOST_EVALUATIONS) -> None:
+    def __init__(self, snapshot: "SplicedSnapshot | Ledger", most: int = MOST_EVALUATIONS) -> None:
         self._snapshot = snapshot
         self._most = most
         self._entries: OrderedDict[tuple[int, bytes], CachedEvaluation] = OrderedDict()
@@ -142,7 +128,10 @@ class EvaluationCache:
 
 
 class SplicedSnapshot:
-    """A View in which podms are replaced; evaluations that were returned do not change."""
+    """A View in which podms are replaced; evaluations that were returned do not change.
+
+    ``version`` counts the replaced podms.
+    """
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -159,6 +148,7 @@ class SplicedSnapshot:
         return self.view
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
+        """Evaluate the changed rows again; None if evaluating all rows is faster."""
         lag = self.version - cached.version
         if lag > MOST_LAG:
             return None

@@ -14,7 +14,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from msgspec import structs
 
@@ -179,19 +178,7 @@ def defragment(
     return _fewest(FragmentationGoal(state, measure, wanted), most, fits)
 
 
-class Goal(migrations.MigrationGoal, Protocol):
-    """A goal that a greedy search also approaches, by one migration after another."""
-
-    @property
-    def state(self) -> MigrationState: ...
-
-    def is_reached(self) -> bool: ...
-
-    def migrate(self) -> bool:
-        """Make the best migration, if any improves the site; return whether one was made."""
-
-
-def _fewest(goal: Goal, most: int, fits: int) -> MigrationPlan:
+def _fewest(goal: "ImbalanceGoal | FragmentationGoal", most: int, fits: int) -> MigrationPlan:
     """Return the plan of a greedy search, or the first shorter plan that reaches the goal."""
     state = goal.state
     while not goal.is_reached() and len(state.migrations) < most and goal.migrate():

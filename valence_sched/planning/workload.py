@@ -8,7 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, NamedTuple, Protocol, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -50,18 +50,6 @@ Flavors = Mapping[str, Flavor]
 Entries = Iterator[WorkloadEntry]
 
 
-class Workload(Protocol):
-    """Requests with their times, for any number of runs."""
-
-    name: str
-
-    def place(self, number: int) -> str:
-        """Return the place of a request for errors, from the ``line`` of its entry."""
-
-    def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
-        """Yield the requests in the order of their arrival, compiled with these flavors."""
-
-
 class FileWorkload:
     """The workload of a file; CSV and JSON Lines are streams.
 
@@ -84,9 +72,11 @@ class FileWorkload:
         self._word = "line"
 
     def place(self, number: int) -> str:
+        """Return the place of a request for errors, from the ``line`` of its entry."""
         return line_place(self.name, number, self._word)
 
     def entries(self, flavors: Flavors, policies: PolicyChoice = NO_CHOICE) -> Entries:
+        """Yield the requests in the order of their arrival, compiled with these flavors."""
         entries = self._entries(flavors, policies)
         if self._sort:
             sorted_entries = list(itertools.islice(entries, MOST_SORTED + 1))
@@ -229,7 +219,7 @@ class CompiledWorkload:
         return found.digest()
 
 
-def compile_workload(workload: Workload, flavors: Flavors) -> CompiledWorkload:
+def compile_workload(workload: "Workload", flavors: Flavors) -> CompiledWorkload:
     """Return a workload compiled with flavors; same errors as for its entries."""
     numbers: dict[int, int] = {}
     requests: list[Request] = []
@@ -292,3 +282,7 @@ class SyntheticWorkload:
                 number += 1
                 leaves = departure if spec.lifetime_s is not None else None
                 yield WorkloadEntry(arrival, leaves, requests[pick], number)
+
+
+#: Requests with their times, for any number of runs.
+Workload = FileWorkload | CompiledWorkload | SyntheticWorkload
