@@ -39,7 +39,7 @@ def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
     else:
         texts, templates = [("$", convert(document, nouns.SingleScenario, file))], ()
     scenarios = [_scenario(text, file, path) for path, text in check_unique_names(texts, file)]
-    return ScenarioDocument({one.name: one for one in scenarios}, templates)
+    return ScenarioDocument({one.text.name: one for one in scenarios}, templates)
 
 
 def _placed(noun: Struct, field: str, path: str = "$") -> list[tuple[str, Any]]:
@@ -50,18 +50,11 @@ def _scenario(text: nouns.ScenarioText, file: str, path: str) -> nouns.Scenario:
     def placed(field: str) -> list[tuple[str, Any]]:
         return _placed(text, field, path)
 
-    return nouns.Scenario(
-        name=text.name,
-        description=text.description,
-        extends=text.extends,
-        edits=tuple(_edit(item, file, place) for place, item in placed("edits")),
-        policy=text.policy,
-        weights=text.weights,
-        policies=tuple(check_policies(placed("policies"), file)),
-        flavors=tuple(check_flavors(placed("flavors"), file)),
-        templates=tuple(one for _, one in check_unique_names(placed("templates"), file)),
-        place=f"{file}: {path}",
-    )
+    edits = tuple(_edit(item, file, place) for place, item in placed("edits"))
+    policies = tuple(check_policies(placed("policies"), file))
+    check_flavors(placed("flavors"), file)
+    check_unique_names(placed("templates"), file)
+    return nouns.Scenario(text=text, edits=edits, policies=policies, place=f"{file}: {path}")
 
 
 def _verb(item: dict[str, Any], verbs: Iterable[str], noun: str, file: str, path: str) -> str:

@@ -351,15 +351,9 @@ class ScenarioFile(Noun, frozen=True, kw_only=True):
 
 
 class Scenario(Struct, frozen=True, kw_only=True):
-    """A scenario with its edits decoded; ``place`` is its file and the path in it."""
+    """A scenario, and its edits and policies; ``place`` is its file and the path in it."""
 
-    name: str
-    description: str = ""
-    extends: str | None = None
-    edits: tuple[Edit, ...] = ()
-    policy: str | None = None
-    weights: dict[str, float] = {}
-    policies: tuple[Policy, ...] = ()
-    flavors: tuple[Flavor, ...] = ()
-    templates: tuple[Template, ...] = ()
-    place: str = "scenario"
+    text: ScenarioText
+    edits: tuple[Edit, ...]
+    policies: tuple[Policy, ...]
+    place: str

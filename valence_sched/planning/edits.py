@@ -444,14 +444,14 @@ class _Scenarios:
         site = self._base if extended is None else self._sites[extended]
         for one in reversed(chain):
             own = self._scenario(one)
-            templates = (*self._document(one.file).templates, *own.templates)
+            templates = (*self._document(one.file).templates, *own.text.templates)
             site = dataclasses.replace(
                 site,
                 policies={**site.policies, **{each.name: each for each in own.policies}},
-                flavors={**site.flavors, **{each.name: each for each in own.flavors}},
+                flavors={**site.flavors, **{each.name: each for each in own.text.flavors}},
                 templates={**site.templates, **{each.name: each for each in templates}},
             )
-            site = with_policy(site, own.policy, own.weights, f"{own.place}.")
+            site = with_policy(site, own.text.policy, own.text.weights, f"{own.place}.")
             for number, edit in enumerate(own.edits):
                 site = apply_edit(site, edit, f"{own.place}.edits[{number}]")
             self._sites[one] = site
@@ -473,9 +473,9 @@ class _Scenarios:
 
     def _extended(self, key: ScenarioKey) -> ScenarioKey | None:
         own = self._scenario(key)
-        if own.extends is None:
+        if own.text.extends is None:
             return None
-        place, name = f"{own.place}.extends", own.extends
+        place, name = f"{own.place}.extends", own.text.extends
         file, mark, inside = name.rpartition("#")
         if not mark:
             is_file = name.endswith(SUFFIXES) or os.sep in name

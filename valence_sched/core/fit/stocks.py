@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock allocation: assigns each requested amount to one stock with the least surplus (exact)."""
 
+import bisect
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
@@ -199,11 +200,9 @@ def stock_shortfall(
 
 def _most_grants(stocks: list[Stock], amounts: list[float], states: int) -> int:
     """Return how many of the smallest amounts the search can grant together."""
-    least_first, low, high = sorted(amounts), 0, len(amounts) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if allocate(stocks, least_first[:middle], states).found is None:
-            high = middle - 1
-        else:
-            low = middle
-    return low
+    least_first = sorted(amounts)
+
+    def is_too_many(number: int) -> bool:
+        return allocate(stocks, least_first[:number], states).found is None
+
+    return bisect.bisect_left(range(1, len(amounts)), True, key=is_too_many)
