@@ -70,9 +70,10 @@ class TestParse(unittest.TestCase):
                          attributes.facts)  # fmt: skip
         self.assertIsNone(attributes.zone)
         self.assertEqual("f.yaml: $.scenarios[1]", second.place)
+        text = second.text
         self.assertEqual(("tray dies", "pack", {"pack": 2.0}),
-                         (second.extends, second.policy, second.weights))  # fmt: skip
-        self.assertEqual(["mine", "mine"], [second.policies[0].name, second.flavors[0].name])
+                         (text.extends, text.policy, text.weights))  # fmt: skip
+        self.assertEqual(["mine", "mine"], [second.policies[0].name, text.flavors[0].name])
         card = Accelerator(kind="GPU", model="H100", memory_mib=81920)
         self.assertEqual(Devices(accelerators=(card,)), content.templates[0].devices)
 
