@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.redfish.composition import Composition, set_status
 from valence_sched.simulator.server import documents as docs
-from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
+from valence_sched.simulator.server.documents import HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.reads import expand_document
 
 UNABLE = "UnableToProcessStanzaRequest"
@@ -17,13 +17,11 @@ DEFAULT_S = 3 * 3600.0
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 
 
-def target(documents: DocumentTree, service: str) -> str:
-    actions = docs.value_at(documents.get(service), "Actions")
-    return str(docs.value_at(actions, "#CompositionService.Compose", "target") or "")
+class ComposeAction:
+    """The action ``#CompositionService.Compose`` of one pod manager, and its reservations.
 
-
-class Reservations:
-    """The reservations of one pod manager; recorded reservations begin when it starts."""
+    Recorded reservations begin when it starts.
+    """
 
     def __init__(self, composition: Composition, clock: Callable[[], float]) -> None:
         self._composition, self._clock = composition, clock
@@ -39,6 +37,11 @@ class Reservations:
         return docs.uri_at(self._documents.get(ROOT), "CompositionService")
 
     @property
+    def target(self) -> str:
+        actions = docs.value_at(self._documents.get(self.service), "Actions")
+        return str(docs.value_at(actions, "#CompositionService.Compose", "target") or "")
+
+    @property
     def collection(self) -> str:
         service = self._documents.get(self.service)
         link = docs.uri_at(service, "CompositionReservations")
@@ -47,14 +50,14 @@ class Reservations:
     def _blocks(self, uri: str) -> list[str]:
         return docs.uris_at(self._documents.get(uri), "ReservedResourceBlocks")
 
-    def get(self, id_: str) -> Json:
+    def _reserved(self, id_: str) -> Json:
         found = self._documents.get(f"{self.collection}/{id_}")
         if found is None or f"{self.collection}/{id_}" not in self._ends_s:
             text = f"There is no reservation {id_}, or it has expired."
             raise RequestRefused(400, "ActionParameterValueError", text, "ReservationId", id_)
         return found
 
-    def create(self, blocks: Sequence[str], manifest: Json, client: str) -> str:
+    def _reserve(self, blocks: Sequence[str], manifest: Json, client: str) -> str:
         collection = self.collection
         if self.service in self._documents and collection not in self._documents:
             type_, name = "CompositionReservationCollection", "Composition Reservations"
@@ -98,14 +101,6 @@ class Reservations:
         days, hours, minutes, rest = (float(group or 0) for group in found.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
-
-class ComposeAction:
-    """The action ``#CompositionService.Compose``."""
-
-    def __init__(self, composition: Composition, reservations: Reservations) -> None:
-        self._composition, self._reservations = composition, reservations
-        self._documents = composition.documents
-
     def compose(self, body: Json, client: str = "") -> HttpReply:
         kind, reservation = body.get("RequestType"), body.get("ReservationId")
         if kind not in REQUEST_TYPES:
@@ -117,7 +112,7 @@ class ComposeAction:
             raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestFormat")
         manifest = body.get("Manifest")
         if reservation is not None:
-            reserved = self._reservations.get(str(reservation))
+            reserved = self._reserved(str(reservation))
             manifest = manifest or reserved.get("Manifest")
         stanzas = docs.value_at(manifest, "Stanzas")
         if not isinstance(stanzas, list) or not stanzas:
@@ -133,9 +128,9 @@ class ComposeAction:
             self._documents.restore(before)
             self._composition.owners = claims
         if kind == "PreviewReserve" and good:
-            reply["ReservationId"] = self._reservations.create(blocks, manifest, client)
+            reply["ReservationId"] = self._reserve(blocks, manifest, client)
         if kind == "Apply" and good and reservation is not None:
-            self._reservations.delete(f"{self._reservations.collection}/{reservation}")
+            self.delete(f"{self.collection}/{reservation}")
         return HttpReply(200, reply)
 
     def _responses(

@@ -15,7 +15,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import check_depth, escape_json
 from valence_sched.model.inventory import Stock, grant_size
 from valence_sched.simulator.redfish import composition as composing
-from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
+from valence_sched.simulator.redfish.compose_action import ComposeAction
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.redfish.system import media_action, reset
 from valence_sched.simulator.rsd.service import NodesService
@@ -68,14 +68,13 @@ class SimulatedPodm:
         self.subscriptions = services.Subscriptions(documents)
         clock, task_s = settings.clock, settings.task_s
         self.composition = Composition(documents, faults)
-        self._reservations = Reservations(self.composition, clock)
+        self._action = ComposeAction(self.composition, clock)
         fails = "task-exception" in faults
         self._tasks = services.Tasks(self.composition, clock, duration_s=task_s, fail=fails)
         root = documents.get(ROOT)
         self._rack: NodesService | None = None
         if docs.value_at(root, "Nodes") or docs.value_at(root, "Oem", "Intel_RackScale"):
             self._rack = NodesService(documents, clock, assemble_s=task_s, faults=faults)
-        self._action = ComposeAction(self.composition, self._reservations)
         self._reads = DocumentReads(documents, faults, self._tasks, settings.page_size)
         self._cache: dict[str, EncodedReply] = {}
         self._cached_changes = -1
@@ -102,7 +101,7 @@ class SimulatedPodm:
     def tick(self) -> None:
         """Carry out what is due: ends of tasks and of reservations, and states of rack nodes."""
         self._tasks.tick()
-        self._reservations.tick()
+        self._action.tick()
         if self._rack:
             self._rack.tick()
 
@@ -186,7 +185,7 @@ class SimulatedPodm:
     def _post(self, path: str, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
         if path.removesuffix("/Members") in self.composition.targets():
             return self._compose(json, headers, user)
-        if path == target(self.documents, self._reservations.service):
+        if path == self._action.target:
             self._steal()
             return self._action.compose(json, user)
         system, mark, action = path.rpartition("/Actions/ComputerSystem.")
@@ -224,8 +223,8 @@ class SimulatedPodm:
         return _created(self.documents, self.faults, uri)
 
     def _delete(self, path: str) -> HttpReply:
-        if path.startswith(f"{self._reservations.collection}/"):
-            return self._reservations.delete(path)
+        if path.startswith(f"{self._action.collection}/"):
+            return self._action.delete(path)
         json = self.documents.get(path)
         type_ = str(docs.value_at(json, "@odata.type"))
         if json is None:
