@@ -148,7 +148,7 @@ class ZonesBelow:
         if not answers and not silent:
             raise next((one for one in lacking if isinstance(one, errors.UnknownName)), lacking[0])
         for zone, answer in answers.items():
-            silent += paths.silent_below(zone, silent_zones(answer))
+            silent += (paths.below(zone, one) for one in silent_zones(answer))
         return ZoneAnswers(answers, silent)
 
     def merged(
@@ -178,7 +178,7 @@ class ZonesBelow:
                 if len(lists[name]) < len(answer):
                     rows = f"{format_count(len(answer), 'row')}, of which {MOST_ROWS:,} are read"
                     silent.append(SilentZone(zone=name, reason=f"it lists {rows}"))
-                silent += paths.silent_below(name, silent_zones(answer))
+                silent += (paths.below(name, one) for one in silent_zones(answer))
             elif not name:
                 raise answer
             else:

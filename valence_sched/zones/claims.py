@@ -307,7 +307,7 @@ class ZoneClaims:
             for row in rows
         ]
         claims += [
-            paths.claim_below(zone, claim)
+            paths.below(zone, claim)
             for zone, below in found.items()
             for claim in below
             if zone_claim_id(claim) not in ids
@@ -321,7 +321,7 @@ class ZoneClaims:
         row = self.rows.get(claim_id)
         if row is None:
             zone, part, rest = self.below.find(claim_id)
-            return paths.record_below(zone, part.claim_record(rest))
+            return paths.below(zone, part.claim_record(rest))
         below: dict[str, list[Claim]] = {}
         records, lines = [], [row.note] if row.note else []
         for zone, answer in self.records(row).items():
@@ -329,7 +329,7 @@ class ZoneClaims:
                 lines.append(paths.line_below(zone, str(answer)))
                 continue
             below[zone] = [one.claim for one in answer]
-            records += [paths.record_below(zone, one) for one in answer]
+            records += [paths.below(zone, one) for one in answer]
         merged = merged_claim(replace(row, note=errors.one_line("; ".join(lines)) or None), below)
         events = sorted((event for one in records for event in one.events), key=lambda one: one.at)
         nodes = tuple(node for one in records for node in one.nodes)
@@ -350,7 +350,7 @@ class ZoneClaims:
         row = self.rows.get(claim_id)
         if row is None:
             zone, part, rest = self.below.find(claim_id)
-            return paths.claim_below(zone, part.renew(rest, ttl_s))
+            return paths.below(zone, part.renew(rest, ttl_s))
         if row.state != "HELD":
             text = f"claim {claim_id} is {row.state}: only a held claim can be renewed"
             raise errors.ClaimState(text)
@@ -446,7 +446,7 @@ def merged_claim(row: nouns.ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> 
         replace(lower, shares=tuple(renumbered(share, part.nodes) for share in lower.shares))
         for part in row.parts
         for claim in below.get(part.zone, ())
-        for lower in paths.claim_below(part.zone, claim).parts
+        for lower in paths.below(part.zone, claim).parts
     ]
     return Claim(
         id=row.id,

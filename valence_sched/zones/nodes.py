@@ -100,7 +100,7 @@ class _Outcome:
 
     def result(self) -> ProvisionResult:
         return ProvisionResult(
-            nodes=tuple(paths.node_below(zone, node) for zone, node in self.nodes),
+            nodes=tuple(paths.below(zone, node) for zone, node in self.nodes),
             failures=tuple(self.failures),
             unverified=tuple(self.unverified),
             notes=tuple(self.notes),
@@ -221,7 +221,7 @@ class ZoneNodes:
             else:
                 outcome.add(part.zone, answer, part)
         for zone, node in outcome.nodes:
-            above = paths.node_below(zone, node)
+            above = paths.below(zone, node)
             self.claims.effects.note("node", above.id, f"is composed on {above.podm}: {node.uri}")
         going_on = sum(one.still_composing for one in outcome.unverified)
         if len(outcome.nodes) + going_on < required:
@@ -274,7 +274,7 @@ class ZoneNodes:
         nodes = {f"{zone}/{node.id}": (zone, node) for zone, node in outcome.nodes}
         failed = errors_of(call_all(delete, nodes, _WAITS * wait_s + _MORE_S))
         for zone, node in outcome.nodes:
-            above, error = paths.node_below(zone, node), failed.get(f"{zone}/{node.id}")
+            above, error = paths.below(zone, node), failed.get(f"{zone}/{node.id}")
             if error is None:
                 self.claims.effects.forget("node", above.id)
                 gone = f"{above.podm}: {node.uri} decomposed: too few nodes were composed"
@@ -293,18 +293,12 @@ class ZoneNodes:
             found = ZoneAnswers({zone: part.nodes(podm=rest, owner=owner, live=live)}, ())
         else:
             found = self._below.records(lambda zone: zone.nodes(owner=owner, live=live))
-        nodes = (
-            replace(one, node=paths.node_below(zone, one.node))
-            for zone, some in found.by_zone.items()
-            for one in some
-        )
+        nodes = (paths.below(zone, one) for zone, some in found.by_zone.items() for one in some)
         return ZonedList(nodes, found.silent)
 
     def node_record(self, node_id: str) -> NodeRecord:
         zone, part, rest = self._below.find(node_id)
-        record = part.node_record(rest)
-        node, events = paths.node_below(zone, record.node), paths.events_below(zone, record.events)
-        return replace(record, node=node, events=events)
+        return paths.below(zone, part.node_record(rest))
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S

@@ -1,22 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths: names of objects in lower zones, ``CHILD/NAME``; each level adds a prefix.
 
-A function ``…_below`` returns an object of a child zone as the zone above names it.
+The function ``below`` returns an object of a child zone as the zone above names it.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from valence_sched.model import capacity, decision, hardware, lifecycle
-from valence_sched.model.claim import Claim, ComposedNode
+from valence_sched.model import hardware, lifecycle
+from valence_sched.model.capacity import StrandedAmount
+from valence_sched.model.claim import Claim, ClaimPart, ComposedNode
+from valence_sched.model.decision import SilentZone
+from valence_sched.model.inventory import Podm
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
 LACK = "no pod manager "  # begins a line about a fact that no pod manager of a zone has
-OnPodm = TypeVar("OnPodm", hardware.BlockOverview, hardware.PoolOverview, capacity.StrandedAmount)
+N = TypeVar("N", bound=Struct)
+NO_CLAIM = "-"  # the claim of a node that was composed without one
+#: The fields of each noun with names, and with nouns that have names.
+_NAMING: Mapping[type[Struct], tuple[str, ...]] = {
+    Claim: ("id", "parts"),
+    ClaimPart: ("podm",),
+    ComposedNode: ("id", "podm", "claim"),
+    StrandedAmount: ("podm",),
+    SilentZone: ("zone",),
+    hardware.BlockOverview: ("podm",),
+    hardware.PodmOverview: ("podm",),
+    hardware.PoolOverview: ("podm",),
+    Podm: ("id",),
+    lifecycle.ClaimRecord: ("claim", "nodes", "events"),
+    lifecycle.Event: ("claim", "podm"),
+    lifecycle.NodeRecord: ("node", "events"),
+    lifecycle.NodeStatus: ("node",),
+}
 
 
 def path(zone: str, name: str) -> str:
@@ -69,47 +90,23 @@ def name_in(
     return name if having is None or zone in having(name) else ""
 
 
-def claim_below(zone: str, claim: Claim) -> Claim:
-    parts = tuple(replace(part, podm=path(zone, part.podm)) for part in claim.parts)
-    return replace(claim, id=path(zone, claim.id), parts=parts)
+def below(zone: str, noun: N) -> N:
+    """Return an object of a child zone with its names as the zone above spells them."""
 
+    def renamed(value: Any) -> Any:
+        if value in (None, "", NO_CLAIM):
+            return value
+        if isinstance(value, tuple):
+            return tuple(map(renamed, value))
+        return path(zone, value) if isinstance(value, str) else below(zone, value)
 
-def record_below(zone: str, record: lifecycle.ClaimRecord) -> lifecycle.ClaimRecord:
-    claim, events = claim_below(zone, record.claim), events_below(zone, record.events)
-    nodes = tuple(node_below(zone, node) for node in record.nodes)
-    return lifecycle.ClaimRecord(claim=claim, nodes=nodes, events=events)
-
-
-def node_below(zone: str, node: ComposedNode) -> ComposedNode:
-    claim = node.claim if node.claim == "-" else path(zone, node.claim)
-    return replace(node, id=path(zone, node.id), podm=path(zone, node.podm), claim=claim)
-
-
-def events_below(zone: str, events: Iterable[lifecycle.Event]) -> tuple[lifecycle.Event, ...]:
-    return tuple(
-        replace(
-            one, claim=one.claim and path(zone, one.claim), podm=one.podm and path(zone, one.podm)
-        )
-        for one in events
-    )
+    return replace(noun, **{name: renamed(getattr(noun, name)) for name in _NAMING[type(noun)]})
 
 
 def unverified_below(zone: str, node: lifecycle.UnverifiedNode) -> lifecycle.UnverifiedNode:
     named = ("node", "podm", "claim") if node.still_composing else ()
     changes = {word: path(zone, getattr(node, word)) for word in named}
     return replace(node, message=line_below(zone, node.message), **changes)
-
-
-def overview_below(zone: str, overview: hardware.PodmOverview) -> hardware.PodmOverview:
-    return replace(overview, podm=replace(overview.podm, id=path(zone, overview.podm.id)))
-
-
-def podm_below(zone: str, one: OnPodm) -> OnPodm:
-    return replace(one, podm=path(zone, one.podm))
-
-
-def silent_below(zone: str, silent: Iterable[decision.SilentZone]) -> list[decision.SilentZone]:
-    return [replace(one, zone=path(zone, one.zone)) for one in silent]
 
 
 def name_for(zone: str, name: str) -> str:

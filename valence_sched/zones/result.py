@@ -76,7 +76,7 @@ def _remarks(
     silent: Sequence[nouns.SilentZone],
 ) -> dict[str, tuple[Any, ...]]:
     undecided = ((zone, podm) for zone, one in counts.items() for podm in one.undecided)
-    below = (each for zone, one in counts.items() for each in paths.silent_below(zone, one.silent))
+    below = (paths.below(zone, each) for zone, one in counts.items() for each in one.silent)
     return {
         "warnings": tuple(paths.lines_below({zone: one.warnings for zone, one in counts.items()})),
         "undecided": tuple(itertools.starmap(paths.path, undecided)),

@@ -94,7 +94,7 @@ class ZoneScheduler(Scheduler):
         zone, verbs, name_there = self._below.find_podm(name)
         if not zone and not self._below.has("", name):
             raise UnknownName("pod manager", name, ())
-        return paths.overview_below(zone, verbs.podm(name_there))
+        return paths.below(zone, verbs.podm(name_there))
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         _, verbs, name = self._below.find_podm(podm_id(podm))
@@ -105,28 +105,28 @@ class ZoneScheduler(Scheduler):
         return result.added_inventories(*answers)
 
     def podms(self) -> Sequence[hardware.PodmOverview]:
-        return self._below.merged(lambda zone: zone.podms(), paths.overview_below)
+        return self._below.merged(lambda zone: zone.podms(), paths.below)
 
     def pools(self, podm: str | None = None) -> Sequence[hardware.PoolOverview]:
         if podm is None:
-            return self._below.merged(lambda zone: zone.pools(), paths.podm_below)
+            return self._below.merged(lambda zone: zone.pools(), paths.below)
         zone, verbs, name = self._below.find_podm(podm)
-        return [paths.podm_below(zone, one) for one in verbs.pools(name)]
+        return [paths.below(zone, one) for one in verbs.pools(name)]
 
     def blocks(self, wanted: hardware.BlockFilter) -> Sequence[hardware.BlockOverview]:
         if wanted.podm is None:
-            return self._below.merged(lambda zone: listed(zone.blocks(wanted)), paths.podm_below)
+            return self._below.merged(lambda zone: listed(zone.blocks(wanted)), paths.below)
         zone, verbs, name = self._below.find_podm(wanted.podm)
-        return [paths.podm_below(zone, one) for one in verbs.blocks(replace(wanted, podm=name))]
+        return [paths.below(zone, one) for one in verbs.blocks(replace(wanted, podm=name))]
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
         """Return a block; ServiceError if only a silent zone may have it."""
         if podm is not None:
             zone, verbs, known = self._below.find_podm(podm)
-            return paths.podm_below(zone, verbs.block(name, known))
+            return paths.below(zone, verbs.block(name, known))
         answers = self._below.ask(lambda zone: zone.block(name))
         blocks: Mapping[str, hardware.BlockOverview] = answers.by_zone
-        found = [paths.podm_below(zone, one) for zone, one in blocks.items()]
+        found = [paths.below(zone, one) for zone, one in blocks.items()]
         if len(found) > 1:
             podms = ", ".join(one.podm for one in found)
             raise UsageError(f"block {name!r} is on pod managers {podms}: choose one with --podm")
@@ -186,9 +186,7 @@ class ZoneScheduler(Scheduler):
         return result.added_capacities("", *answers, mix=True)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        return self._below.merged(
-            lambda zone, *mix: zone.stranded(mix), paths.podm_below, *requests
-        )
+        return self._below.merged(lambda zone, *mix: zone.stranded(mix), paths.below, *requests)
 
     def plan(self, request: Request) -> PlanResult:
         """Return a plan of the zone that has all nodes; RequestError for nodes in several zones."""
@@ -219,7 +217,7 @@ class ZoneScheduler(Scheduler):
         self._check_group(plan.decision.request)
         zone, plan = self._placed(plan)
         claim = self._below.part(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
-        return paths.claim_below(zone, claim)
+        return paths.below(zone, claim)
 
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S

@@ -196,10 +196,10 @@ class TestPaths(unittest.TestCase):
 
     def test_a_node_that_no_claim_has_keeps_that(self):
         node = ComposedNode(id="n", podm="p", uri="/u", claim="-")
-        above = paths.node_below("east", node)
+        above = paths.below("east", node)
         self.assertEqual(("east/n", "east/p", "/u", "-"),
                          (above.id, above.podm, above.uri, above.claim))  # fmt: skip
-        self.assertEqual(node, paths.node_below("", node))
+        self.assertEqual(node, paths.below("", node))
 
 
 CANDIDATE = Candidate(

@@ -477,7 +477,8 @@ class TestPaths(unittest.TestCase):
 
     def test_events_name_what_they_are_about_by_its_way(self):
         about = Event(at=1.0, kind="held", words="x", claim="c", podm="p")
-        named, nothing = paths.events_below("east", [about, replace(about, claim=None, podm=None)])
+        named = paths.below("east", about)
+        nothing = paths.below("east", replace(about, claim=None, podm=None))
         self.assertEqual(("east/c", "east/p"), (named.claim, named.podm))
         self.assertEqual((None, None), (nothing.claim, nothing.podm))
 
