@@ -103,6 +103,7 @@ def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
     return struct(name, bases, {}, frozen=True, kw_only=True, dict=True)  # type: ignore[no-any-return]
 
 
+ONE = np.float64(1.0).view(np.uint64)
 FLOAT = np.dtype(np.float64)
 Use = BoundFilter | BoundWeigher
 #: By kind of plug-in: its name, the kinds of numbers that it may return, their type, and a noun.
@@ -377,8 +378,12 @@ def _all_within(scores: Floats) -> bool:
     """Return whether all scores are within 0..1; NaN is not."""
     if not scores.size:
         return True
-    least, most = (each.reduce(scores, axis=None) for each in (np.minimum, np.maximum))
-    return bool(least >= 0.0 and most <= 1.0)
+    if scores.strides == (0,):
+        return 0.0 <= float(scores[0]) <= 1.0
+    # compared as unsigned integers, the bits of 0..1 are the smallest: the bits of -0, negative
+    # numbers, numbers above 1 and NaN are larger
+    most = np.maximum.reduce(scores.view(np.uint64), axis=None)
+    return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
 
 
 def _note(

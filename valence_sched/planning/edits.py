@@ -348,7 +348,7 @@ class NewBlocks:
         is_named = sites.name_matcher(self._edit.add)
         found = [block for block in podm.blocks if is_named(block_names(block))]
         if found:
-            return podm, self._only(found, podm)
+            return podm, self._only(found)
         known = {block_names(block)[1] for block in podm.blocks} | set(self._templates)
         what = f"template, and no block of pod manager {podm.id!r}, named {self._edit.add!r}"
         raise errors.NothingMatches(what, errors.suggest(self._edit.add, known))
@@ -360,9 +360,9 @@ class NewBlocks:
         matches = find_targets(self._podms, target, self._kinds)
         podm, pairs = self._podms[matches[0].podm], ((one.podm, one.blocks) for one in matches)
         found = [self._podms[at].blocks[number] for at, blocks in pairs for number in blocks]
-        return podm, self._only(found, podm)
+        return podm, self._only(found)
 
-    def _only(self, blocks: Sequence[LeanBlock], podm: LeanPodm) -> LeanBlock:
+    def _only(self, blocks: Sequence[LeanBlock]) -> LeanBlock:
         number = self._kinds.number
         distinct = {number(one.type, one.devices, "site", "$") for one in blocks}
         if len(distinct) > 1:
@@ -409,7 +409,7 @@ def scenario_sites(base: Site, references: Sequence[str], config: Configuration)
     keys = dict.fromkeys(key for one in references for key in scenarios.keys(one))
     names = Counter(key.name for key in keys)
     shown = {key: key.name if names[key.name] == 1 else str(key) for key in keys}
-    return [scenarios.site(key).named(name) for key, name in shown.items()]
+    return [dataclasses.replace(scenarios.site(key), name=name) for key, name in shown.items()]
 
 
 class _Scenarios:

@@ -302,9 +302,6 @@ class Refusals:
             )
             self.warnings.update(dict.fromkeys(decision_warnings(decision)))
 
-    def total(self, outcome: str) -> int:
-        return sum(number for (_, one), number in self._counts.items() if one == outcome)
-
     def by_flavor(self) -> tuple[model.NodeCount, ...]:
         flavors = sorted({flavor for flavor, _ in self._counts}, key=_by_name)
         rows = [(one, {it: self._counts[one, it] for it in OUTCOMES}) for one in flavors]
@@ -450,7 +447,7 @@ class ReplayRun:
 
     def _result(self, site: str, policy: str | None) -> model.ReplayResult:
         refusals, occupancy, end = self._refusals, self._occupancy, self._now
-        by_flavor, buckets = refusals.by_flavor(), self._timeline.buckets
+        buckets = self._timeline.buckets
         peak_nodes, peak_podms = occupancy.peaks()
         measured = [it for one in buckets if (it := one.sample.fragmentation) is not None]
         samples, fragmentation = tuple(map(rounded, measured)), None
@@ -459,6 +456,7 @@ class ReplayRun:
             fragmentation = model.Fragmentation(resource=ACCELERATORS, mean=mean, peak=max(samples))
         columns = zip(*(one.counts for one in buckets), strict=True)
         counts: dict[str, Any] = dict(zip(EVENTS, columns, strict=True))
+        totals: dict[str, Any] = {name: sum(each) for name, each in counts.items()}
         series = model.ReplaySeries(
             bucket_s=rounded(self._timeline.width),
             fragmentation=samples or None,
@@ -470,10 +468,7 @@ class ReplayRun:
             policy=policy,
             inventory=inventory_source(self._succession.view, self._succession.skipped),
             requests=self._requests,
-            requested=sum(one.requested for one in by_flavor),
-            placed=refusals.total("placed"),
-            refused=refusals.total("refused"),
-            undecided=refusals.total("undecided"),
+            **totals,
             departed=self._departed,
             duration_s=rounded(end - self._timeline.start),
             peak_nodes=peak_nodes,
@@ -486,7 +481,7 @@ class ReplayRun:
             utilisation=occupancy.utilisation(end),
             fragmentation=fragmentation,
             cost=occupancy.cost(end),
-            by_flavor=by_flavor,
+            by_flavor=refusals.by_flavor(),
             refusals=refusals.by_step(),
             first_refusals=refusals.first(),
             series=series,

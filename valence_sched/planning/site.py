@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Site: pod managers at one moment, with policies and flavors; finds the targets of edits."""
 
-import dataclasses
 import fnmatch
 import functools
 import operator
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
@@ -80,9 +79,6 @@ class Site:
         for number, podm in enumerate(self.podms):
             json, place = inventory.to_json(podm), f"$.podms[{number}]"
             yield decode(json, FullPodm, f"site {self.name}", place)
-
-    def named(self, name: str) -> Self:
-        return dataclasses.replace(self, name=name)
 
 
 def load_site(loader: InventoryLoader, config: Configuration, selection: Selection) -> Site:

@@ -13,7 +13,7 @@ import glob
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -383,7 +383,7 @@ class WhatIf:
         if not (edits or scenarios or weights):
             return sites
         if not scenarios:
-            sites = [one.named("edited") for one in sites]
+            sites = [replace(one, name="edited") for one in sites]
         return [site, *sites] if unedited else sites
 
     def decides_otherwise(self, site: Site) -> bool:
