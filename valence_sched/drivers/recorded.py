@@ -123,13 +123,8 @@ def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Pa
     """Return every ``index.json`` below the resolved path ``root`` by its relative path."""
     found: dict[str, Path] = {}
     size = 0
-
-    def check(count: int, most: int, what: str) -> None:
-        if count > most:
-            raise InputError(file, "", f"more {what}", f"at most {most}")
-
     for seen, path in enumerate(_walk(root, file, diagnostics), 1):
-        check(seen, bounds.MAX_MEMBERS, "files and folders")
+        _check_bound(file, seen, bounds.MAX_MEMBERS, "files and folders")
         if path.name != "index.json" or path.is_dir():
             continue
         place = _relative_path(path, root)
@@ -138,9 +133,14 @@ def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Pa
             continue
         size += path.stat().st_size
         found[place] = path
-        check(size, bounds.MAX_TREE_BYTES, "bytes of documents")
-        check(len(found), bounds.MAX_DOCUMENTS, "documents")
+        _check_bound(file, size, bounds.MAX_TREE_BYTES, "bytes of documents")
+        _check_bound(file, len(found), bounds.MAX_DOCUMENTS, "documents")
     return found
+
+
+def _check_bound(file: str, count: int, most: int, what: str) -> None:
+    if count > most:
+        raise InputError(file, "", f"more {what}", f"at most {most}")
 
 
 def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
@@ -191,8 +191,7 @@ def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[s
     count, tail = 0, b""  # count the directory entries before zipfile loads them
     while piece := stream.read(BUFFER_BYTES):
         count += (tail + piece).count(_CENTRAL)
-        if count > bounds.MAX_MEMBERS:
-            raise InputError(file, "", "more members", f"at most {bounds.MAX_MEMBERS}")
+        _check_bound(file, count, bounds.MAX_MEMBERS, "members")
         tail = piece[-3:]
     stream.seek(0)
     with ZipFile(stream) as archive:
@@ -244,8 +243,7 @@ class _ArchiveMembers:
             expected, hint = "a path inside the archive", "do not trust this archive"
             raise InputError(self._file, "", f"a member named {name!r}", expected, hint)
         self._count += 1
-        if self._count > bounds.MAX_MEMBERS:
-            raise InputError(self._file, "", "more members", f"at most {bounds.MAX_MEMBERS}")
+        _check_bound(self._file, self._count, bounds.MAX_MEMBERS, "members")
         if special:
             self._special.append(name)
             return None
@@ -272,8 +270,7 @@ class _ArchiveMembers:
             return
         self._files[name] = data
         self._bytes += len(data)
-        if len(self._files) > bounds.MAX_DOCUMENTS:
-            raise InputError(self._file, "", "more documents", f"at most {bounds.MAX_DOCUMENTS}")
+        _check_bound(self._file, len(self._files), bounds.MAX_DOCUMENTS, "documents")
 
     def fault(self, name: str, found: str, expected: str) -> None:
         self._diagnostics.skip(InputError(self._file, name, found, expected, "left out"))

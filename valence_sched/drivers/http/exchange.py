@@ -231,7 +231,9 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return tls_error(causes[-1])
     if any(isinstance(cause, TimeoutError) for cause in causes):
-        return timeout_error(connected=connected)
+        if connected:
+            return Slow("no answer in time (increase --request-timeout)")
+        return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
     return connection_error(causes[-1], connected=connected)
 
 
@@ -260,12 +262,6 @@ def late_alert(
         except ssl.SSLError as error:
             return error if "alert" in plain_text(error) else None
     return None
-
-
-def timeout_error(*, connected: bool) -> Slow:
-    if connected:
-        return Slow("no answer in time (increase --request-timeout)")
-    return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
 
 
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:

@@ -457,8 +457,7 @@ class RedfishComposer:
         written = Written(before, sent.succeeded)
         outcome = self._wait_until_stable(request, sent.node, watch, sent.lost, written)
         if outcome.state == "composed" and not outcome.works:
-            with contextlib.suppress(PodmError):  # a composed block needs no flag
-                self._block_reservations.clear_own()
+            self._block_reservations.clear_own()  # a composed block needs no flag
             return outcome, sent
         reason = "; ".join(filter(None, (sent.reason, outcome.reason)))
         if outcome.works or (sent.goes_on and outcome.state == "absent"):
