@@ -4,7 +4,7 @@
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -154,7 +154,7 @@ def site(call: Call) -> CallResult:
     page = pages.site_page(found, _hardware(call, part, links))
     page = _with_silent(page, podms, "pod managers")
     fields = (SearchField(name="search", label="Name or zone", value=wanted.search),)
-    return _shown(call, page, "Site", links, around, fields)
+    return _shown(call, page, "Site", links, fields=fields, **around)
 
 
 def podm(call: Call) -> CallResult:
@@ -184,7 +184,7 @@ def decisions(call: Call) -> CallResult:
     links = PageLinks(1)
     around = _around(wanted.page, skip, found[:MOST_ROWS], len(found) > MOST_ROWS, {})
     page = pages.decisions_page(found[:MOST_ROWS], links)
-    return _shown(call, page, "Decisions", links, around)
+    return _shown(call, page, "Decisions", links, **around)
 
 
 def decision(call: Call) -> CallResult:
@@ -214,13 +214,13 @@ def fit(call: Call) -> CallResult:
     return _shown(call, replace(page, title=FIT), FIT, links, fields=fields, button="Decide")
 
 
-def _fit_fields(wanted: FitQuery, flavors: Sequence[str]) -> list[SearchField]:
+def _fit_fields(wanted: FitQuery, flavors: Sequence[str]) -> tuple[SearchField, ...]:
     labels = ("Flavor", "or cores", "Memory GiB", "GPUs", "GPU model", "Drive GiB", "Zone", "Nodes")
-    fields = [
+    first, *others = (
         SearchField(name=name, label=label, value=str(getattr(wanted, name) or ""))
         for name, label in zip(FitQuery.__struct_fields__, labels, strict=True)
-    ]
-    return [replace(fields[0], choices=("", *flavors)), *fields[1:]]
+    )
+    return replace(first, choices=("", *flavors)), *others
 
 
 def claims(call: Call) -> CallResult:
@@ -271,7 +271,7 @@ def _records(
         fields.append(SearchField(name="owner", label="Owner", value=wanted.owner))
     if wanted.ended and title == "Claims":
         fields.append(SearchField(name="ended", label="", value="true"))
-    return _shown(call, page, title, PageLinks(1), around, fields)
+    return _shown(call, page, title, PageLinks(1), fields=tuple(fields), **around)
 
 
 def node(call: Call) -> CallResult:
@@ -313,17 +313,6 @@ def _with_silent(page: Page, found: object, noun: str) -> Page:
     return replace(page, sections=(lacking, *page.sections))
 
 
-class _Around(NamedTuple):
-    """The shown part of a list, and the queries of the parts before and after it."""
-
-    range: str = ""
-    before: str = ""
-    after: str = ""
-
-
-_WHOLE = _Around()
-
-
 def _around(
     page: int,
     skip: int,
@@ -331,15 +320,16 @@ def _around(
     more: bool,
     query: Mapping[str, object],
     every: int | None = None,
-) -> _Around:
+) -> dict[str, str]:
+    """Return the fields of the frame of a part of a list: its range, and the parts around it."""
     if page == 1 and not more:
-        return _WHOLE
+        return {}
     of = "" if every is None else f" of {every:,}"
     text = f"{skip + 1:,} to {skip + len(part):,}{of}" if part else f"past the end{of}"
     previous = query_text({**query, "page": page - 1 if page > 2 else None})
     before = (previous or "?") if page > 1 else ""
     after = query_text({**query, "page": page + 1}) if more else ""
-    return _Around(text, before, after)
+    return {"range": text, "before": before, "after": after}
 
 
 def _hardware(call: Call, podms: Sequence[PodmOverview], links: PageLinks) -> HardwareListing:
@@ -371,22 +361,9 @@ def _named_podms(report: Report | Reports) -> set[str]:
     }
 
 
-def _shown(
-    call: Call,
-    page: Page,
-    current: str,
-    links: PageLinks,
-    around: _Around = _WHOLE,
-    fields: Sequence[SearchField] = (),
-    button: str = "Search",
-) -> CallResult:
+def _shown(call: Call, page: Page, current: str, links: PageLinks, **form: Any) -> CallResult:
+    """Show a page; ``form`` has further fields of its frame."""
     from valence_sched.pages.render import site_html  # Jinja2 is slow to import
 
-    frame = Frame(
-        links=links.menu(current),
-        user=call.user.name,
-        fields=tuple(fields),
-        button=button,
-        **around._asdict(),
-    )
+    frame = Frame(links=links.menu(current), user=call.user.name, **form)
     return CallResult(site_html(call.visible(page), frame), headers=HTML_HEADERS)
