@@ -9,9 +9,9 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -124,19 +124,6 @@ class ReaderClock(NamedTuple):
     sleep: Callable[[float], object] = time.sleep
 
 
-class Events(Protocol):
-    """Hints that pod managers may have changed."""
-
-    def follow(self, members: Mapping[str, Registration]) -> None:
-        """Replace the pod managers whose events are received."""
-
-    def take(self) -> dict[str, str]:
-        """Return the names of new hints since the last call, each with its reason."""
-
-    def close(self) -> None:
-        """Stop listening."""
-
-
 class ReadOutcome(NamedTuple):
     """The outcome of a reading of a pod manager."""
 
@@ -170,7 +157,7 @@ class BackgroundReader:
         threads: int = THREADS,
         lease_s: float = LEASE_S,
         start: Callable[[Callable[[], None]], object] = _start_thread,
-        events: Events | None = None,
+        events: event_hints.Events | None = None,
         changed: Callable[[Sequence[str]], object] = lambda _names: None,
     ) -> None:
         self._registry, self._live, self._store, self._read = registry, live, store, read
@@ -437,10 +424,10 @@ def background_reader(
             return stream
         return PushedEvents(stream, EventSubscription(target, address, live.timeout_s, tls))
 
-    events: Events | None = None
+    events = None
     if pace.events:
-        listener = event_hints.EventListener(open_stream, log)
-        events = listener if address is None else event_hints.ReceivedEvents(listener, store, clock)
+        stored = None if address is None else store
+        events = event_hints.EventListener(open_stream, log, store=stored, clock=clock)
     return BackgroundReader(
         registry,
         live,

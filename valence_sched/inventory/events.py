@@ -46,13 +46,24 @@ class Hints:
         return reasons
 
 
-class NoStreams:
-    """A source without events, for a reader that only polls."""
+class Events(Protocol):
+    """Hints that pod managers may have changed."""
 
-    def follow(self, members: Mapping[str, Registration]) -> None: ...
-    def close(self) -> None: ...
+    def follow(self, members: Mapping[str, Registration]) -> None:
+        """Replace the pod managers whose events are received."""
+        return
+
     def take(self) -> dict[str, str]:
+        """Return the names of new hints since the last call, each with its reason."""
         return {}
+
+    def close(self) -> None:
+        """Stop listening."""
+        return
+
+
+class NoStreams(Events):
+    """No hints, for a reader that only polls."""
 
 
 class HintStream(Protocol):
@@ -93,7 +104,8 @@ class _Follower:
 class EventListener:
     """Follows the streams of given pod managers; ``log`` takes a line for each change.
 
-    ``open_stream`` may raise a SchedulerError, for example for an unreadable password.
+    ``open_stream`` may raise a SchedulerError, for example for an unreadable password. Events that
+    receivers in any process have stored in the ``store`` count, too.
     """
 
     def __init__(
@@ -101,12 +113,14 @@ class EventListener:
         open_stream: Callable[[Registration], HintStream],
         log: Callable[[str], object],
         *,
+        store: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
         first_pause_s: float = FIRST_PAUSE_S,
         most: int = MAX_STREAMS,
     ) -> None:
         self._open_stream, self._log, self._clock = open_stream, log, clock
         self._hints = Hints()
+        self._store, self._looked_at = store, -float("inf")
         self._first_pause_s, self._most = first_pause_s, most
         self._followers: dict[str, _Follower] = {}
 
@@ -123,7 +137,13 @@ class EventListener:
                 self._followers[name] = _Follower(registration, self._run)
 
     def take(self) -> dict[str, str]:
-        return self._hints.take()
+        """Return the pod managers with events since the last call; StoreError as for a store."""
+        found = self._hints.take()
+        if self._store is not None and self._clock() - self._looked_at >= LOOK_S:
+            self._looked_at = self._clock()
+            for name in self._store.records.take_words(RECORD):
+                found.setdefault(name.decode("utf-8", "replace"), "an event from the pod manager")
+        return found
 
     def close(self) -> None:
         """Stop following; returns when the sessions are deleted, within seconds."""
@@ -193,28 +213,3 @@ class EventReceiver:
     def take(self, podm: str, records: Iterable[Any]) -> None:
         if hint_of_records(records) is not None:
             self._store().records.add_word(RECORD, podm.encode())
-
-
-class ReceivedEvents:
-    """The events of pod managers, from streams and from the receivers of all processes."""
-
-    def __init__(
-        self, listener: EventListener, store: Store, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._listener, self._store, self._clock = listener, store, clock
-        self._looked_at = -float("inf")
-
-    def follow(self, members: Mapping[str, Registration]) -> None:
-        self._listener.follow(members)
-
-    def take(self) -> dict[str, str]:
-        """Return the pod managers with events since the last call; StoreError as for a store."""
-        found = self._listener.take()
-        if self._clock() - self._looked_at >= LOOK_S:
-            self._looked_at = self._clock()
-            for name in self._store.records.take_words(RECORD):
-                found.setdefault(name.decode("utf-8", "replace"), "an event from the pod manager")
-        return found
-
-    def close(self) -> None:
-        self._listener.close()
