@@ -18,11 +18,12 @@ from valence_sched.drivers.identity import with_identity
 from valence_sched.inventory.registry import Member, Registry, select_members
 from valence_sched.model import podm_address
 from valence_sched.model.diagnostic import Progress
+from valence_sched.model.hardware import StatsReport
 from valence_sched.model.inventory import FullPodm, Podm
 from valence_sched.model.quantity import age_s, format_age
 from valence_sched.model.reading import PreviousReading, ReadFailure, ReadOptions
 from valence_sched.model.registration import AUTO, Registration
-from valence_sched.model.stats import ReportedSwitch, Stats
+from valence_sched.model.stats import ReportedSwitch
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
@@ -249,11 +250,9 @@ def stored_members(
 
 
 def _reporting_members(registry: Registry, live: ReadOptions) -> StoredMembers:
-    if live.catalogue is not None or not registry.uses_state(live) or registry.empty:
+    if live.catalogue is not None or not registry.uses_state(live):
         return stored_members(registry, live, ())
-    with registry.store() as store:
-        reported = store.reported_stats()
-    return stored_members(registry, live, reported)
+    return stored_members(registry, live, registry.reports())
 
 
 def stored_podm(
@@ -315,16 +314,16 @@ class StoredReader:
 
     def __iter__(self) -> Iterator[Reading]:
         known: dict[str, FullPodm] = {}
-        reports: dict[str, Stats] = {}
+        reports: dict[str, StatsReport] = {}
         failures: dict[str, ReadFailure] = {}
         if not self._registry.empty:
             with self._registry.store() as store:
                 known, failures = store.load_podms(self.stored_names), store.failures()
-                reports = store.reported_stats()
+                reports = store.reports()
         now, limit_s = self._now(), self._live.max_age_s
         for one, *_ in self.members:
-            name, stats = one.name, reports.get(one.name)
-            report = None if stats is None else ReportedSwitch(stats.get("enabled"))
-            stored = known.get(name), failures.get(name), report
+            name, report = one.name, reports.get(one.name)
+            switch = None if report is None else ReportedSwitch(report.stats.get("enabled"))
+            stored = known.get(name), failures.get(name), switch
             yield Reading(*stored_podm(one, *stored, FullPodm, limit_s, now))
         yield from (Reading(known[name]) for name in self.reporting_names if name in known)

@@ -169,10 +169,7 @@ class InventoryLoader:
         name, _, argument = liveness.partition(":")
         decide = plugins.load(plugins.LIVENESS).get(name, place)
         registry, now = self._sources.registry(live.state), self._sources.now()
-        ages_s: dict[str, float] = {}
-        if not registry.empty:
-            with registry.store() as store:
-                ages_s = store.report_ages_s()
+        ages_s = {name: one.age_s for name, one in registry.reports().items()}
         unread = ((id_, read_at) for id_, read_at in reports if id_ not in self._sources.read_ids)
         signs = [Sign(id_, age_s(read_at, now), ages_s.get(id_)) for id_, read_at in unread]
         with plugins.plugin_errors(f"liveness {name!r}"), errors.errors_at(place):

@@ -6,10 +6,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from valence_sched.model import podm_address
 from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.effect import EffectLog
+from valence_sched.model.hardware import StatsReport
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.podm_address import endpoint_key, is_address, same_endpoint
 from valence_sched.model.profile import URL_PASSWORD
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from valence_sched.store.document import Quarantine
     from valence_sched.store.store import Store
 
+T = TypeVar("T")
 STATE = "VALENCE_SCHED_STATE"
 PROBE_TIMEOUT_S = 5.0  # time limit for reading the identity of a service at its registration
 MOST_PROBES = 16  # concurrent readings of identities
@@ -215,11 +217,18 @@ class Registry:
             remark = self._config.remarks.append
             return Store(self.url, effects=effects, remark=remark, quarantine=self._quarantine)
 
-    def registrations(self) -> list[Registration]:
+    def read(self, read: Callable[[Store], T], without: T) -> T:
+        """Return what a function reads from the store, ``without`` if there is no state yet."""
         if self.empty:
-            return []
+            return without
         with self.store() as store:
-            return store.registrations()
+            return read(store)
+
+    def registrations(self) -> list[Registration]:
+        return self.read(lambda store: store.registrations(), [])
+
+    def reports(self) -> Mapping[str, StatsReport]:
+        return self.read(lambda store: store.reports(), {})
 
     def get(self, name: str) -> Registration:
         """Return a pod manager of the state by its name; else UnknownName."""

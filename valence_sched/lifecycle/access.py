@@ -209,10 +209,11 @@ class PodmAccess:
 
     def disabled(self) -> set[str]:
         """Return the pod managers that are disabled by their operator or by their own report."""
-        reports = self.store.reported_stats()
-        switches = {name: reports.get(name, {}).get("enabled") for name in self.members}
+        reports = self.store.reports()
         enabled = {name: one.enabled for name, one in self.members.items()}
-        enabled |= {name: switch for name, switch in switches.items() if switch is not None}
+        for name in enabled.keys() & reports.keys():
+            if (switch := reports[name].stats.get("enabled")) is not None:
+                enabled[name] = switch
         return {name for name, is_enabled in enabled.items() if not is_enabled}
 
     def preview(self, placement: Placement) -> Preview:

@@ -237,9 +237,8 @@ class Planner:
             return live
         registry = self._sources.registry(live.state)
         known = {member.registration.name for member in registry.all_members(live)}
-        if registry.uses_state(live) and not registry.empty:
-            with registry.store() as store:
-                known |= store.reported_stats().keys()
+        if registry.uses_state(live):
+            known |= registry.reports().keys()
         for name in names:
             if name not in known:
                 raise _missing_podm(name)

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import SchedulerError, UnknownName, each_error
 from valence_sched.model import registration as nouns
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from valence_sched.model.reading import ReadOptions
     from valence_sched.store.store import Store
 
-T = TypeVar("T")
-
 
 @dataclass
 class StateVerbs:
@@ -50,12 +48,6 @@ class StateVerbs:
     def registry(self) -> Registry:
         return self.sources.registry(self.live.state)
 
-    def _read(self, read: Callable[[Store], T], without: T) -> T:
-        if self.registry.empty:
-            return without
-        with self.registry.store() as store:
-            return read(store)
-
     def change(self, kind: str, id_: str, done: str) -> AbstractContextManager[None]:
         """Record a change within a context; ``done`` is a word such as ``deleted``."""
         return self.effects.change(kind, id_, f"may be {done}", f"is {done}")
@@ -69,7 +61,7 @@ class StateVerbs:
             stored = store.load_podms([podm]).get(podm)
             return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
 
-        return self._read(read, BlockUsage())
+        return self.registry.read(read, BlockUsage())
 
     def registration(self, name: str) -> nouns.RegisteredPodm:
         members = {one.registration.name: one for one in self.registry.members(self.live)}
@@ -129,16 +121,17 @@ class StateVerbs:
             return store.update_stats(podm, dict(stats))
 
     def reported_stats(self, podm: str) -> StatsReport:
-        reports, ages_s, times = self.reports()
+        reports = self.registry.reports()
         if podm not in reports:
             raise self._never_reported(podm, reports)
-        return StatsReport(stats=reports[podm], age_s=ages_s.get(podm), at=times.get(podm))
+        return reports[podm]
 
     def reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
-        if self.registry.empty:
-            return {}, {}, {}
-        with self.registry.store() as store:
-            return store.reported_stats(), store.report_ages_s(), store.report_times()
+        """Return the stats of the last reports by name, and the known ages and times of reports."""
+        found = self.registry.reports().items()
+        ages_s = {name: one.age_s for name, one in found if one.age_s is not None}
+        times = {name: one.at for name, one in found if one.at is not None}
+        return {name: one.stats for name, one in found}, ages_s, times
 
     def forget_report(self, podm: str) -> None:
         if self.registry.empty:
@@ -154,7 +147,7 @@ class StateVerbs:
             states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
             return store.claims.list(states, podm, owner)
 
-        return self._read(read, ())
+        return self.registry.read(read, ())
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
         if self.registry.empty:
@@ -181,14 +174,14 @@ class StateVerbs:
             yield from each_error(release, claim_ids)
 
     def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
-        return self._read(lambda store: store.audit.newest(query), [])
+        return self.registry.read(lambda store: store.audit.newest(query), [])
 
     def quotas(self) -> Sequence[Quota]:
-        return self._read(lambda store: tuple(store.quotas.list()), ())
+        return self.registry.read(lambda store: tuple(store.quotas.list()), ())
 
     def quota(self, owner: str) -> Quota:
         check_owner(owner)
-        return self._read(lambda store: store.quotas.show(owner), Quota(owner=owner))
+        return self.registry.read(lambda store: store.quotas.show(owner), Quota(owner=owner))
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
         return self._limit(owner, limits, keep=False)

@@ -80,7 +80,7 @@ class StateReader:
                 },
                 oldest_reading_s=max((age for age in ages if age is not None), default=None),
                 reader=store.leases.holder(LEASE),
-                changes=0 if self._recorded(self._make_app()) else store.change_count(),
+                changes=0 if self._recorded(self._make_app()) else store.log_totals().sum,
                 undecodable=store.scrub.step(),
                 waiting=store.dispatches.waiting(),
             )

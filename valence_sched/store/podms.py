@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict, InUse, UnknownName
+from valence_sched.model.hardware import StatsReport
 from valence_sched.model.inventory import FullPodm, LeanPodm, Node, free_amount, to_json
 from valence_sched.model.podm_address import is_address
 from valence_sched.model.reading import PreviousReading, ReadFailure
@@ -461,20 +462,13 @@ def _store_report(
     return update.generation
 
 
-def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
-    return {name: one.stats for name, one, _ in _decoded_column(connection, _table.c.stats)}
-
-
-def report_ages_s(connection: sa.Connection) -> dict[str, float]:
-    """Return the seconds since the last reports of pod managers, by the database's clock."""
-    reports = _decoded_column(connection, _table.c.stats)
-    return {name: max(0.0, at - one.at) for name, one, at in reports if one.at is not None}
-
-
-def report_times(connection: sa.Connection) -> dict[str, float]:
-    """Return the times of the last reports of pod managers, by the database's clock."""
-    reports = _decoded_column(connection, _table.c.stats)
-    return {name: one.at for name, one, _ in reports if one.at is not None}
+def reports(connection: sa.Connection) -> dict[str, StatsReport]:
+    """Return the last reports of pod managers by name, with their ages by the database's clock."""
+    found = {}
+    for name, one, at in _decoded_column(connection, _table.c.stats):
+        age_s = None if one.at is None else max(0.0, at - one.at)
+        found[name] = StatsReport(stats=one.stats, age_s=age_s, at=one.at)
+    return found
 
 
 def failures(connection: sa.Connection) -> dict[str, ReadFailure]:
@@ -500,7 +494,7 @@ def forget_report(connection: sa.Connection, name: str) -> None:
     key = key_of(name)
     row = lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
-        raise UnknownName("pod manager that reported", name, reported_stats(connection))
+        raise UnknownName("pod manager that reported", name, reports(connection))
     if not row.reported.alone:
         connection.execute(_UPDATE, {"key": key, "stats": None})
         tables.log_changes(connection, [key])

@@ -145,11 +145,8 @@ class Store:
     read_times = _verb(podms.read_times, "reading pod managers")
     note_removal = _verb(podms.note_removal, "storing a removal", write=True)
     update_stats = _verb(podms.store_report, "storing a report", write=True)
-    reported_stats = _verb(podms.reported_stats, "reading reports")
-    report_ages_s = _verb(podms.report_ages_s, "reading reports")
-    report_times = _verb(podms.report_times, "reading reports")
+    reports = _verb(podms.reports, "reading reports")
     forget_report = _verb(podms.forget_report, "forgetting a report", write=True)
-    log_counts = _verb(snapshots.log_counts, "looking")
     registry_count = _verb(snapshots.registry_count, "looking")
     events = _verb(claim_rows.events, "reading events")
 
@@ -272,9 +269,6 @@ class Store:
         """Return the totals of the change log: equal totals mean that nothing changed."""
         row = self._database.read_row(snapshots.TOTALS, "reading the change log")
         return LogTotals(*map(int, row))
-
-    def change_count(self) -> int:
-        return sum(count for shard, count in self.log_counts().items() if shard >= 0)
 
     def purge(self, older_than_s: float, *, dry_run: bool = False) -> expiry.PurgeCounts:
         return expiry.purge(self._database, older_than_s, dry_run=dry_run)

@@ -68,12 +68,12 @@ class TestReporter(StoreCase):
         reporter.report()
         of = tables.podms.c
         for _ in range(3):
-            self.assertLess(self.there.report_ages_s()["p"], 60)
+            self.assertLess(self.there.reports()["p"].age_s, 60)
             engine = self.there._database.writer
             with engine.begin() as connection:
                 old = b'{"stats":{"status":"Online"},"at":1.0,"alone":true}'
                 connection.execute(sa.update(tables.podms).values({of.stats: old}))
-            self.assertGreater(self.there.report_ages_s()["p"], HOUR_S)
+            self.assertGreater(self.there.reports()["p"].age_s, HOUR_S)
             reporter.report()
 
     def test_what_is_reported_is_what_was_read_and_nothing_of_the_operator(self):

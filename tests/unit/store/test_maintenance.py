@@ -191,7 +191,7 @@ class TestFile(MaintenanceCase, StoreCase):
                 self.maintenance().backup(path)
                 self.assertEqual(0o600, stat.S_IMODE(path.stat().st_mode))
                 copy = self.store(f"sqlite:///{path}")
-                stats = copy.reported_stats()["q"]
+                stats = copy.reports()["q"].stats
                 self.assertEqual(stats["a"], stats["b"])
                 self.assertEqual([self.claim], [one.id for one in copy.claims.list()])
         finally:

@@ -86,10 +86,9 @@ class TestRegistry:
     def test_reports_are_listed_by_name(self):
         for name in ("c", "a", "b"):
             self.one.update_stats(name, {"zone": "z"})
-        self.assertEqual(["a", "b", "c"], [*self.one.reported_stats()])
-        self.assertEqual(["a", "b", "c"], [*self.one.report_ages_s()])
+        self.assertEqual(["a", "b", "c"], [*self.one.reports()])
         self.one.forget_report("b")
-        self.assertEqual(["a", "c"], [*self.one.reported_stats()])
+        self.assertEqual(["a", "c"], [*self.one.reports()])
         with self.assertRaises(UnknownName):
             self.one.forget_report("b")
 
@@ -269,7 +268,7 @@ class TestFailures:
     def test_a_report_stays_with_it(self):
         self.one.update_stats("p", {"zone": "z"})
         self.assertEqual(["p"], self.fail_reading())
-        self.assertEqual({"p": {"zone": "z"}}, self.other.reported_stats())
+        self.assertEqual({"zone": "z"}, self.other.reports()["p"].stats)
         self.assertEqual("z", self.other.load_podms()["p"].zone)
 
     def test_each_has_its_own(self):

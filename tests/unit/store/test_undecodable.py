@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import logging
+import math
 import stat
 
 import sqlalchemy as sa
@@ -96,8 +97,7 @@ class DamageCase:
             "podms": {*store.load_podms()},
             "snapshot": {one.id for one in store.snapshot().changes if not one.gone},
             "usages": {*store.usages(("bad", "good"))},
-            "reports": {*store.reported_stats()},
-            "ages": {*store.report_ages_s()},
+            "reports": {*store.reports()},
             "failures": {*store.failures()},
             "dispatches": {one.id for one in store.dispatches.newest(9)},
             "decisions": {one.id for one in store.decisions.newest(9)},
@@ -256,8 +256,8 @@ class TestWriting(DamageCase):
                 self.assertRegex(str(raised.exception), "^stored document: ")
         self.assertEqual(before, self.seen(self.one))
         for write, *words in ((self.one.records.replace, "answer-bad", b"[]"),
-                              (self.one.quotas.set, "bad", {"claims": -1.0}),
-                              (self.one.quotas.set, "bad", {"claims": float("nan")})):  # fmt: skip
+                              (self.one.quotas.change, "bad", {"claims": -1.0}),
+                              (self.one.quotas.change, "bad", {"claims": math.nan})):  # fmt: skip
             with self.assertRaises(InvalidDocument):
                 write(*words)
 
