@@ -28,7 +28,6 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import block_charges
 from valence_sched.model.request import Mix, Request, asked_content
-from valence_sched.model.stats import podm_id
 from valence_sched.planning.succession import verify
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
@@ -105,8 +104,8 @@ class Claimer:
         def make(view: View) -> Decider:
             return Decider(view, policies, mix=mix, skipped=skipped, strict=strict, stated=stated)
 
-        self._members = FixedMembers(among, prepare, skipped)
-        self._follower = follower or Follower(store, make, self._members, known=known)
+        members = FixedMembers(among, prepare, skipped)
+        self._follower = follower or Follower(store, make, members, known=known)
         self._unclaimable, self._pause = unclaimable, pause
 
     def decider(self) -> Decider:
@@ -116,17 +115,6 @@ class Claimer:
     def select_destinations(self, request: Request) -> Decision:
         """Decide on the present state without a claim; errors as for :meth:`decider`."""
         return self.decider().select_destinations(request)
-
-    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store the report of a pod manager for later decisions, and return its generation.
-
-        Errors as for :meth:`Store.update_stats`.
-        """
-        name = podm_id(podm)
-        generation = self._store.update_stats(name, dict(stats))
-        self._members.add(name)
-        self._follower.refresh(name)
-        return generation
 
     def content(self, request: Request) -> str:
         """Return the content of an idempotency key: the request without its id."""

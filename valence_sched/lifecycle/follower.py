@@ -51,18 +51,22 @@ class Members(Protocol):
         ``changed`` are the pod managers of the snapshot with changes other than new claims. The
         result may include ids that the store lacks.
         """
+        return changed
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
         """Return a pod manager for decisions without its claims, None if it is left out."""
 
     def order(self, ids: Collection[str]) -> list[str]:
         """Return ids in the order of the view."""
+        return sorted(ids)
 
     def refuse(self, podm_id: str, error: InputError) -> None:
         """Record that a pod manager is invalid and left out, or raise the error."""
+        raise error
 
     def check(self, count: int) -> None:
         """Raise an error if decisions on the ``count`` pod managers are not allowed."""
+        return
 
 
 class Follower:
@@ -151,10 +155,6 @@ class Follower:
     def generation(self, podm_id: str) -> int:
         return self._followed[podm_id].podm.generation
 
-    def refresh(self, podm_id: str) -> None:
-        """Prepare a pod manager again before the next decision."""
-        self._due.add(podm_id)
-
     def sort_blocks(self, podm_id: str, key: Callable[[str], bytes]) -> None:
         """Let the next decisions try the blocks of a pod manager in the order of their keys."""
         self._orders[podm_id] = key
@@ -242,7 +242,7 @@ class Follower:
         builder.add(podm, f"pod manager {podm_id}", key=order)
 
 
-class FixedMembers:
+class FixedMembers(Members):
     """Members that the caller has read: ``among``, or all for None; ``prepare`` prepares them."""
 
     skipped: Sequence[str] = ()
@@ -253,26 +253,10 @@ class FixedMembers:
         prepare: Callable[[LeanPodm], LeanPodm],
         skipped: Sequence[str] = (),
     ) -> None:
-        self._among = None if among is None else set(among)
+        self._among = None if among is None else frozenset(among)
         self._prepare, self.skipped = prepare, skipped
-
-    def add(self, podm_id: str) -> None:
-        if self._among is not None:
-            self._among.add(podm_id)
-
-    def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        return changed
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
         if followed is None or not (self._among is None or podm_id in self._among):
             return None
         return self._prepare(followed.podm)
-
-    def order(self, ids: Collection[str]) -> list[str]:
-        return sorted(ids)
-
-    def refuse(self, podm_id: str, error: InputError) -> None:
-        raise error
-
-    def check(self, count: int) -> None:
-        pass

@@ -326,11 +326,11 @@ class TestKnown(ClaimerCase):
         self.assertEqual([], self.decided(local, count=5))
         self.assertEqual(4, len(self.decided(local, count=4)))
 
-    def test_a_report_counts_in_the_next_decision_also_of_one_that_was_not_among_them(self):
-        local = claimer(self.one, among=frozenset("p"))
-        self.assertEqual(1, local.update_resource_stats(("host", "node"), {"blocks": [BLOCK]}))
+    def test_a_report_counts_in_the_next_decision(self):
+        local = claimer(self.one)
+        self.assertEqual(1, self.one.update_stats(("host", "node"), {"blocks": [BLOCK]}))
         self.assertEqual(5, len(self.decided(local, count=5)))
-        self.assertEqual(2, local.update_resource_stats("p", {"status": "Offline"}))
+        self.assertEqual(2, self.one.update_stats("p", {"status": "Offline"}))
         self.assertEqual(1, len(self.decided(local)))
 
     def test_after_an_interruption_all_is_read_again(self):

@@ -224,11 +224,11 @@ class TestFollower(FollowerCase):
 class TestAgain(FollowerCase):
     """When a member is built again, and the order of its blocks."""
 
-    def test_members_are_asked_again_on_request_and_once(self):
+    def test_members_are_asked_again_once_about_a_new_order(self):
         self.names()
         self.members.zones = {"a": "east", "b": "west"}
         self.assertEqual({None}, self.zones())
-        self.follower.refresh("a")
+        self.follower.sort_blocks("a", str.encode)
         self.assertEqual({None, "east"}, self.zones())
         self.members.zones["a"] = "north"
         self.assertEqual({None, "east"}, self.zones())
@@ -374,15 +374,6 @@ class TestFixedMembers(FollowerCase):
         self.assertEqual([], self.followed(()))
         self.assertEqual(["q: skipped"], self.members.skipped)
         self.assertEqual((), FixedMembers(None, lambda podm: podm).skipped)
-
-    def test_one_more_is_decided_on_with_its_next_change(self):
-        self.assertEqual(["b"], self.followed(["b"]))
-        self.members.add("a")
-        self.store.remember(podm("a", 2))
-        self.assertEqual(["a", "b"], self.names())
-        self.followed(None)
-        self.members.add("c")
-        self.assertEqual(["a", "b"], self.names())
 
     def test_each_is_prepared(self):
         self.followed(None, lambda podm: replace(podm, zone=f"zone of {podm.id}"))
