@@ -36,9 +36,8 @@ class Reconciler:
 
     def reconcile(self) -> Iterator[Action]:
         """Yield each action after it is done."""
-        for expiry in self.store.claims.reap(dry_run=self.dry_run):
-            if expiry.claim.state != "COMPOSING":
-                yield _claim_action(expiry.claim, (expiry.outcome, 0))
+        for claim in self.store.claims.reap(dry_run=self.dry_run):
+            yield _claim_action(claim, ("expired: freed its holds", 0))
         for claim in self.store.claims.list_stuck():
             yield _claim_action(claim, self._decide(claim))
         yield from self._reconcile_nodes()

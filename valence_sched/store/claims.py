@@ -8,8 +8,8 @@ import contextlib
 import functools
 import itertools
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.store import claim_rows, expiry, holds, podms, quotas, tables
 from valence_sched.store.claim_rows import change_state, decode_node, state_error
-from valence_sched.store.database import Database, Work, transaction
+from valence_sched.store.database import Database, Stored, Work, transaction
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import readable
 from valence_sched.store.tables import key_of, now, statement_time
@@ -127,26 +127,14 @@ PREPARE_TTL_S = 60.0  # for the parts of a claim on several pod managers
 MOST_EXPIRY_ROUNDS = 20
 
 
-class ReapResult(NamedTuple):
-    """A claim and the action of :meth:`Claims.reap` on it; a dry run only plans the action."""
-
-    claim: Claim
-    outcome: str
-
-
 class Claims:
-    """The claims of a store; ``ids`` makes new ids, ``effects`` records state changes.
+    """The claims of a store; ``effects`` records state changes.
 
     Writing an effect on a pod manager waits for an unreachable database.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        effects: EffectLog,
-        ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16],
-    ) -> None:
-        self._database, self._effects, self._ids = database, effects, ids
+    def __init__(self, database: Database, effects: EffectLog) -> None:
+        self._database, self._effects = database, effects
         self._read, self._write = database.read, database.write
         self._patient = database.patient()
 
@@ -180,7 +168,7 @@ class Claims:
         first, *others = sorted(parts, key=lambda part: key_of(part.podm))
         state: State = "PREPARED" if others else "HELD"
         claim = Claim(
-            id=self._ids(),
+            id=uuid.uuid4().hex[:16],
             state=state,
             owner=owner,
             group=group,
@@ -352,18 +340,13 @@ class Claims:
         with contextlib.suppress(errors.StoreError):
             expiry.expire_claims(self._database)
 
-    def reap(self, *, dry_run: bool = False) -> Sequence[ReapResult]:
-        """End expired claims; return each with the done or planned action.
-
-        A claim that was being composed is only listed: its pod manager knows the outcome.
-        """
+    def reap(self, *, dry_run: bool = False) -> Sequence[Claim]:
+        """End expired claims and free their holds; return them, with ``dry_run`` unchanged."""
         over = _claims.c.sweep_at <= statement_time()
         expired = self._read(lambda c: claim_rows.find(c, over), "reading claims")
         if not dry_run:
             expiry.expire_claims(self._database)
-        freed = [ReapResult(claim, "expired: freed its holds") for claim in expired]
-        stuck = "was being composed: check its pod manager"
-        return [*freed, *(ReapResult(claim, stuck) for claim in self.list_stuck())]
+        return expired
 
     def list(
         self,
@@ -469,11 +452,8 @@ class Claims:
 _node = tables.nodes.c
 
 
-class Nodes:
+class Nodes(Stored):
     """The composed nodes of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def list(self, podm: str | None = None, claim: str | None = None) -> Sequence[ComposedNode]:
         query = sa.select(_node.id, _node.document).order_by(_node.id)

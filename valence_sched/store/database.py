@@ -357,11 +357,16 @@ class Database:
         raise AssertionError("unreachable")
 
 
-class _Stored(Protocol):
+class Stored(Protocol):
+    """A part of a store, whose methods run in transactions over its database."""
+
     _database: Database
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-S = TypeVar("S", bound=_Stored)
+
+S = TypeVar("S", bound=Stored)
 
 
 def transaction(

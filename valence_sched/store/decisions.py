@@ -17,7 +17,7 @@ from valence_sched.model.decision import DecisionSummary, Report, Reports
 from valence_sched.model.dispatch import Dispatch, Receipt, Receipts, WaitingDispatches
 from valence_sched.model.inventory import to_json
 from valence_sched.store import claim_rows, tables
-from valence_sched.store.database import Database, transaction
+from valence_sched.store.database import Stored, transaction
 from valence_sched.store.document import decoded, one_readable, readable
 from valence_sched.store.tables import decode_decision, key_of, now
 
@@ -40,11 +40,8 @@ def queue_dispatch(
         connection.execute(insert)
 
 
-class Dispatches:
+class Dispatches(Stored):
     """The dispatches of a store; StoreError if the store cannot be used."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def take(self, hold_s: float) -> Dispatch | None:
         """Return the oldest due dispatch, if any; it is due again after ``hold_s`` per node."""
@@ -124,11 +121,8 @@ def _dispatch(*columns: Any) -> Dispatch:
 _of = tables.decisions.c
 
 
-class StoredDecisions:
+class StoredDecisions(Stored):
     """The decisions of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction("storing a decision", write=True)
     def save(

@@ -200,9 +200,9 @@ def _log_repair(connection: sa.Connection, row: UndecodableRow) -> None:
     if row.table in (tables.podms, *HELD):
         tables.log_changes(connection, [row.values["podm_key"]])
     if row.table is tables.registry:
-        tables.log_registry_change(connection)
+        tables.advance_shard(connection, tables.REGISTRY_SHARD)
     if row.table is tables.zones:
-        tables.log_zone_change(connection)
+        tables.advance_shard(connection, tables.ZONES_SHARD)
 
 
 def _clear(connection: sa.Connection, row: UndecodableRow) -> None:

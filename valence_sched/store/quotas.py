@@ -11,7 +11,7 @@ from valence_sched.errors import QuotaExceeded
 from valence_sched.model.claim import ACTIVE_STATES, Claim
 from valence_sched.model.quota import Quota, claim_charges
 from valence_sched.store import tables
-from valence_sched.store.database import Database, transaction
+from valence_sched.store.database import Stored, transaction
 from valence_sched.store.document import readable
 from valence_sched.store.holds import SLACK, ExpiredConflict
 from valence_sched.store.tables import NonNegative, now, owner_key
@@ -22,15 +22,8 @@ Limits = Mapping[str, float | None]
 _Limit = tuple[str, str | None, str, float]  # key and owner, resource and amount
 
 
-class Quotas:
+class Quotas(Stored):
     """The quotas of a store; owner None stands for all owners without limits of their own."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def set(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        """Replace all limits of an owner, by resource."""
-        return self.change(owner, limits, keep=False)
 
     @transaction("setting a quota", write=True)
     def change(

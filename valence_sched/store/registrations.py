@@ -30,7 +30,7 @@ def register(connection: sa.Connection, registration: Registration) -> None:
         hint = "change its registration, or choose another name"
         raise NameTaken(f"a pod manager named {name!r} is already registered: {hint}")
     identities.check_free(connection, registration)
-    tables.log_registry_change(connection)
+    tables.advance_shard(connection, tables.REGISTRY_SHARD)
     row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
     try:
         connection.execute(sa.insert(_table), row)
@@ -46,7 +46,7 @@ def change(connection: sa.Connection, registration: Registration) -> None:
     also apply to the stored reading.
     """
     name, key = registration.name, key_of(registration.name)
-    tables.log_registry_change(connection)
+    tables.advance_shard(connection, tables.REGISTRY_SHARD)
     known: Any = connection.scalar(_document(name).with_for_update())
     if known is None:
         raise _unknown(connection, name)
@@ -79,7 +79,7 @@ def unregister(connection: sa.Connection, name: str) -> None:
     connection.execute(sa.delete(_table).where(_table.c.podm_key == key))
     if row and not row.gone:
         podms.forget(connection, key)
-    tables.log_registry_change(connection)
+    tables.advance_shard(connection, tables.REGISTRY_SHARD)
 
 
 def _document(name: str) -> sa.Select[tuple[bytes]]:

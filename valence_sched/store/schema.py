@@ -130,7 +130,7 @@ def _make_file(file: Path) -> None:
         raise StoreError(f"{file}: {reason} (name another store, or make it writable)") from None
 
 
-def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) -> str | None:
+def downgrade(database: Database, revision: str) -> str | None:
     """Downgrade to an earlier revision; return the previous revision.
 
     Raises:
@@ -141,7 +141,7 @@ def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) 
         with _schema_lock(connection):
             stored = stored_revision(connection)
             _refuse_newer(stored, REVISION, database)
-            earlier = [one for one in revisions(migrations) if stored and one <= stored]
+            earlier = [one for one in revisions() if stored and one <= stored]
             if revision not in earlier:
                 text = f"no earlier version {revision!r}: use one of {', '.join(earlier) or '-'}"
                 raise StoreError(f"{database.address}: {text}")
@@ -152,14 +152,14 @@ def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) 
                     hint = "stop all services first; after a kill, wait a minute"
                     raise StoreError(f"{database.address}: in use by {holder}: {hint}")
             if stored != revision:
-                _migrate(connection, migrations, "downgrade", revision)
+                _migrate(connection, MIGRATIONS, "downgrade", revision)
             return stored
 
     return database.write(work, "downgrading")
 
 
-def revisions(migrations: Path = MIGRATIONS) -> list[str]:
-    files = (migrations / "versions").glob("[0-9]*_*.py")
+def revisions() -> list[str]:
+    files = (MIGRATIONS / "versions").glob("[0-9]*_*.py")
     return sorted(file.name.partition("_")[0] for file in files)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from valence_sched.model.effect import AUDIT_LINES, AuditLine, AuditQuery
 from valence_sched.store import tables
-from valence_sched.store.database import Database, transaction
+from valence_sched.store.database import Stored, transaction
 from valence_sched.store.document import one_readable
 from valence_sched.store.tables import Document, now
 
@@ -26,11 +26,8 @@ def process_name() -> str:
     return f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"
 
 
-class Leases:
+class Leases(Stored):
     """The leases of a store by name; StoreError if the store cannot be used."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction("taking a lease", write=True)
     def acquire(self, connection: sa.Connection, name: str, holder: str, ttl_s: float) -> bool:
@@ -70,11 +67,8 @@ _audit = tables.audit.c
 _TEXTS = {one.name: one.type.length for one in _audit if isinstance(one.type, sa.String)}
 
 
-class Audit:
+class Audit(Stored):
     """The audit lines of a store; the oldest lines are deleted."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction("recording a change", write=True)
     def add(
@@ -118,11 +112,8 @@ def _check(id_: str, document: bytes) -> None:
         kind.check(document)
 
 
-class Records:
+class Records(Stored):
     """The records of a store; ids have at most 64 characters."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @transaction("storing a record", write=True)
     def put_new(self, connection: sa.Connection, id_: str, document: bytes) -> bytes:

@@ -247,19 +247,26 @@ shares = table(
     sa.Column("slots", sa.Integer, nullable=False),
 )
 
+
+def _claim_columns(states: Any) -> Iterator[SchemaItem]:
+    """Yield the columns that claims and claims over zones have; ``states`` is their type.
+
+    ``consumer_key`` identifies owner and idempotency key, None once the claim has ended.
+    """
+    yield sa.Column("id", sa.String(40), primary_key=True)
+    yield sa.Column("state", sa.String(16), nullable=False, info={KIND: states})
+    for name in ("owner", "group_name", "idempotency_key"):
+        yield sa.Column(name, TEXT)
+    yield sa.Column("consumer_key", KEY, unique=True)
+    yield sa.Column("content", KEY, nullable=False)
+    yield sa.Column("created_at", sa.Double, nullable=False)
+    yield sa.Column("expires_at", sa.Double)
+
+
 #: Claims, including ended claims. After ``sweep_at``, if any, a claim can be expired or freed.
-#: ``consumer_key`` identifies owner and idempotency key, None once the claim has ended.
 claims = table(
     "claims",
-    sa.Column("id", sa.String(40), primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False, info={KIND: State}),
-    sa.Column("owner", TEXT),
-    sa.Column("group_name", TEXT),
-    sa.Column("idempotency_key", TEXT),
-    sa.Column("consumer_key", KEY, unique=True),
-    sa.Column("content", KEY, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("expires_at", sa.Double),
+    *_claim_columns(State),
     sa.Column("sweep_at", sa.Double),
     sa.Column("note", TEXT),
     sa.Column("document", Document(tuple[ClaimPart, ...]), nullable=False),
@@ -368,18 +375,10 @@ quota_charges = table(
     sa.Index("quota_charges_owner", "owner_key"),
 )
 
-#: Claims over the zones directly below, including ended claims; ``consumer_key`` is as in claims.
+#: Claims over the zones directly below, including ended claims.
 zone_claims = table(
     "zone_claims",
-    sa.Column("id", sa.String(40), primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False, info={KIND: "model.zone.ZoneClaimState"}),
-    sa.Column("owner", TEXT),
-    sa.Column("group_name", TEXT),
-    sa.Column("idempotency_key", TEXT),
-    sa.Column("consumer_key", KEY, unique=True),
-    sa.Column("content", KEY, nullable=False),
-    sa.Column("created_at", sa.Double, nullable=False),
-    sa.Column("expires_at", sa.Double),
+    *_claim_columns("model.zone.ZoneClaimState"),
     sa.Column("note", TEXT),
     sa.Column("document", Document("model.zone.ZoneClaimParts"), nullable=False),
     sa.Index("zone_claims_state", "state", "expires_at"),
@@ -495,16 +494,12 @@ def log_changes(
             connection.execute(statement, rows)
 
 
-def log_registry_change(connection: sa.Connection) -> None:
-    connection.execute(_ADVANCE, {"number": REGISTRY_SHARD})
-
-
-def log_zone_change(connection: sa.Connection) -> None:
-    connection.execute(_ADVANCE, {"number": ZONES_SHARD})
+def advance_shard(connection: sa.Connection, number: int) -> None:
+    connection.execute(_ADVANCE, {"number": number})
 
 
 def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
-    connection.execute(_ADVANCE, {"number": shard_of(key)})
+    advance_shard(connection, shard_of(key))
     connection.execute(_INSERT_PART, {"number": shard_of(key), "key": key, "claim": claim_id})
 
 

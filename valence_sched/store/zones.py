@@ -7,7 +7,7 @@ A zone claim lists the parts of a claim in these zones; their own states have th
 import contextlib
 import uuid
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +22,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, ZoneReport
 from valence_sched.store import claim_rows, tables
-from valence_sched.store.database import Database, transaction
+from valence_sched.store.database import Stored, transaction
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import decoded, readable
 from valence_sched.store.holds import advance_group, group_generation, lock_group
@@ -39,13 +39,8 @@ _finder = claim_rows.ClaimFinder(_table, nouns.ZoneClaim, _decode_parts)
 _find, _find_one = _finder.find, _finder.find_one
 
 
-class ZoneClaimRows:
-    """The zone claims of a store; ``ids`` makes the id of each new claim."""
-
-    def __init__(
-        self, database: Database, ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16]
-    ) -> None:
-        self._database, self._ids = database, ids
+class ZoneClaimRows(Stored):
+    """The zone claims of a store."""
 
     def begin(
         self, parts: Sequence[nouns.ZoneClaimPart], *, owner: str | None, group: str | None,
@@ -62,7 +57,7 @@ class ZoneClaimRows:
             ClaimLost: the claim of the key is being prepared, the group changed since the decision,
                 or another claim of the group is being prepared.
         """
-        id_, digest = self._ids(), key_of(content)
+        id_, digest = uuid.uuid4().hex[:16], key_of(content)
         claim = nouns.ZoneClaim(id=id_, state="PREPARED", owner=owner, group=group, key=key)
         claim = replace(claim, content=digest, parts=tuple(parts))
 
@@ -199,11 +194,8 @@ class PolledZone(NamedTuple):
     report: ZoneReport
 
 
-class Zones:
+class Zones(Stored):
     """The child zones of a store, by the names that this zone gave them."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def changes(self) -> int:
         """Return the number of changes of the child zones, which is cheaper than their list.
@@ -254,7 +246,7 @@ class Zones:
         # if another process inserts it first, this runs again
         row = {"zone_key": key, "name": name, "report": to_json(ZoneReport()), **_row(registration)}
         inserted = connection.execute(sa.insert(_children).values(row))
-        tables.log_zone_change(connection)
+        tables.advance_shard(connection, tables.ZONES_SHARD)
         id_ = int(inserted.inserted_primary_key[0])  # type: ignore[index]
         return ZoneOverview(id=id_, registration=registration)
 
@@ -273,7 +265,7 @@ class Zones:
         if connection.scalar(sa.select(of.id).where(of.id == zone.id)) is None:
             names = connection.scalars(sa.select(of.name))
             raise UnknownName("child zone", zone.registration.name, names)
-        tables.log_zone_change(connection)
+        tables.advance_shard(connection, tables.ZONES_SHARD)
 
     @transaction("deleting a zone", write=True)
     def delete(self, connection: sa.Connection, zone: ZoneOverview) -> None:
@@ -285,7 +277,7 @@ class Zones:
             text = f"zone {name!r} still has {format_count(len(found), 'claim')} ({listed(found)})"
             raise InUse(f"{text}: run podm claim release and podm node delete first")
         connection.execute(sa.delete(_children).where(_children.c.id == zone.id))
-        tables.log_zone_change(connection)
+        tables.advance_shard(connection, tables.ZONES_SHARD)
 
     @transaction("storing polled zones", write=True)
     def record(self, connection: sa.Connection, polled: Sequence[PolledZone]) -> None:
@@ -302,7 +294,7 @@ class Zones:
             update = sa.update(_children).where(*same).values(values)
             changed |= bool(connection.execute(update).rowcount) and report != zone.report
         if changed:
-            tables.log_zone_change(connection)
+            tables.advance_shard(connection, tables.ZONES_SHARD)
 
     def own_id(self) -> str:
         query = sa.select(_identity.c.id)

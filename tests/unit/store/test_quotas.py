@@ -33,22 +33,22 @@ class TestQuotas:
         self.stored.remember(podm(blocks=6))
 
     def test_an_owner_without_a_limit_claims_what_it_likes(self):
-        self.stored.quotas.set("blue", {"claims": 0})
+        self.stored.quotas.change("blue", {"claims": 0}, keep=False)
         for number in range(4):
             self.claim(f"c{number}")
         expected = Quota(owner="red", used={"claims": 4, "nodes": 4})
         self.assertEqual(expected, self.stored.quotas.show("red"))
 
     def test_a_change_keeps_the_limits_that_it_does_not_name(self):
-        self.stored.quotas.set(None, {"nodes": 9})
-        self.stored.quotas.set("red", {"claims": 1, "nodes": 2, "cores": 3})
+        self.stored.quotas.change(None, {"nodes": 9}, keep=False)
+        self.stored.quotas.change("red", {"claims": 1, "nodes": 2, "cores": 3}, keep=False)
         changed = self.stored.quotas.change("red", {"claims": 5, "nodes": None})
         self.assertEqual({"claims": 5, "cores": 3, "nodes": 9}, changed.limits)
         self.assertEqual({}, self.stored.quotas.change(None, {"nodes": None}).limits)
         self.assertEqual({"claims": 5, "cores": 3}, self.stored.quotas.show("red").limits)
 
     def test_a_claim_beyond_a_limit_is_refused_with_the_numbers_and_holds_nothing(self):
-        self.stored.quotas.set("red", {"claims": 2, "nodes": 10})
+        self.stored.quotas.change("red", {"claims": 2, "nodes": 10}, keep=False)
         self.claim("c0")
         self.claim("c1")
         with self.assertRaisesRegex(
@@ -60,7 +60,7 @@ class TestQuotas:
         self.claim("c3", owner=None)
 
     def test_each_limit_that_is_exceeded_is_named_also_where_nothing_is_in_use(self):
-        self.stored.quotas.set("red", {"claims": 0, "nodes": 0.5, "cores": 0})
+        self.stored.quotas.change("red", {"claims": 0, "nodes": 0.5, "cores": 0}, keep=False)
         with self.assertRaises(QuotaExceeded) as raised:
             self.claim("c0")
         self.assertEqual(
@@ -71,11 +71,11 @@ class TestQuotas:
         )
 
     def test_sums_that_are_off_by_no_more_than_rounding_are_within_a_limit(self):
-        self.stored.quotas.set("red", {"nodes": 1 - SLACK})
+        self.stored.quotas.change("red", {"nodes": 1 - SLACK}, keep=False)
         self.claim("c0")
         with self.assertRaises(QuotaExceeded):
             self.claim("c1")
-        self.stored.quotas.set("blue", {"nodes": 1 - 2 * SLACK})
+        self.stored.quotas.change("blue", {"nodes": 1 - 2 * SLACK}, keep=False)
         with self.assertRaises(QuotaExceeded):
             self.claim("c1", owner="blue")
 
@@ -86,7 +86,7 @@ class TestQuotas:
         of = tables.claims.c
         unfreed = {"state": "EXPIRED", "sweep_at": 0.0}
         self.execute(sa.update(tables.claims).where(of.id == ended.id).values(unfreed))
-        self.stored.quotas.set("red", {"claims": 0})
+        self.stored.quotas.change("red", {"claims": 0}, keep=False)
         with self.assertRaises(QuotaExceeded):
             self.claim("c2")
         rows = {tuple(row) for row in self.execute(sa.select(of.id, of.state, of.sweep_at))}
@@ -94,13 +94,13 @@ class TestQuotas:
 
     def test_owners_are_listed_in_their_order_after_the_limits_of_all(self):
         for owner in ("red", None, "blue", "green"):
-            self.stored.quotas.set(owner, {"nodes": 1, "claims": 2})
+            self.stored.quotas.change(owner, {"nodes": 1, "claims": 2}, keep=False)
         quotas = self.stored.quotas.list()
         self.assertEqual([None, "blue", "green", "red"], [one.owner for one in quotas])
         self.assertEqual(["claims", "nodes"], list(quotas[1].limits))
 
     def test_what_is_released_or_over_counts_no_longer(self):
-        self.stored.quotas.set(None, {"claims": 1})
+        self.stored.quotas.change(None, {"claims": 1}, keep=False)
         first = self.claim("c0")
         self.stored.claims.release(first.id)
         second = self.claim("c0")
@@ -122,21 +122,23 @@ class TestQuotas:
         return self.execute(sa.select(sa.func.count()).select_from(tables.quota_charges))[0][0]
 
     def test_the_limit_of_an_owner_wins_over_the_one_of_all(self):
-        self.stored.quotas.set(None, {"claims": 1, "nodes": 5})
-        self.stored.quotas.set("red", {"claims": 2})
+        self.stored.quotas.change(None, {"claims": 1, "nodes": 5}, keep=False)
+        self.stored.quotas.change("red", {"claims": 2}, keep=False)
         self.assertEqual({"claims": 2, "nodes": 5}, self.stored.quotas.show("red").limits)
         self.assertEqual({"claims": 1, "nodes": 5}, self.stored.quotas.show("blue").limits)
         listed = [(one.owner, one.limits) for one in self.stored.quotas.list()]
         self.assertEqual([(None, {"claims": 1, "nodes": 5}), ("red", {"claims": 2})], listed)
-        self.stored.quotas.set("red", {})
+        self.stored.quotas.change("red", {}, keep=False)
         self.assertEqual({"claims": 1, "nodes": 5}, self.stored.quotas.show("red").limits)
 
     def test_the_same_key_again_counts_once(self):
-        self.stored.quotas.set("red", {"claims": 1})
+        self.stored.quotas.change("red", {"claims": 1}, keep=False)
         self.assertEqual(self.claim("c0", key="k").id, self.claim("c0", key="k").id)
 
     def test_nodes_of_one_claim_count_as_one_claim_also_when_they_are_split(self):
-        self.stored.quotas.set("red", {"claims": 1, "nodes": 3, "cores": 24, "processors": 3})
+        self.stored.quotas.change(
+            "red", {"claims": 1, "nodes": 3, "cores": 24, "processors": 3}, keep=False
+        )
         asked = RequestSpec(properties=Properties(processor=ProcessorSpec(8)), count=3, owner="red")
         request = compile_request(asked)
         claim = claimer(self.stored).claim(request).claim
@@ -152,7 +154,7 @@ class TestQuotas:
         """Each claims from a different pod manager, so that only the quota is locked by both."""
         for number in range(BUYERS):
             self.stored.remember(podm(f"own-{number}", 1))
-        self.stored.quotas.set("red", {"nodes": 1})
+        self.stored.quotas.change("red", {"nodes": 1}, keep=False)
         stores = [Store(self.url) for _ in range(BUYERS)]
         for store in stores:
             self.addCleanup(store.close)

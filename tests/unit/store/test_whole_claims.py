@@ -89,7 +89,7 @@ class TestWholeClaims(StoreCase):
         self.create("s", "c1")
         with self.assertRaisesRegex(ClaimLost, "block s .* is held by"):
             self.create("s", "c2")
-        self.one.quotas.set(None, {"claims": 1})
+        self.one.quotas.change(None, {"claims": 1}, keep=False)
         self.create("c3", owner="me")
         with self.assertRaises(QuotaExceeded):
             self.create("c4", owner="me")
@@ -129,7 +129,7 @@ class TestWholeClaims(StoreCase):
                 holder.execute(locked.with_for_update())
                 first = pool.submit(self.create, "c0", owner="red")
                 self.await_locks(1)
-                quota = pool.submit(self.one.quotas.set, "red", {"claims": 1})
+                quota = pool.submit(self.one.quotas.change, "red", {"claims": 1})
                 self.await_locks(2)
                 parts = [part("q", q, "d0")]
                 second = pool.submit(other.claims.create, parts, owner="red")
