@@ -262,7 +262,7 @@ class RenewClaim(base.ShowOne):
 
     arguments = """
         <claim>: claim (ID)
-        --ttl <age>=10m: time from now, such as 30s, 10m, 2h or 1d (default: 10m)"""
+        --ttl <age>=10m: time from now, such as 30s, 10m, 2h or 1d"""
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -280,7 +280,7 @@ class ReapClaim(base.Lister):
 
     arguments = """
         then --dry-run: print what would be done, and change nothing
-        then --keep <age>=30d: delete ended claims and decisions older than this (default: 30d)"""
+        then --keep <age>=30d: delete ended claims and decisions older than this"""
     option_groups = (IRONIC, inventory.LIVE)
     known_columns = ("Kind", "ID", "Podm", "Done")
 

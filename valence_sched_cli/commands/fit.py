@@ -60,7 +60,7 @@ class FitPodm(base.Lister):
         decide --limit <n>: stop counting at this many nodes per pod manager (default:
             {MOST_COUNTED})
         decide --require <flavor=n>...: exit 3 unless n nodes of this flavor fit; mix=n for nodes of
-            the mix (repeat for several)""",
+            the mix""",
     )
 
     def take_action(self, args: base.Args) -> base.Table:

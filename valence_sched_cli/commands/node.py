@@ -19,7 +19,7 @@ LIST_COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
 LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, which gets the rest of the width
 RECORDED = """\
 inventory --inventory <path>...: use the nodes of a recorded inventory, not those of the state: a
-    file, directory or archive, or - for standard input (repeat for several)"""
+    file, directory or archive, or - for standard input"""
 LONG_COLUMNS = (*LIST_COLUMNS, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim")
 
 

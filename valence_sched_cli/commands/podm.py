@@ -53,8 +53,8 @@ class ListPodm(base.PagedLister):
         what --zone <zone>: only this availability zone
         what --status: only this status
         what --driver <driver>: only pod managers of this driver
-        what --trait <trait>...: only with this trait (repeat for several)
-        what --aggregate <aggregate>...: only with this aggregate (repeat for several)
+        what --trait <trait>...: only with this trait
+        what --aggregate <aggregate>...: only with this aggregate
         what --stale: only pod managers read longer ago than --max-age (default: 10m), or at an
             unknown time"""
     option_settings = {

@@ -35,12 +35,12 @@ class UnsetPodm(base.Command):
         what --insecure: verify the certificate of the pod manager again
         where --zone: remove the pod manager from its availability zone
         where --location: remove the location
-        where --aggregate <aggregate>...: aggregate to remove (repeat for several)
+        where --aggregate <aggregate>...: aggregate to remove
         decide --max-blocks: use only the reported limit of blocks in a node
         decide --parallel-composes: compose two nodes of a request at a time, the default
-        decide --capability <key>...: capability to remove (repeat for several)
-        decide --trait <trait>...: trait to remove (repeat for several)
-        decide --fact <key>...: fact to remove (repeat for several)"""
+        decide --capability <key>...: capability to remove
+        decide --trait <trait>...: trait to remove
+        decide --fact <key>...: fact to remove"""
     option_settings = {"trait": None}
 
     def take_action(self, args: base.Args) -> None:
@@ -72,7 +72,7 @@ class CreatePodm(base.ShowOne):
         <name>: name of the pod manager, and its ID in every inventory
         <url>: URL of the pod manager: https://HOST[:PORT]
         then --no-check: register the pod manager without reading it
-        then --request-timeout <seconds>=30: how long to wait for each answer (default: 30)"""
+        then --request-timeout <seconds>=30: how long to wait for each answer"""
     is_live = True
     option_groups = (registration.add_registration_options, inventory.STATE)
 

@@ -145,7 +145,7 @@ class ListAudit(base.Lister):
         --object <object>: only changes of this object, as claims/ID, nodes/ID or podms/NAME
         --outcome <outcome>: only this outcome: accepted, done, or an error code
         --long: list more columns
-        --limit <n>=100: print at most this many rows (default: 100)"""
+        --limit <n>=100: print at most this many rows"""
 
     def take_action(self, args: base.Args) -> base.Table:
         names = ("user", "owner", "verb", "object", "outcome", "limit")
@@ -206,7 +206,7 @@ class SetQuota(base.ShowOne):
     arguments = f"""
         {_OWNER}
         --resource <name=limit>...: limit on claims, nodes, cores, processors, memory_mib, drives,
-            nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)"""
+            nics, accelerators, accelerators:NAME or stock:NAME"""
     option_settings = {"resource": {"type": _LIMIT, "required": True}}
     known_columns = QUOTA_COLUMNS
 
@@ -223,7 +223,7 @@ class UnsetQuota(base.Command):
 
     arguments = f"""
         {_OWNER}
-        --resource <name>...: only the limit on this resource (repeat for several)"""
+        --resource <name>...: only the limit on this resource"""
 
     def take_action(self, args: base.Args) -> None:
         owner, scheduler = _owner(args), self.scheduler(args)

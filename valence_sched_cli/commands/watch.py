@@ -28,33 +28,31 @@ class WatchPodm(base.Command):
     )
     arguments = """
         what --once: read each pod manager once, and exit; exit code 5 if all readings failed
-        what --interval <seconds>=60: time between readings of a pod manager (default: 60)
+        what --interval <seconds>=60: time between readings of a pod manager
         what --max-interval <seconds>=900: longest interval after failures; the interval doubles
-            with each failure (default: 900)
+            with each failure
         what --open-after <failures>=5: after this many consecutive failures, try the failing pod
-            managers one at a time (default: 5)
-        what --event-pause <seconds>=5: shortest time between readings that events cause (default:
-            5)
+            managers one at a time
+        what --event-pause <seconds>=5: shortest time between readings that events cause
         what --no-events: ignore events; read only at the interval
         what --full: read every resource again, not only those that may have changed since the last
             reading
         then --messaging <file>: YAML file of a message broker that announces changes to other
             processes
         then --report <url>...: report the readings to the service at this URL, or with messaging to
-            all subscribers of the broker of --messaging (repeat for several)
-        then --report-interval <seconds>=30: time between reports of a pod manager (default: 30)
+            all subscribers of the broker of --messaging
+        then --report-interval <seconds>=30: time between reports of a pod manager
         then --report-policy <policy>...: report only the fields that this policy of the service
-            uses (repeat for several)"""
+            uses"""
     through_service = False
     option_settings = {"report_policy": None}
     option_groups = (
         inventory.STATE,
         """
-        inventory --readers <n>=32: maximum number of concurrent readings (default: 32)
-        inventory --request-timeout <seconds>=30: how long to wait for each pod manager (default:
-            30)
-        inventory --parallel <requests>=4: maximum number of concurrent requests to each pod manager
-            (default: 4)""",
+        inventory --readers <n>=32: maximum number of concurrent readings
+        inventory --request-timeout <seconds>=30: how long to wait for each pod manager
+        inventory --parallel <requests>=4: maximum number of concurrent requests to each pod
+            manager""",
     )
 
     def take_action(self, args: base.Args) -> None:
@@ -106,21 +104,20 @@ class ServePodm(base.Command):
         --podm <id>...: serve only this pod manager (repeat for several, in the order of their
             ports)
         --port <port>=8000: port of the first pod manager, the others follow; 0 for free ports
-            (default: 8000)
-        --latency-ms <ms>=0: delay each answer by this time
+        --latency-ms <ms>: delay each answer by this time
         --fail <rule>...: inject a fault (repeat for several); the rules are listed below
         --page-size <n>=0: split collections into pages of this many members (default: no pages)
         --strict: exit 5 without serving if any document was skipped
         --username <name>: require a login as this user (default: no login)
         | --password-env <variable>: environment variable with the password
         | --password-file <file>: file with the password, of mode 0600
-        --session-limit <n>=64: maximum number of concurrent sessions (default: 64)
-        --session-timeout <s>=300: seconds until an unused session ends (default: 300)"""
+        --session-limit <n>=64: maximum number of concurrent sessions
+        --session-timeout <s>=300: seconds until an unused session ends"""
     through_service, option_groups = False, ()
     option_settings = {
         "inventory": {"dest": "source"},
         "port": natural,
-        "latency_ms": number("a number from 0 to 3,600,000", 0, 3_600_000),
+        "latency_ms": {"type": number("a number from 0 to 3,600,000", 0, 3_600_000), "default": 0},
         "page_size": natural,
         "session_limit": natural,
         "session_timeout": number("a number from 0 to 86,400", 0, 86_400),

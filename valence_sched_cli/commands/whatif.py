@@ -90,7 +90,7 @@ class FailWhatif(_MoveLister):
         [<target>...]: hardware that fails: {TARGET_HELP}
         what --survive <n>: test every combination of N failures of pod managers
         what --fail-zone <zone>...: fail this zone of --zone-file and all zones below it: a path,
-            such as east/hall-1, or a pattern (repeat for several)"""
+            such as east/hall-1, or a pattern"""
     option_settings = {"fail_zone": None}
     option_groups = (
         *_MoveLister.option_groups,
@@ -215,10 +215,10 @@ class NeedWhatif(_Answer):
     )
     arguments = """
         what --flavor <flavor>: name, file or - (standard input) of the flavor
-        what --count <n>=1: number of further nodes (default: 1)
+        what --count <n>=1: number of further nodes
         what --buy <block@podm[/pool]>...: offer copies of this block, or of a template of a
-            scenario file, for these pod managers or pools (repeat for several)
-        what --price <block=amount>...: price of one copy of a block (repeat for several)"""
+            scenario file, for these pod managers or pools
+        what --price <block=amount>...: price of one copy of a block"""
     option_settings = {
         "flavor": {"required": True},
         "buy": edit("add"),
@@ -290,7 +290,7 @@ class RunWhatif(base.Lister):
         output --output,-o <file>: file for the whole result, as JSON
         then --baseline <file>: earlier result; exit 10 if a measure differs
         then --tolerance <[measure=]percent>...: allowed difference from the baseline, of all
-            measures or of one (default: 0)""",
+            measures or of one (repeat for several; default: 0)""",
         inventory.html_option("the runs, side by side and over time,"),
     )
 

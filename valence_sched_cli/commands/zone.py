@@ -203,7 +203,7 @@ class TreeZone(_OwnZone):
     examples = ("--timeout 5", "--long -f json")
     arguments = """
         output --long: list more columns
-        decide --timeout <seconds>=30: how long to wait for the zones below (default: 30)"""
+        decide --timeout <seconds>=30: how long to wait for the zones below"""
 
     def take_action(self, args: base.Args) -> base.Table:
         columns = ["Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs"]

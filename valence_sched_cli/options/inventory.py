@@ -13,22 +13,21 @@ inventory --state <url>: state with the registered pod managers: a file, or the 
     directory)"""
 LIVE = f"""\
 inventory --podm-file <file>...: YAML file of pod managers to read, instead of the registered ones;
-    in addition to --inventory, if given (repeat for several)
+    in addition to --inventory, if given
 {STATE}
 inventory --from-catalog: read the pod managers of the cloud's service catalogue, service type podm
     (only inside openstack)
 inventory --all-regions: with --from-catalog: of every region, not only the configured one
 inventory --request-timeout <seconds>=30: how long to wait for each pod manager; all are read at the
-    same time (default: 30)
+    same time
 inventory --parallel <requests>=4: maximum number of concurrent requests to each pod manager
-    (default: 4)
 inventory --full: read every resource again, not only those that may have changed since the last
     reading
 inventory --max-age <age>: exit 5 if the time of a reading is unknown, or longer ago than this, such
     as 30s, 10m, 2h or 1d"""
 RESOURCE_FILE = """\
 inventory --resource-file <file>...: YAML file of resources that pod managers do not report, such as
-    power (repeat for several)"""
+    power"""
 INVENTORY = f"""\
 inventory --inventory <path>...: inventory to use: a file, a directory or archive of recorded
     Redfish documents, or - for standard input; repeat for several (default:
@@ -50,10 +49,10 @@ inventory --zone-file <file>: YAML file of a tree of zones with recorded invento
 STRICT_LIST = """\
 inventory --strict: exit 5 if a zone does not answer and the list is incomplete"""
 FLAVOR_FILE = """\
-what --flavor-file <file>...: YAML or JSON file of further flavors (repeat for several)
-what --ignore-extra-spec <key>...: extra spec of Nova flavors to ignore (repeat for several)"""
+what --flavor-file <file>...: YAML or JSON file of further flavors
+what --ignore-extra-spec <key>...: extra spec of Nova flavors to ignore"""
 POLICY_FILE = """\
-decide --policy-file <file>...: YAML file of further policies (repeat for several)"""
+decide --policy-file <file>...: YAML file of further policies"""
 DECISION = f"{INVENTORY}\n{FLAVOR_FILE}\n{POLICY_FILE}"
 add_inventory_options = functools.partial(add_options, text=INVENTORY)
 

@@ -172,9 +172,10 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
 
     A line is a usage and its help, as in ``what --podm <podm>...: only this``; ``what`` is the
     section of the option, and dots make a list. An option without a value or ``settings`` is a
-    flag; ``--limit <n>=100`` has a default, and ``[<name>]`` may be left out. Lines with ``|``
-    before the option exclude each other; with ``|!`` one of them is needed. Settings are keyed by
-    the name of an option, or by its value such as ``<podm>``; TYPES has their defaults.
+    flag; ``--limit <n>=100`` has a default, and ``[<name>]`` may be left out. The help of a list
+    and of a default says so. Lines with ``|`` before the option exclude each other; with ``|!`` one
+    of them is needed. Settings are keyed by the name of an option, or by its value such as
+    ``<podm>``; TYPES has their defaults.
     """
     exclusive: argparse._ActionsContainer | None = None
     for line in re.sub(r"\n +", " ", textwrap.dedent(text).strip()).split("\n"):
@@ -199,10 +200,12 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
                 known["nargs"] = "?" if not several else "*" if value.startswith("[") else "+"
         elif several:
             known |= {"action": "append", "default": []}
+            words += "" if "repeat" in words else " (repeat for several)"
         elif not known:
             known["action"] = "store_true"
         if default:
             known["default"] = default  # argparse parses it
+            words += "" if "(default: " in words else f" (default: {default})"
         if known.get("type"):
             known["type"] = functools.partial(parsed, known["type"])
         group.add_argument(*names.split(","), help=words, **known)

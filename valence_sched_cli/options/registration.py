@@ -42,14 +42,13 @@ what | --cacert <file>: certificates to trust, in PEM
 what | --insecure: do not verify the certificate of the pod manager
 {CERTIFICATE}
 where --zone <zone>: availability zone of the pod manager
-where --aggregate <aggregate>...: aggregate of the pod manager (repeat for several)
-where --location <location>...: location, such as dc1/row-3/rack-7 (repeat for several)
-decide --trait <trait>...: trait of all pools of the pod manager (repeat for several)
-decide --capability <key=value;value>...: capability, with its values (repeat for several)
+where --aggregate <aggregate>...: aggregate of the pod manager
+where --location <location>...: location, such as dc1/row-3/rack-7
+decide --trait <trait>...: trait of all pools of the pod manager
+decide --capability <key=value;value>...: capability, with its values
 decide --fact <key=value>...: fact about the pod manager: a number, a text, or a ;-separated list
-    (repeat for several)
 decide --max-blocks <n|type=n>...: maximum number of compute blocks in one node, or of blocks of a
-    type; a stricter reported limit still applies (repeat for several)
+    type; a stricter reported limit still applies
 decide --parallel-composes <n>: maximum number of nodes of a request to compose at a time, 1 to 32
 decide | --enable: place nodes on the pod manager
 decide | --disable: place no nodes on the pod manager"""

@@ -39,8 +39,8 @@ _OPTIONS = f"""\
 {inventory.FLAVOR_FILE}
 decide --policy <policy>: name of a policy (default: that of the flavor, else default)
 {inventory.POLICY_FILE}
-where --podm <podm>...: only this pod manager, by ID or name (repeat for several)
-where --exclude-podm <podm>...: not this pod manager, by ID or name (repeat for several)
+where --podm <podm>...: only this pod manager, by ID or name
+where --exclude-podm <podm>...: not this pod manager, by ID or name
 where --zone <zone>: only this availability zone
 where --aggregate <aggregate>...: only in this aggregate, or in any of a comma-separated list
     (repeat to require several)
@@ -59,10 +59,10 @@ where --attribute <name=expression>...: only where this attribute of the pod man
     facts.year='>= 2022' (repeat for several; overrides the flavor)
 what --cores <n>: CPU cores, in addition to the flavor
 what --memory <size>: memory, in addition to the flavor: 256GiB
-what --gpu <gpus>...: GPUs, in addition to the flavor: 2, A100 or 2xA100 (repeat for several)
-what --drive <drives>...: drives, in addition to the flavor: 1TB or 2x1.92TB (repeat for several)
+what --gpu <gpus>...: GPUs, in addition to the flavor: 2, A100 or 2xA100
+what --drive <drives>...: drives, in addition to the flavor: 1TB or 2x1.92TB
 what --resource <class=n>...: amount of a resource class of Placement, in addition to the flavor:
-    VCPU=4, MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50 (repeat for several)
+    VCPU=4, MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50
 where --required <trait>...: only with this trait, in Placement's syntax: !A forbids A, in:A,B
     requires A or B (repeat: all must hold)
 where --forbidden <trait>...: only without this trait (repeat: all must hold)
@@ -72,26 +72,20 @@ together --owner <owner>: owner of the nodes (default: the ID of the project if 
     to a cloud)
 together --group <group>: group that the nodes join (default: the flavor's name if a rule is given);
     a rule's domain is podm, zone, location, aggregate or facts.NAME
-together --affinity <domain>...: all nodes of the group at one value of this domain (repeat
-    for several)
+together --affinity <domain>...: all nodes of the group at one value of this domain
 together --anti-affinity <domain>...: no two nodes of the group at one value of this domain
-    (repeat for several)
 together --soft-affinity <domain>...: prefer all nodes of the group at one value of this domain
-    (repeat for several)
 together --soft-anti-affinity <domain>...: prefer no two nodes of the group at one value of this
-    domain (repeat for several)
+    domain
 together --at-most <domain=n>...: at most n nodes of the group at one value of this domain
-    (repeat for several)
 together --spread <domain[=skew]>...: spread the group evenly over this domain; node counts differ
     by at most skew (default: 1; repeat for several)
 together --soft-spread <domain[=skew]>...: prefer to spread the group evenly over this domain,
     within skew (default: 1; repeat for several)
 where --near <kind=name>...: only near this external resource, such as volume=db-1; its place is in
-    a --near-map or, inside openstack, in the cloud (repeat for several)
-where --prefer-near <kind=name>...: prefer pod managers near this external resource (repeat for
-    several)
-where --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE (repeat
-    for several)
+    a --near-map or, inside openstack, in the cloud
+where --prefer-near <kind=name>...: prefer pod managers near this external resource
+where --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE
 decide --seed <n>: seed that breaks ties (default: 0)"""
 _REQUEST_ID = """\
 decide --request-id <id>: ID of the request, which also breaks ties; to repeat a decision, use the
@@ -280,27 +274,28 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
     parsing.add_options(
         group,
         """
-        --scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them (repeat for
-            several)
-        --fail <target>...: fail this hardware: nodes cannot use it, and nodes on it are lost
+        --scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them
+        --fail <target>: fail this hardware: nodes cannot use it, and nodes on it are lost
             (repeat for several, as all edits)
-        --drain <target>...: place no new nodes on this hardware; existing nodes stay
-        --remove <target>...: remove this hardware and its nodes
-        --clone <podm[xN]>...: add N copies of this pod manager, healthy and free (default: 1)
-        --add <[Nx]block@podm[/pool]>...: add N copies of this block of the pod manager, or of a
+        --drain <target>: place no new nodes on this hardware; existing nodes stay
+        --remove <target>: remove this hardware and its nodes
+        --clone <podm[xN]>: add N copies of this pod manager, healthy and free (default: 1)
+        --add <[Nx]block@podm[/pool]>: add N copies of this block of the pod manager, or of a
             template of a scenario file, healthy and free (default: 1)
-        --set <target:key=value>...: set a property: of a pod manager enabled, status, zone,
+        --set <target:key=value>: set a property: of a pod manager enabled, status, zone,
             aggregates, traits, facts.NAME or capabilities.NAME; of a pool traits; of a block
             enabled, health or reserved. Several values are a ;-separated list; an empty value
             removes the property""",
-        **{verb: {"dest": "edits", "type": edit(verb)} for verb in EDITS},
+        **{
+            verb: {"dest": "edits", "type": edit(verb), "action": "append", "default": []}
+            for verb in EDITS
+        },
     )
 
 
 #: Overrides weights of the policy.
 WEIGHT = """\
-decide --weight <weigher=number>...: override the weight of this weigher in the policy (repeat for
-    several)
+decide --weight <weigher=number>...: override the weight of this weigher in the policy
 """
 
 
@@ -342,8 +337,7 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
             ignored)
         what --map-file <file>...: YAML file with such a mapping under columns
         what --sort: sort the lines by arrival, in memory
-        what --near-map <file>...: YAML map of the places of external resources, or
-            RESOLVER:SOURCE (repeat for several)
+        what --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE
         what --rate <n/period>: generate requests with this average arrival rate, instead of
             reading a file: 10/h, 0.5/s
         what --mix <flavor=share,...>: flavors of the generated requests, with their shares
