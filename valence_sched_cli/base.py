@@ -6,24 +6,23 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import io
 import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from cliff import command, lister, show
 
-from valence_sched import errors
-from valence_sched.streams import escape_logs, interrupt_on_signals, log_failures, print_message
+from valence_sched import errors, streams
 from valence_sched_cli import late, plugin as cloud
 from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import inventory, parser as parsing
 from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
-from valence_sched_cli.output.delivery import Delivery
 from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 OPTION_SIMILARITY = 0.75  # from 0 to 1: high, as options are long and share their first characters
 WIDTH_VARIABLES = ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH")
+EXIT_UNTOLD = 7  # the command had an effect, and an output failed
 MAX_LINES = 20  # of one kind, such as skipped documents; the rest is only counted
 
 
@@ -91,7 +91,7 @@ class PodmCommand:
                 argparse.ArgumentParser(prog_name).exit(2, message + "\n")
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.error = functools.partial(_refuse, parser)  # type: ignore[method-assign]
-        parser._print_message = print_message  # type: ignore[method-assign]
+        parser._print_message = streams.print_message  # type: ignore[method-assign]
         parser.formatter_class = functools.partial(parsing.CommandHelp, examples=self.examples)
         for action in (None, "store"):
             parser.register("action", action, parsing.StoreOnce)
@@ -133,10 +133,8 @@ class PodmCommand:
     def run(self, args: Args) -> int:
         """Run and return the exit code: the command's, its error's, or 7 for a lost output."""
         self.closing, self.effects, self.args = [], model.effect.EffectLog(), args
-        escape_logs()
-        log = self.log_line
-        self._delivery = Delivery(self.effects, self.app.stdout, log, self._close_progress)
-        with interrupt_on_signals(), log_failures() as failures:
+        streams.escape_logs()
+        with streams.interrupt_on_signals(), streams.log_failures() as failures:
             try:
                 code = self._run(args)
             except (Exception, KeyboardInterrupt) as raised:
@@ -149,7 +147,7 @@ class PodmCommand:
                 error = parsing.with_file_hint(error, args)
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # the traceback, with --debug
                 self._log_problems(error)
-                code = self._delivery.log_error(error, self.closing)
+                code = self._log_error(error)
             finally:
                 self._close_progress()
             app, outcomes = self._scheduler_app, list(self.effects.outcomes())
@@ -159,7 +157,7 @@ class PodmCommand:
                     app.record_changes(state, self.cmd_name or "", outcomes)
                 except errors.SchedulerError as failure:
                     self.log_line(f"not recorded in the audit: {failure}")
-            return self._delivery.check(failures, code)
+            return self._check_logs(failures, code)
 
     def _run(self, args: Args) -> int:
         self._apply_profile(args)
@@ -198,7 +196,7 @@ class PodmCommand:
         people = args.formatter not in tables.MACHINE
         if people and self.before:
             self.print_lines(self.before)
-        self._delivery.print(emit)
+        self.print(emit)
         if people and self.after:
             self.print_lines(self.after)
         return 0
@@ -206,12 +204,25 @@ class PodmCommand:
     def print_object(self, fields: Mapping[str, Any]) -> int:
         formatter = tables.PreparedFormatter(self.formatter, self.args.formatter)
         emit, cells = formatter.emit_one, [*fields.values()]
-        self._delivery.print(lambda stream: emit([*fields], cells, stream, self.args))
+        self.print(lambda stream: emit([*fields], cells, stream, self.args))
         return 0
 
     def print_lines(self, lines: Iterable[str]) -> None:
         text = "".join(f"{line}\n" for line in lines)
-        self._delivery.print(lambda stream: stream.write(text))
+        self.print(lambda stream: stream.write(text))
+
+    def print(self, emit: Callable[[Any], object]) -> None:
+        """Print the output of ``emit``, after an effect whole or not at all; else OutputError."""
+        self._close_progress()
+        stdout = self.app.stdout
+        if self.effects:
+            text = io.StringIO()
+            emit(text)
+            streams.write(stdout, text.getvalue())
+            self.effects.mark_named(text.getvalue())
+            return
+        with streams.printing(stdout), streams.escaping(stdout):
+            emit(stdout)
 
     def page_writer(self, args: Args) -> contextlib.AbstractContextManager[Callable[..., None]]:
         """Yield a function that writes the page of --html; open its file before any effect."""
@@ -409,6 +420,35 @@ class PodmCommand:
         """Log one line for people, at a level that ``openstack`` shows without ``-v``."""
         LOG.log(level, "%s", text)
 
+    def _log_error(self, error: BaseException) -> int:
+        """Log an error, and after an effect the unreported changes; return the exit code."""
+        is_ours = isinstance(error, errors.SchedulerError)
+        reason = str(error) if is_ours else errors.one_line(errors.describe_error(error))
+        is_interrupt = isinstance(error, KeyboardInterrupt)
+        self.log_line("interrupted" if is_interrupt else reason, logging.ERROR)
+        if not self.effects:
+            return error.exit_code if isinstance(error, errors.SchedulerError) else 1
+        for line in self.effects.unnamed_lines():
+            self.log_line(line, logging.ERROR)
+        for line in self.closing:
+            self.log_line(line)
+        return EXIT_UNTOLD
+
+    def _check_logs(self, failures: streams.Failures, code: int) -> int:
+        """Report log files that failed; return the exit code, 7 if effects were not reported."""
+        self.log_line(f"exit code {code}", logging.DEBUG)  # a failed log raises here at the latest
+        for handler, reason in list(failures.items()):
+            if isinstance(handler, logging.FileHandler):
+                line = f"--log-file {handler.baseFilename}: {reason.lower()}: the log is incomplete"
+                self.log_line(line, logging.ERROR)
+        lost = any(not isinstance(handler, logging.FileHandler) for handler in failures)
+        lines = self.effects.unnamed_lines() if lost else []
+        if not lines:
+            return code
+        with contextlib.suppress(errors.OutputError):  # no stream is left
+            streams.write(self.app.stdout, "".join(f"{line}\n" for line in lines))
+        return EXIT_UNTOLD
+
     def _log_problems(self, error: BaseException | None = None) -> None:
         if self._scheduler_app is None:
             return
@@ -486,8 +526,8 @@ class PagedLister(Lister):
 
     marker_columns: tuple[str, ...] = ("Podm",)  # the columns that together identify a row
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
         names = "/".join(f"<{name.lower()}>" for name in self.marker_columns)
         text = f"""
             output --sort <column[:desc]>...: sort by this column before --limit and --marker apply
@@ -496,7 +536,6 @@ class PagedLister(Lister):
             output --marker <name>: start after this row, the last one of the previous page
                 ({names})"""
         parsing.add_options(parser, text)
-        return parser
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
         rows = [tables.in_order(row, column_names) for row in data]
@@ -522,13 +561,11 @@ class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one object."""
 
 
-@contextlib.contextmanager
 def file_writer(
     writer: Callable[[str], contextlib.AbstractContextManager[Any]], file: str | None
-) -> Iterator[Callable[..., None]]:
-    """Yield the function of a ``writer`` of files; without a file, one that does nothing."""
-    with contextlib.ExitStack() as stack:
-        yield stack.enter_context(writer(file)) if file else lambda _: None
+) -> contextlib.AbstractContextManager[Callable[..., None]]:
+    """Return a ``writer`` of files for this file; without a file, one that writes nothing."""
+    return writer(file) if file else contextlib.nullcontext(lambda _: None)
 
 
 def name_columns(args: Args, known: Sequence[str]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,7 +33,8 @@ def make_client(instance: Any) -> app.App:
         raise UsageError(f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {_KNOWN}")
     # more threads take longer to start than they save
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return app.App(progress=terminal_progress(), cloud=sdk_connector(instance))
+    cloud = functools.partial(connect, instance) if has_cloud(instance) else None
+    return app.App(progress=terminal_progress(), cloud=cloud)
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -79,21 +81,23 @@ _UNSENDABLE += "check the token"
 UNNAMED_CLOUDS = ("defaults", "envvars")  # openstacksdk's name for a cloud without a name
 
 
-def sdk_connector(manager: Any) -> Callable[[], Any] | None:
-    """Return a function that logs in and returns an SDK connection; None without a cloud."""
-    if not hasattr(manager, "setup_auth"):
-        return None
+def has_cloud(manager: Any) -> bool:
+    """Return whether the program is ``openstack``, which can log in to a cloud."""
+    return hasattr(manager, "setup_auth")
+
+
+def connect(manager: Any, option: str = "") -> Any:
+    """Log in and return an SDK connection; UsageError if there is no cloud for an ``option``."""
+    if not has_cloud(manager):
+        raise UsageError(f"{option}: only inside openstack, which has a cloud")
 
     def log_in() -> Any:
         manager.setup_auth()
         manager.sdk_connection.authorize()
         return manager.sdk_connection
 
-    def connect() -> Any:
-        manager._auth_required = True  # our commands set False
-        return query_cloud(manager, log_in)
-
-    return connect
+    manager._auth_required = True  # our commands set False
+    return query_cloud(manager, log_in)
 
 
 def catalogue(
@@ -105,10 +109,7 @@ def catalogue(
         UsageError: the program is not ``openstack``.
         CloudError: the cloud does not answer, or its catalogue has no endpoint or an invalid URL.
     """
-    connect = sdk_connector(manager)
-    if connect is None:
-        raise UsageError("--from-catalog: only inside openstack, which has a cloud")
-    sdk = connect()
+    sdk = connect(manager, "--from-catalog")
     region = None if all_regions else sdk.config.region_name or None
     podms: tuple[model.registration.Registration, ...]
     podms = query_cloud(manager, lambda: app.catalogue().registrations(sdk, region))
@@ -123,10 +124,9 @@ def scheduler_endpoint(
     None without a cloud, or if its catalogue lacks the service. CloudError if the cloud does not
     answer, or has the service in several regions.
     """
-    connect = sdk_connector(manager)
-    if connect is None or not _names_cloud(manager):
+    if not _names_cloud(manager):
         return None
-    sdk = connect()
+    sdk = connect(manager)
     url = query_cloud(manager, lambda: app.catalogue().scheduler_url(sdk))
     cert = sdk.session.cert or (None, None)
     certificate = model.tls.client_certificate(*((cert, None) if isinstance(cert, str) else cert))
@@ -135,12 +135,9 @@ def scheduler_endpoint(
 
 def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
     """Return the login to the cloud that may have Ironic; None without a cloud."""
-    connect = sdk_connector(manager)
-    if connect is None:
-        return None
-    if not (_names_cloud(manager) or manager._cli_options.config.get("endpoint")):
+    if not _names_cloud(manager, "endpoint"):
         return None  # an endpoint belongs to a standalone service, with the login "none"
-    sdk, kind = connect(), "baremetal"
+    sdk, kind = connect(manager), "baremetal"
     region, endpoint = sdk.config.region_name or None, sdk.config.get_endpoint(kind)
     interface = sdk.config.get_interface(kind) or "public"
     return model.baremetal.CloudLogin(sdk.session, interface, region, endpoint)
@@ -148,20 +145,20 @@ def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
 
 def token_source(manager: Any) -> Callable[[], str] | None:
     """Return a function that returns a token of the cloud; None without a cloud."""
-    connect = sdk_connector(manager)
-    if connect is None or not _names_cloud(manager):
+    if not _names_cloud(manager):
         return None
-    return lambda: str(query_cloud(manager, connect().session.get_token))
+    return lambda: str(query_cloud(manager, connect(manager).session.get_token))
 
 
 def token_project(manager: Any, *, log_in: bool) -> str | None:
     """Return the ID of the project of the token; without a token None, or ``log_in`` gets one."""
-    connect = sdk_connector(manager)
-    # a login by another command of the same shell does not count
-    has_logged_in = connect and manager._auth_required and manager._auth_setup_completed
-    if connect is None or not (log_in or has_logged_in):
+    if not has_cloud(manager):
         return None
-    project: str | None = query_cloud(manager, connect().session.get_project_id)
+    # a login by another command of the same shell does not count
+    has_logged_in = manager._auth_required and manager._auth_setup_completed
+    if not (log_in or has_logged_in):
+        return None
+    project: str | None = query_cloud(manager, connect(manager).session.get_project_id)
     return project
 
 
@@ -186,8 +183,12 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
     raise CloudError(one_line(f"{cloud or 'no cloud'}: {reason}{hint}", 300))
 
 
-def _names_cloud(manager: Any) -> bool:
-    return bool(_cloud_text(manager) or manager._cli_options.config.get("auth_url"))
+def _names_cloud(manager: Any, *settings: str) -> bool:
+    """Return whether a cloud is named, by a URL or by one of other ``settings``."""
+    if not has_cloud(manager):
+        return False
+    config = manager._cli_options.config
+    return bool(_cloud_text(manager) or any(map(config.get, ("auth_url", *settings))))
 
 
 def _cloud_text(manager: Any) -> str | None:
@@ -197,9 +198,6 @@ def _cloud_text(manager: Any) -> str | None:
     if options.name and options.name not in UNNAMED_CLOUDS:
         return f"cloud {options.name!r}"
     return f"cloud at {str(url).rpartition('@')[2]}" if url else None  # without the password
-
-
-NOVA_OPTION = "--nova-flavor"
 
 
 def nova_flavor(
@@ -212,10 +210,7 @@ def nova_flavor(
         CloudError, UnknownName: the cloud does not answer, or has no such flavor.
         InputError: the flavor has an extra spec without a counterpart here.
     """
-    connect = sdk_connector(client_manager)
-    if connect is None:
-        raise UsageError(f"{NOVA_OPTION}: only inside openstack, which has a cloud")
-    compute = connect().compute
+    compute = connect(client_manager, "--nova-flavor").compute
     answer = query_cloud(client_manager, lambda: compute.find_flavor(name, get_extra_specs=True))
     if answer is None:
         known = query_cloud(client_manager, lambda: [other.name for other in compute.flavors()])

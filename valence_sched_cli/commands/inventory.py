@@ -126,7 +126,7 @@ class EditInventory(base.Lister):
         if args.output != "-":
             return super().produce_output(args, column_names, data)
         write_site = self.scheduler_app.whatif.print_site
-        self._delivery.print(lambda stream: write_site(self._site, stream.write))
+        self.print(lambda stream: write_site(self._site, stream.write))
         for effect in self._site.effects:
             self.log_line(effect.text)
         return 0

@@ -336,7 +336,7 @@ class SchedulePodm(base.Lister):
 
     def _print_report(self, report: model.decision.Report | model.decision.Reports) -> None:
         text = self.scheduler_app.report_text(report)
-        self._delivery.print(lambda stream: stream.write(text))
+        self.print(lambda stream: stream.write(text))
 
     def _log_no_report(self) -> None:
         known = f"--key {self.args.key} belongs to an earlier decision"

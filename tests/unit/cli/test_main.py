@@ -23,7 +23,6 @@ from valence_sched.model.reading import Selection
 from valence_sched.streams import interrupt_on_signals
 from valence_sched.testing import request, view
 from valence_sched_cli import base
-from valence_sched_cli.output.delivery import Delivery
 
 SITE = str(Path(__file__).parents[3] / "examples" / "site.json")
 #: The program as its script calls it, after other code; then the output of only a regular end.
@@ -253,10 +252,14 @@ class TestEncoding(unittest.TestCase):
         self.bytes, self.effects = io.BytesIO(), EffectLog()
         self.stdout = io.TextIOWrapper(self.bytes, encoding="ascii")
         self.addCleanup(self.stdout.close)
-        self.delivery = Delivery(self.effects, self.stdout, lambda _text, _level: None)
 
-    def print(self):
-        self.delivery.print(lambda stream: stream.write("gpü 日\n"))
+    def print(self, text="gpü 日\n", stdout=None):
+        command = base.PodmCommand()
+        command.app, command.effects = (
+            argparse.Namespace(stdout=stdout or self.stdout),
+            self.effects,
+        )
+        command.print(lambda stream: stream.write(text))
         return self.bytes.getvalue().decode("ascii")
 
     def test_a_character_that_an_encoding_lacks_is_escaped(self):
@@ -275,7 +278,7 @@ class TestEncoding(unittest.TestCase):
 
     def test_a_stream_without_an_encoding_is_written_as_it_is(self):
         stream = io.StringIO()
-        Delivery(self.effects, stream, lambda _text, _level: None).print(lambda s: s.write("ü"))
+        self.print("ü", stream)
         self.assertEqual("ü", stream.getvalue())
 
 
