@@ -15,7 +15,7 @@ from valence_sched_cli.output import cells
 from valence_sched_cli.output.decision import blocks_cell
 from valence_sched_cli.output.hardware import RECORD_WIDTH, devices_cell
 from valence_sched_cli.output.replay import number_cell
-from valence_sched_cli.output.table import BORDER, USUAL_WIDTH, Table, screen_width
+from valence_sched_cli.output.table import USUAL_WIDTH, Table, screen_width, table_width
 
 MOST_PODMS = 5  # columns, if not all fit the width
 
@@ -50,19 +50,18 @@ def fit_matrix(counts: Counts, width: int | None = None, totals: Totals | None =
     if totals is None:
         totals = {"Total": {flavor: sum(one.values()) for flavor, one in counts.items()}}
     podms = list(dict.fromkeys(podm for by_podm in counts.values() for podm in by_podm))
+    sums = {podm: sum(one.get(podm, 0) for one in counts.values()) for podm in podms}
+    best = sorted(podms, key=lambda podm: -sums[podm])
+    for shown in (podms, *(best[:number] for number in range(MOST_PODMS, 0, -1))):
+        named = set(shown)
+        others = [podm for podm in podms if podm not in named]
+        titles, rows = _matrix(counts, shown, others, totals)
+        if table_width(titles, rows) <= width:
+            break
+    return titles, rows
 
-    def others_title(shown: Sequence[str]) -> str:
-        return format_count(len(podms) - len(shown), "other")
 
-    shown = podms
-    if _width(counts, podms, totals) > width:
-        sums = {podm: sum(one.get(podm, 0) for one in counts.values()) for podm in podms}
-        best = sorted(podms, key=lambda podm: -sums[podm])[:MOST_PODMS]
-        while len(best) > 1 and _width(counts, (*best, others_title(best)), totals) > width:
-            best.pop()
-        shown = best
-    others = [podm for podm in podms if podm not in set(shown)]
-    titles = ["Flavor", *shown, *([others_title(shown)] if others else []), *totals]
+def _matrix(counts: Counts, shown: Sequence[str], others: Sequence[str], totals: Totals) -> Table:
     widths = {
         podm: max((len(escape(podm)), *(len(str(one.get(podm, 0))) for one in counts.values())))
         for podm in shown
@@ -73,14 +72,8 @@ def fit_matrix(counts: Counts, width: int | None = None, totals: Totals | None =
         rest = [sum(by_podm.get(podm, 0) for podm in others)] if others else []
         fits = [FitCell(by_podm.get(podm, 0), most, width) for podm, width in widths.items()]
         rows.append((flavor, *fits, *rest, *(one[flavor] for one in totals.values())))
-    return titles, rows
-
-
-def _width(counts: Counts, titles: Sequence[str], totals: Totals) -> int:
-    numbers = max((len(str(sum(one.values()))) for one in counts.values()), default=1)
-    columns = [max(map(len, ("Flavor", *counts))), *(max(len(title), numbers) for title in titles)]
-    columns += [max(map(len, (title, *map(str, one.values())))) for title, one in totals.items()]
-    return 1 + sum(column + BORDER for column in columns)
+    more = [format_count(len(others), "other")] if others else []
+    return ["Flavor", *shown, *more, *totals], rows
 
 
 Named = Sequence[tuple[str, Capacity]]

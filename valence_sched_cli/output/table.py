@@ -71,10 +71,11 @@ def _widths(titles: Sequence[str], rows: Rows) -> tuple[list[list[str]], list[in
     return columns, natural, least
 
 
-def _least_width(titles: Sequence[str], rows: Rows) -> int:
-    """Return the width of a table whose cells are broken between all words."""
+def table_width(titles: Sequence[str], rows: Rows, *, is_broken: bool = False) -> int:
+    """Return the width of a table, or of one whose cells are broken between all words."""
     _, natural, least = _widths(titles, rows)
-    return sum(map(min, natural, least)) + BORDER * len(titles) + 1
+    cells = map(min, natural, least) if is_broken else natural
+    return sum(cells) + BORDER * len(titles) + 1
 
 
 def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
@@ -200,9 +201,11 @@ class PreparedFormatter:
             if self._folds(parsed_args):
                 shown, width = list(rows), screen_width()
                 rows = fit_rows(titles, shown)
-                if rows is not shown or (width and _least_width(titles, rows) > width):
+                if rows is not shown or (
+                    width and table_width(titles, rows, is_broken=True) > width
+                ):
                     rows = fit_rows(titles, [list(map(_brief, row)) for row in shown])
-                if width and _least_width(titles, rows) > width:
+                if width and table_width(titles, rows, is_broken=True) > width:
                     stdout.write("\n".join(_record(titles, row, width) for row in shown))
                     return
                 rows = _right_aligned(titles, rows, shown)
