@@ -10,10 +10,6 @@ from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
 from valence_sched_cli.output import cells
 
-UNSET_FLAGS = (
-    *("driver", "identity", "username", "password", "auth", "cacert", "cert", "insecure", "zone"),
-    *("max_blocks", "parallel_composes"),
-)
 UNSET_NAMES = (("aggregate", "aggregates"), ("capability", "capabilities"), ("trait", "traits"))
 COLUMNS = ("URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits")
 CONNECTION_COLUMNS = ("Username", "Password", "Auth", "CA Cert", "Client Cert", "TLS Verified")
@@ -46,7 +42,7 @@ class UnsetPodm(base.Command):
     def take_action(self, args: base.Args) -> None:
         scheduler = self.scheduler(args)
         old = scheduler.registration(args.podm).registration
-        flags = [flag for flag in UNSET_FLAGS if getattr(args, flag)]
+        flags = [flag for flag, value in vars(args).items() if value is True and flag != "location"]
         flags += ["password"] if args.username else []
         flags += ["key"] if args.cert else []
         names = {field: getattr(args, option) for option, field in UNSET_NAMES}

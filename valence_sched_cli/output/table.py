@@ -4,7 +4,6 @@
 import argparse
 import contextlib
 import copy
-import io
 import json
 import os
 import re
@@ -13,7 +12,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from cliff import utils
 from cliff.columns import FormattableColumn
 from cliff.formatters import base
 
@@ -225,13 +223,7 @@ class PreparedFormatter:
             self._emit(self._formatter.emit_one, titles, cells, stdout, parsed_args)
 
     def _emit(self, emit: Any, names: Any, cells: Any, stdout: Any, parsed_args: Any) -> None:
-        if self._folds(parsed_args):
-            broken = io.StringIO()
-            emit(names, cells, broken, parsed_args)
-            width = len(broken.getvalue().partition("\n")[0])
-            if not (sys.stdout.isatty() and width > (utils.terminal_width() or width)):
-                stdout.write(broken.getvalue())
-                return
+        if self._folds(parsed_args) and sys.stdout.isatty():  # cliff would fold to its width again
             parsed_args = copy.copy(parsed_args)
             parsed_args.max_width = sys.maxsize
         emit(names, cells, stdout, parsed_args)
