@@ -12,8 +12,9 @@ from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
 from valence_sched.streams import moves_cursor
 from valence_sched_cli import base
 from valence_sched_cli.base import output
+from valence_sched_cli.commands.podm_registry import connection_cells
 from valence_sched_cli.late import model, msgspec, pages, words
-from valence_sched_cli.options import inventory, registration
+from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_options, nonempty_name, seconds
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.cells import Shown, fields, tail, time_cell
@@ -156,7 +157,7 @@ class ShowPodm(base.ShowOne):
         if app.service and overview.live and podm.id == args.podm:
             try:
                 found = scheduler.registration(podm.id)
-                registered = registration.connection_cells(found.registration, found.source)
+                registered = connection_cells(found.registration, found.source)
             except (AccessDenied, UnknownName):
                 pass  # only an admin sees it; a reporting pod manager has none
         if overview.live or selection.live.state is not None:
@@ -192,7 +193,7 @@ class ShowPodm(base.ShowOne):
             return {}
         for member in app.registry(live.state).members(live):
             if member.registration.name == podm:
-                return registration.connection_cells(member.registration, member.source)
+                return connection_cells(member.registration, member.source)
         return {}
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
+from valence_sched_cli.commands.podm_registry import CERTIFICATE, LOGIN, login_changes
 from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import given, nonempty_name, number
-from valence_sched_cli.options.registration import CERTIFICATE, LOGIN, login_changes
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.cells import fields, format_count, time_cell
 
