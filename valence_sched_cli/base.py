@@ -22,7 +22,7 @@ from valence_sched_cli import late, plugin as cloud
 from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import inventory, parser as parsing
 from valence_sched_cli.output import table as tables
-from valence_sched_cli.output.cells import format_count, supports_colour
+from valence_sched_cli.output.cells import supports_colour
 from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ else:
 
 T = TypeVar("T")
 Args = argparse.Namespace
+Table = tables.Table
 LOG = logging.getLogger(__name__)
-
-#: The column titles and the rows, or the row of a single object. A row holds its cells by title, or
-#: in the order of the titles; surplus cells are left out. None is an unknown value.
-Table = tuple[Sequence[str], Iterable[Any]]
 
 _SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")  # of a local scheduler
 _SOURCE_VARIABLES = ("VALENCE_SCHED_INVENTORY", "VALENCE_SCHED_STATE")
@@ -49,7 +46,8 @@ PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 OPTION_SIMILARITY = 0.75  # from 0 to 1: high, as options are long and share their first characters
 WIDTH_VARIABLES = ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH")
-EXIT_UNTOLD = 7  # the command had an effect, and an output failed
+#: Exit codes besides those of errors. UNTOLD: the command had an effect, and an output failed.
+NOTHING_FITS, PLACED_IN_PART, UNDECIDED, UNTOLD, DIFFERENT = 3, 4, 5, 7, 10
 MAX_LINES = 20  # of one kind, such as skipped documents; the rest is only counted
 
 
@@ -432,7 +430,7 @@ class PodmCommand:
             self.log_line(line, logging.ERROR)
         for line in self.closing:
             self.log_line(line)
-        return EXIT_UNTOLD
+        return UNTOLD
 
     def _check_logs(self, failures: streams.Failures, code: int) -> int:
         """Report log files that failed; return the exit code, 7 if effects were not reported."""
@@ -447,7 +445,7 @@ class PodmCommand:
             return code
         with contextlib.suppress(errors.OutputError):  # no stream is left
             streams.write(self.app.stdout, "".join(f"{line}\n" for line in lines))
-        return EXIT_UNTOLD
+        return UNTOLD
 
     def _log_problems(self, error: BaseException | None = None) -> None:
         if self._scheduler_app is None:
@@ -476,7 +474,8 @@ class PodmCommand:
         elif remarks:
             live = self.is_live or bool(self._scheduler_app.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
-            self.log_line(f"{format_count(len(remarks), 'remark')} on the inventory: see {place}")
+            found = model.quantity.format_count(len(remarks), "remark")
+            self.log_line(f"{found} on the inventory: see {place}")
         diagnostics.clear()
 
 
@@ -543,8 +542,7 @@ class PagedLister(Lister):
             name, _, direction = word.partition(":")
             if direction not in ("", "asc", "desc"):
                 raise errors.UsageError(f"--sort: {word!r}: the direction must be asc or desc")
-            title = tables.full_titles([name], column_names)[0]
-            tables.check_columns([title], column_names, "--sort")
+            (title,) = tables.full_titles([name], column_names, "--sort")
             index = [*map(tables.column_key, column_names)].index(tables.column_key(title))
             rows.sort(key=lambda row: (row[index] is None, row[index]), reverse=direction == "desc")
         if args.marker is not None:
@@ -572,9 +570,7 @@ def name_columns(args: Args, known: Sequence[str]) -> None:
     """Replace short column titles by full titles; UsageError if one is unknown."""
     for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
         if hasattr(args, name):
-            titles = tables.full_titles(getattr(args, name), known)
-            tables.check_columns(titles, known, option)
-            setattr(args, name, titles)
+            setattr(args, name, tables.full_titles(getattr(args, name), known, option))
 
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:

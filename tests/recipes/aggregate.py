@@ -15,7 +15,7 @@ from valence_sched_cli.output.cells import Words
 class ListAggregate(base.Lister):
     """List the aggregates and the pod managers in each."""
 
-    option_groups = (inventory.add_inventory_options,)
+    option_groups = (inventory.INVENTORY,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the columns and the rows."""

@@ -16,7 +16,6 @@ from valence_sched_cli.options.parser import by_name, positive
 from valence_sched_cli.options.request import WEIGHT, add_edit_options, edited_site
 from valence_sched_cli.output.cells import warning_lines
 
-NOTHING_FITS, UNDECIDED = 3, 5
 MOST_COUNTED = 1000  # nodes per pod manager, unless --limit sets another number
 MIX = "mix"  # its name in --require
 
@@ -133,14 +132,14 @@ class FitPodm(base.Lister):
         unread = bool(podms) and podms <= self.scheduler_app.sources.unread_ids
         silent = {zone.zone: zone for _, one in counts for zone in one.silent}
         undecided = unread or bool(silent) or any(one.undecided for _, one in counts)
-        none = UNDECIDED if undecided else NOTHING_FITS
+        none = base.UNDECIDED if undecided else base.NOTHING_FITS
         self.exit_code = 0 if any(one.nodes for _, one in counts) else none
         found = {name: one.nodes for name, one in counts}
         if args.mix:
             found[MIX] = counts[-1][1].nodes
         short = {name: least for name, least in args.require if found[name] < least}
         if short:
-            self.exit_code = NOTHING_FITS
+            self.exit_code = base.NOTHING_FITS
         limit = args.limit or MOST_COUNTED
         self.closing += words.planning.capacity_lines(counts, args.mix, limit)
         self.closing += words.planning.shortage_lines(found, short, MIX if args.mix else None)

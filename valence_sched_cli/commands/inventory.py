@@ -133,7 +133,6 @@ class EditInventory(base.Lister):
 
 
 DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Before", "After")
-EXIT_DIFFERENT = 10
 VALUE_WIDTH = 44  # of a cell that holds a list or a map
 
 
@@ -158,7 +157,7 @@ class DiffInventory(base.Lister):
         if not rows:
             self.closing.append("no difference")
         elif args.detailed_exitcode:
-            self.exit_code = EXIT_DIFFERENT
+            self.exit_code = base.DIFFERENT
         return DIFF_COLUMNS, rows
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:

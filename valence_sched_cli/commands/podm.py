@@ -237,7 +237,9 @@ class ListBlock(base.PagedLister):
         blocks = self.log_missing(self.report_scheduler(args).blocks(block_filter(args)))
         rows = [_block_cells(block, is_long=args.long) for block in blocks]
         free = sum(1 for row in rows if row["Free"])
-        self.closing.append(f"{cells.format_count(len(rows), 'block')}, {free:,} of them free")
+        self.closing.append(
+            f"{model.quantity.format_count(len(rows), 'block')}, {free:,} of them free"
+        )
         return columns, rows
 
 

@@ -249,7 +249,7 @@ class CreatePodm(base.ShowOne):
         self.scheduler_app.diagnostics.extend(result.diagnostics)
         if (podm := result.reading) is not None:
             numbers = ((podm.blocks, "block"), (podm.pools, "pool"), (podm.nodes, "node"))
-            counts = ", ".join(cells.format_count(*number) for number in numbers)
+            counts = ", ".join(model.quantity.format_count(*number) for number in numbers)
             driver = podm.driver or "unknown"
             self.closing.append(f"{name} is {podm.status}: {counts}, driver {driver}")
         self.closing += words.phrases.unencrypted_lines(result.registration)
@@ -301,7 +301,9 @@ class CheckPodm(base.Lister):
         self.progress.end_count()
         self.scheduler_app.config.remarks += reader.remarks
         read, podms = sum(1 for row in rows if not str(row[4])), len(rows)
-        self.closing.append(f"{read:,} of {cells.format_count(podms, 'pod manager')} could be read")
+        self.closing.append(
+            f"{read:,} of {model.quantity.format_count(podms, 'pod manager')} could be read"
+        )
         return ("Podm", "Status", "Driver", "Blocks", "Problem"), rows
 
 

@@ -193,7 +193,10 @@ class SchedulePodm(base.Lister):
             return self._show_decision(result.decision)
         else:
             facts = [
-                ("Composed", f"{len(result.nodes)} of {cells.format_count(request.count, 'node')}")
+                (
+                    "Composed",
+                    f"{len(result.nodes)} of {model.quantity.format_count(request.count, 'node')}",
+                )
             ]
             self._write_report(result.decision.report, facts)
             self._explain(result.decision.report)
@@ -350,7 +353,6 @@ REFRESH_COLUMNS = (
     *("Node", "Differs", "Old Podm", "Old Pool", "Old Blocks", "New Podm", "New Pool"),
     "New Blocks",
 )
-EXIT_DIFFERENT = 10
 MAX_LISTED_CHANGES = 20  # lines about changes since the plan
 
 
@@ -406,7 +408,9 @@ class ApplyPodm(base.Lister):
         changes = refresh.changes
         self.closing += [f"changed: {change}" for change in changes[:MAX_LISTED_CHANGES]]
         if len(changes) > MAX_LISTED_CHANGES:
-            self.closing.append(f"changed: {cells.format_count(len(changes), 'difference')} in all")
+            self.closing.append(
+                f"changed: {model.quantity.format_count(len(changes), 'difference')} in all"
+            )
         rows = []
         before, after = (
             {one.node: one for one in some}
@@ -422,10 +426,10 @@ class ApplyPodm(base.Lister):
             rows.append(row)
         differing = sum(row["Differs"] for row in rows)
         self.closing.append(
-            f"{differing} of {cells.format_count(len(rows), 'node')} would differ now"
+            f"{differing} of {model.quantity.format_count(len(rows), 'node')} would differ now"
         )
         if differing and args.detailed_exitcode:
-            self.exit_code = EXIT_DIFFERENT
+            self.exit_code = base.DIFFERENT
         return telling_columns(REFRESH_COLUMNS, rows, args, {"Differs": None}), rows
 
 

@@ -14,7 +14,7 @@ from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, named_number
 from valence_sched_cli.output import cells
-from valence_sched_cli.output.cells import fields, format_count, time_cell, warning_lines
+from valence_sched_cli.output.cells import fields, time_cell, warning_lines
 from valence_sched_cli.output.table import STRUCTURED
 
 
@@ -65,8 +65,6 @@ class ExplainScheduler(base.Lister):
 CHECK_COLUMNS = ("Result", "Expectation", "Found")
 LONG_COLUMNS = (*CHECK_COLUMNS, "File", "Line")
 
-EXIT_NOT_MET = 10
-
 
 class CheckScheduler(base.Lister):
     """Check an inventory against expectations.
@@ -106,7 +104,7 @@ class CheckScheduler(base.Lister):
             )
             results = []
             for number, check in enumerate(checks, 1):
-                show(f"{number:,} of {format_count(len(checks), 'expectation')}")
+                show(f"{number:,} of {model.quantity.format_count(len(checks), 'expectation')}")
                 results.append(checker.result(check))
             self.progress.finish("check")
             write(words.planning.junit_document(file, results))
@@ -114,7 +112,7 @@ class CheckScheduler(base.Lister):
             self.closing += words.planning.github_annotations(results)
         self.closing.append(words.planning.expectations_line(results))
         if any(one.result == "fail" for one in results):
-            self.exit_code = EXIT_NOT_MET
+            self.exit_code = base.DIFFERENT
         return self.chosen(CHECK_COLUMNS, LONG_COLUMNS), [
             (one.result, one.name, one.found, one.file, one.line) for one in results
         ]

@@ -48,11 +48,10 @@ class WatchPodm(base.Command):
     option_settings = {"report_policy": None}
     option_groups = (
         inventory.STATE,
-        """
+        f"""
         inventory --readers <n>=32: maximum number of concurrent readings
         inventory --request-timeout <seconds>=30: how long to wait for each pod manager
-        inventory --parallel <requests>=4: maximum number of concurrent requests to each pod
-            manager""",
+        {inventory.PARALLEL}""",
     )
 
     def take_action(self, args: base.Args) -> None:

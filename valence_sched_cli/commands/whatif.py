@@ -17,14 +17,13 @@ from valence_sched_cli.base import output
 from valence_sched_cli.late import app, model, pages, words
 from valence_sched_cli.options import inventory, parser, request as options
 from valence_sched_cli.options.request import edit, edited_site
-from valence_sched_cli.output.cells import format_count, warning_lines
+from valence_sched_cli.output.cells import warning_lines
 from valence_sched_cli.output.table import MACHINE
 
 TARGET_HELP = (
     "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
 )
 PAGE_HELP = "the destination of each node, nodes that cannot be re-placed, and a map of the site"
-NONE_PLACED, PLACED_IN_PART, UNDECIDED = 3, 4, 5
 MOST_MOVES = 3
 MOST_MOVES_TO_DEFRAGMENT = 20
 
@@ -57,19 +56,19 @@ class _MoveLister(_Answer):
     )
 
     def _moves(self, site: app.Site, answer: Callable[[], Any], args: base.Args) -> base.Table:
-        result = self.answered(site, answer)
+        result, out = self.answered(site, answer), output.planning
         self.closing += warning_lines(result.notes)
-        self.closing += output.planning.stuck_lines(result.stuck, args.all_reasons)
-        columns = self.chosen(output.planning.MOVE_COLUMNS, output.planning.MOVE_LONG_COLUMNS)
+        self.closing += out.stuck_lines(result.stuck, args.all_reasons)
+        columns = self.chosen(out.MOVE_COLUMNS, out.MOVE_LONG_COLUMNS)
         if isinstance(result, model.relocation.Survival):
             self.closing += words.planning.survival_phrases(result)
             if not result.answer:
-                self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
-            return columns, map(output.planning.stuck_row, result.stuck)
+                self.exit_code = base.UNDECIDED if result.answer is None else base.PLACED_IN_PART
+            return columns, map(out.stuck_row, result.stuck)
         self.closing.append(words.planning.relocation_phrase(result))
         if result.stuck:
-            self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
-        return columns, output.planning.move_rows(result)
+            self.exit_code = base.PLACED_IN_PART if result.moves else base.NOTHING_FITS
+        return columns, [*map(out.move_row, result.moves), *map(out.stuck_row, result.stuck)]
 
 
 class FailWhatif(_MoveLister):
@@ -192,7 +191,7 @@ class RebalanceWhatif(_MoveLister):
         self.closing += warning_lines(result.notes)
         self.closing += words.planning.rebalance_lines(result, most)
         if not result.reached:
-            self.exit_code = NONE_PLACED if result.complete else UNDECIDED
+            self.exit_code = base.NOTHING_FITS if result.complete else base.UNDECIDED
         out = output.planning
         columns = self.chosen(out.REBALANCE_COLUMNS, out.REBALANCE_LONG_COLUMNS)
         return columns, map(out.rebalance_row, result.moves)
@@ -243,9 +242,9 @@ class NeedWhatif(_Answer):
         result = self.answered(site, buy)
         self.closing.append(words.planning.purchase_line(result))
         if result.lines is None:
-            self.exit_code = NONE_PLACED
+            self.exit_code = base.NOTHING_FITS
         elif result.placed < result.wanted:
-            self.exit_code = PLACED_IN_PART
+            self.exit_code = base.PLACED_IN_PART
             reached = f"{result.placed:,} of {result.wanted:,} nodes with these blocks"
             hint = "a better order or policy is needed"
             self.closing.append(f"warning: placed one after another, they fit {reached}: {hint}")
@@ -254,9 +253,6 @@ class NeedWhatif(_Answer):
             cost = one.price and one.price * one.number
             rows.append((one.podm, one.pool, one.block, one.number, one.price, cost))
         return ("Podm", "Pool", "Block", "Number", "Price", "Cost"), rows
-
-
-EXIT_DIFFERENT = 10
 
 
 class RunWhatif(base.Lister):
@@ -322,7 +318,7 @@ class RunWhatif(base.Lister):
         if baseline is not None:
             found = model.replay.changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
             self.closing += words.replay.change_lines(found, args.baseline)
-            self.exit_code = EXIT_DIFFERENT if found else 0
+            self.exit_code = base.DIFFERENT if found else 0
         if args.compare:
             if len(replay.runs) > 1:
                 self.closing.append("one seed does not show which run is better: use whatif sweep")
@@ -418,7 +414,8 @@ class SweepWhatif(base.Lister):
             if args.output:
                 with self.effects.change("sweep", args.output, "may be written", "is written"):
                     write(runs)
-                self.closing.append(f"written to {args.output}: {format_count(len(runs), 'run')}")
+                number = model.quantity.format_count(len(runs), "run")
+                self.closing.append(f"written to {args.output}: {number}")
             if args.html:
                 facts = tuple(options.workload_facts(args))
                 write_page(pages.replay.sweep_page(runs, effects, facts))

@@ -14,7 +14,7 @@ from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import given, nonempty_name, number
 from valence_sched_cli.output import cells
-from valence_sched_cli.output.cells import fields, format_count, time_cell
+from valence_sched_cli.output.cells import fields, time_cell
 
 LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
 LONG_COLUMNS = ("Enabled", "Failures", "Heard", "Reason")
@@ -213,7 +213,7 @@ class TreeZone(_OwnZone):
         tree = self.scheduler(args).zone_tree(deadline_s=min(args.timeout, 600.0))
         rows = list(_rows(tree, ()))
         if silent := sum(bool(row["Problem"]) for row in rows):
-            zones = format_count(silent, "zone")
+            zones = model.quantity.format_count(silent, "zone")
             self.closing.append(f"{zones} did not answer: free resources there are not counted")
         return [*columns, "Read At", "Problem"], rows
 

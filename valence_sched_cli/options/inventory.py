@@ -2,11 +2,11 @@
 """Options that name inputs: inventory, state, files of resources, flavors and policies."""
 
 import argparse
-import functools
 
 from valence_sched.errors import UsageError
-from valence_sched_cli.options.parser import add_options
 
+PARALLEL = """\
+inventory --parallel <requests>=4: maximum number of concurrent requests to each pod manager"""
 STATE = """\
 inventory --state <url>: state with the registered pod managers: a file, or the URL of a database
     without a password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the state
@@ -20,7 +20,7 @@ inventory --from-catalog: read the pod managers of the cloud's service catalogue
 inventory --all-regions: with --from-catalog: of every region, not only the configured one
 inventory --request-timeout <seconds>=30: how long to wait for each pod manager; all are read at the
     same time
-inventory --parallel <requests>=4: maximum number of concurrent requests to each pod manager
+{PARALLEL}
 inventory --full: read every resource again, not only those that may have changed since the last
     reading
 inventory --max-age <age>: exit 5 if the time of a reading is unknown, or longer ago than this, such
@@ -54,7 +54,6 @@ what --ignore-extra-spec <key>...: extra spec of Nova flavors to ignore"""
 POLICY_FILE = """\
 decide --policy-file <file>...: YAML file of further policies"""
 DECISION = f"{INVENTORY}\n{FLAVOR_FILE}\n{POLICY_FILE}"
-add_inventory_options = functools.partial(add_options, text=INVENTORY)
 
 
 def check_zone_file(args: argparse.Namespace) -> None:

@@ -152,10 +152,6 @@ def fields(
     return row
 
 
-def format_count(number: float, noun: str, plural: str = "") -> str:
-    return model.quantity.format_count(number, noun, plural)
-
-
 def format_time(seconds: float | None) -> str | None:
     return None if seconds is None else words.phrases.format_instant(seconds)
 
@@ -213,7 +209,9 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: b
 
     texts = [
         [
-            painted(*cell) if colour and isinstance(cell, HeatCell) else escape(str(cell))
+            painted(*cell)
+            if colour and isinstance(cell, HeatCell)
+            else escape(str(cell), keep="\n")
             for cell in row
         ]
         for row in rows

@@ -16,7 +16,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.words import decision as words
 from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase
 from valence_sched_cli.output import cells, table
-from valence_sched_cli.output.cells import fields, hang, warning_lines
+from valence_sched_cli.output.cells import fields, grants_cell, hang, warning_lines
 
 MOST_LINES = 16  # of reasons before they are grouped, so that a decision fits a screen
 WIDTH = 79
@@ -79,9 +79,9 @@ def placement_rows(report: model.Report) -> Iterator[dict[str, Any]]:
                 "Rank": rank,
                 ZONE: next(zones, ""),
                 **fields(one, "Podm", "Pool", "Cost", "Waste", "Scores"),
-                "Score": cells.Amount(one.score, "{:.3f}".format),
+                "Score": _score_cell(one.score),
                 "Blocks": blocks_cell([block.uri for block in one.blocks]),
-                "Amounts": cells.grants_cell(one.grants),
+                "Amounts": grants_cell(one.grants),
             }
 
 
@@ -92,19 +92,14 @@ def claim_rows(claim: Claim) -> list[dict[str, Any]]:
         grants = [
             model.GrantRef(**{name: getattr(one, name) for name in names}) for one in share.grants
         ]
-        score = None if share.score is None else cells.Amount(share.score, "{:.3f}".format)
-        row = {
-            "Node": share.node,
-            "Rank": 1,
-            ZONE: "",
-            "Podm": part.podm,
-            "Pool": share.pool,
-            "Score": score,
-            "Blocks": blocks_cell(share.blocks),
-            "Amounts": cells.grants_cell(grants),
-        }
-        rows.append({**dict.fromkeys(LONG_COLUMNS), **row})
+        row = dict.fromkeys(LONG_COLUMNS) | fields(share, "Node", "Pool")
+        row |= {"Rank": 1, ZONE: "", "Podm": part.podm, "Score": _score_cell(share.score)}
+        rows.append(row | {"Blocks": blocks_cell(share.blocks), "Amounts": grants_cell(grants)})
     return rows
+
+
+def _score_cell(score: float | None) -> cells.Amount[float] | None:
+    return None if score is None else cells.Amount(score, "{:.3f}".format)
 
 
 def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
@@ -210,13 +205,12 @@ class ReportRenderer:
             rows.append([*start, "chosen" if one.outcome == "chosen" else ""])
         columns = zip(names[:-1], zip(*rows, strict=True), strict=True)
         taken = sum(2 + max(len(str(cell)) for cell in (name, *column)) for name, column in columns)
-        room, folded = max(len(names[-1]), WIDTH - 2 - taken), []
+        room = max(len(names[-1]), WIDTH - 2 - taken)
         for row, (one, _) in zip(rows, candidates, strict=True):
-            first, *following = textwrap.wrap(", ".join(excess_phrases(one.excess)), room) or [""]
-            folded += [[*row, first], *([*[""] * len(row), line] for line in following)]
+            row.append(textwrap.fill(", ".join(excess_phrases(one.excess)), room))
         yield ""
         yield "Candidates"
-        drawn = cells.heat_table(names, folded, colour=self._colour)
+        drawn = cells.heat_table(names, rows, colour=self._colour)
         yield from (f"  {line.rstrip()}" for line in drawn.splitlines())
         if len(weighers) > 1:
             yield f"  weights: {words.weights_text(explanation, [it.weigher for it in weighers])}"

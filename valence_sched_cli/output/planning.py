@@ -8,7 +8,7 @@ from typing import Any, Self
 from valence_sched.errors import escape
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.quantity import format_count
-from valence_sched.model.relocation import MovedNode, RebalanceMove, Relocation, StuckNode
+from valence_sched.model.relocation import MovedNode, RebalanceMove, StuckNode
 from valence_sched.words import planning as words
 from valence_sched.words.phrases import ReasonPhrases
 from valence_sched_cli.output import cells
@@ -161,12 +161,7 @@ MOST_LISTED = 8  # groups of nodes, and nodes of each; the rest is only counted
 WIDTH = 78
 
 
-def move_rows(result: Relocation) -> list[dict[str, Any]]:
-    """Return a row for each move, then for each stuck node; cells by MOVE_LONG_COLUMNS."""
-    return [*map(_move_row, result.moves), *map(stuck_row, result.stuck)]
-
-
-def _move_row(move: Any) -> dict[str, Any]:
+def move_row(move: Any) -> dict[str, Any]:
     to = {"To": move.to_podm, "Pool": move.to_pool, "Blocks": blocks_cell(move.to_blocks)}
     return stuck_row(move) | {"Step": move.step} | to
 
@@ -182,7 +177,7 @@ def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
         name.title(): number_cell(getattr(move.after, name), is_share=True)
         for name in ("fragmentation", "imbalance")
     }
-    return _move_row(move) | {"Room": move.after.room, **shares}
+    return move_row(move) | {"Room": move.after.room, **shares}
 
 
 def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:

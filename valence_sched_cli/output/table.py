@@ -25,9 +25,10 @@ BORDER = 3  # characters of a column in addition to its widest cell
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _AGE, _GLUE = re.compile(r" ago\b"), "\0"  # an age stays on one line
 _INDENT = "  "  # of a continued line in a cell of several lines
-#: Rows of cells, and titles with their rows.
 Rows = Sequence[Sequence[Any]]
-Table = tuple[Sequence[str], list[Any]]
+#: The column titles and the rows, or the row of a single object. A row holds its cells by title, or
+#: in the order of the titles; surplus cells are left out. None is an unknown value.
+Table = tuple[Sequence[str], Iterable[Any]]
 _WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
@@ -243,13 +244,6 @@ class PreparedFormatter:
         return text if isinstance(cell, str) else _shown(value, text)
 
 
-def full_titles(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return the names of columns with full titles in place of the short titles."""
-    full = {column_key(short): title for title, short in SHORT_TITLES.items()}
-    known = dict.fromkeys(map(column_key, columns))
-    return [name if (key := column_key(name)) in known else full.get(key, name) for name in names]
-
-
 def _values(names: Sequence[str], cells: Any) -> dict[str, Any]:
     return dict(zip(names, map(machine_value, cells), strict=True))
 
@@ -348,13 +342,16 @@ def telling_columns(
 MIN_SIMILARITY = 0.6
 
 
-def check_columns(names: Sequence[str], columns: Sequence[str], option: str = "--column") -> None:
-    """Refuse the name of an unknown column: UsageError, with the nearest one."""
-    keys = set(map(column_key, columns))
-    for name in names:
-        if column_key(name) not in keys:
+def full_titles(names: Sequence[str], columns: Sequence[str], option: str) -> list[str]:
+    """Return the names of columns with full titles for short ones; UsageError if unknown."""
+    known = set(map(column_key, columns))
+    full = {column_key(short): title for title, short in SHORT_TITLES.items()}
+    titles = [name if (key := column_key(name)) in known else full.get(key, name) for name in names]
+    for name in titles:
+        if column_key(name) not in known:
             hint = suggest(name, dict.fromkeys(columns), MIN_SIMILARITY)
             raise UsageError(f"{option}: no column named {name!r} ({hint})")
+    return titles
 
 
 def column_key(name: str) -> str:

@@ -20,8 +20,8 @@ from valence_sched_cli.output.hardware import FreeCell
 from valence_sched_cli.output.table import (
     BORDER,
     PreparedFormatter,
-    check_columns,
     fit_rows,
+    full_titles,
     screen_width,
     telling_columns,
 )
@@ -110,11 +110,12 @@ class TestTitles(unittest.TestCase):
     """Names are compared as in the formatters."""
 
     def test_a_column_is_known_in_any_case_and_with_underscores(self):
-        check_columns(["id", "created_at", " Created At"], ["ID", "Created At"])
+        names = ["id", "created_at", " Created At"]
+        self.assertEqual(names, full_titles(names, ["ID", "Created At"], "--column"))
 
     def test_one_unknown_column_among_known_ones_is_refused_with_the_nearest(self):
         with self.assertRaises(UsageError) as caught:
-            check_columns(["ID", "Zonee"], ["ID", "Zone", "Zone"])
+            full_titles(["ID", "Zonee"], ["ID", "Zone", "Zone"], "--column")
         self.assertEqual("--column: no column named 'Zonee' (did you mean 'Zone'?)",
                          str(caught.exception))  # fmt: skip
 
