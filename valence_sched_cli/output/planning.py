@@ -61,7 +61,9 @@ def fit_matrix(counts: Counts, width: int | None = None, totals: Totals | None =
     return titles, rows
 
 
-def _matrix(counts: Counts, shown: Sequence[str], others: Sequence[str], totals: Totals) -> Table:
+def _matrix(
+    counts: Counts, shown: Sequence[str], others: Sequence[str], totals: Totals
+) -> tuple[list[str], list[Any]]:
     widths = {
         podm: max((len(escape(podm)), *(len(str(one.get(podm, 0))) for one in counts.values())))
         for podm in shown
