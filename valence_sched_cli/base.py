@@ -104,9 +104,6 @@ class PodmCommand:
         words = "show all options, by group"
         parser.add_argument("--help-all", action=parsing.HelpAll, nargs=0, help=words)
         self.add_arguments(parser)
-        for one in parser._actions:
-            if one.metavar in parsing.NAMES and one.type is None:  # files and URLs
-                one.type = parsing.nonempty(parsing.NAMES[one.metavar])
         return parser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

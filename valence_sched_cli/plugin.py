@@ -11,7 +11,7 @@ from typing import Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
 from valence_sched_cli.late import app, model
-from valence_sched_cli.options.parser import NAMES, nonempty
+from valence_sched_cli.options.parser import FILE_TYPES
 from valence_sched_cli.output.progress import terminal_progress
 
 API_NAME = "podm"
@@ -55,7 +55,7 @@ def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
     parser.add_argument(
         "--os-scheduler-endpoint",
         metavar="<url>",
-        type=nonempty(NAMES["<url>"]),
+        type=FILE_TYPES["<url>"],
         help="URL of a scheduler's service, which decides instead of a local scheduler "
         f"(Env: {URL_VARIABLE})",
     )

@@ -26,7 +26,7 @@ from cliff.commandmanager import CommandManager
 from valence_sched.errors import SchedulerError, one_line, suggest
 from valence_sched.streams import discard, escape_logs, print_message, printing
 from valence_sched_cli.base import PodmCommand
-from valence_sched_cli.options.parser import NAMES, StoreOnce, nonempty
+from valence_sched_cli.options.parser import FILE_TYPES, StoreOnce, nonempty
 from valence_sched_cli.plugin import add_endpoint_option
 
 GROUP = "openstack.podm.v1"
@@ -72,7 +72,7 @@ class Shell(app.App):
             if "--quiet" in action.option_strings:
                 action.help = "Suppress output except errors."
             if action.dest == "log_file":
-                action.type = nonempty(NAMES["<file>"])
+                action.type = FILE_TYPES["<file>"]
         parser._print_message = print_message  # type: ignore[method-assign]
         parser.add_argument(
             "--profile",

@@ -47,10 +47,11 @@ class FitPodm(base.Lister):
             sums of free amounts suggest
         output --stranded: list free amounts that no flavor can use, with the reasons, instead of
             counts"""
-    option_settings = {"require": _requirement}
+    option_settings = {"require": _requirement, **request_options.SETTINGS}
     option_groups = (
         inventory.INVENTORY,
-        functools.partial(request_options.add_request_options, many=True),
+        request_options.FLAVORS,
+        request_options.OPTIONS,
         add_edit_options,
         WEIGHT,
         f"""
@@ -108,20 +109,16 @@ class FitPodm(base.Lister):
         required = by_name("--require", args.require)
         if shares:
             required.pop(MIX, None)
-        names: list[tuple[str | None, str | None]] = [
-            *((name, None) for name in dict.fromkeys((*args.flavor, *shares, *required))),
-            *((None, name) for name in dict.fromkeys(args.nova_flavor)),
-        ]
-        if not names and request_options.says_resources(args):
-            names = [(None, None)]
-        if not names:
+        make = functools.partial(request_options.make_request, self, args, site=site)
+        names = [*args.flavor, *shares, *required]
+        if not (names or args.nova_flavor):
+            if request_options.says_resources(args):
+                return [(None, make(None))]
             flavors = self.scheduler_app.config.flavors(args.flavor_file)
-            known = dict.fromkeys((*flavors, *(site.flavors if site else ())))
-            names = [(name, None) for name in known]
-        return [
-            (name, request_options.make_request(self, args, name, nova, site))
-            for name, nova in names
-        ]
+            names = [*flavors, *(site.flavors if site else ())]
+        found: list[tuple[str | None, model.request.Request]]
+        found = [(name, make(name)) for name in dict.fromkeys(names)]
+        return found + [(None, make(None, name)) for name in dict.fromkeys(args.nova_flavor)]
 
     def _close(
         self, args: base.Args, counts: Sequence[tuple[str, model.capacity.Capacity]]

@@ -46,11 +46,13 @@ class SchedulePodm(base.Lister):
     _document: model.decision.Report | None = None  # printed instead of the rows
     _tied: model.request.Request | None = None  # has the values of the tie columns
     _names_id = _has_zones = False
-    option_settings = claims.OPTION_SETTINGS
+    option_settings = {**claims.OPTION_SETTINGS, **request_options.SETTINGS}
     option_groups = (
         inventory.INVENTORY,
         inventory.ZONE_FILE,
-        functools.partial(request_options.add_request_options, many=False),
+        request_options.FLAVOR,
+        request_options.OPTIONS,
+        request_options.REQUEST_ID,
         """
         what --request-file <file>: YAML or JSON file of one or more requests, placed together or
             not at all, or - for standard input; instead of --flavor

@@ -270,11 +270,13 @@ class RunWhatif(base.Lister):
     )
     option_settings = {
         "policy": {"dest": "policies"},
+        "seed": parser.natural,
         "tolerance": parser.parsed_by("replay:parse_tolerance"),
     }
     option_groups = (
         inventory.DECISION,
-        options.add_workload_options,
+        options.WORKLOAD,
+        "what --seed <n>: seed of the generated requests (default: 0)",
         options.add_edit_options,
         options.WEIGHT,
         """
@@ -377,7 +379,7 @@ class SweepWhatif(base.Lister):
     option_groups = (
         inventory.DECISION,
         options.add_edit_options,
-        functools.partial(options.add_workload_options, seed=False),
+        options.WORKLOAD,
         """
         decide --policy <policy>...: policy of all requests (repeat for one set of runs each;
             default: the policy of each request)
@@ -477,7 +479,7 @@ class TunePolicy(base.Lister):
     )
     option_groups = (
         inventory.DECISION,
-        functools.partial(options.add_workload_options, seed=False),
+        options.WORKLOAD,
         """
         decide --policy <policy>: policy whose weights are varied (default: default)
         decide --goal <nodes|use>: serve the most nodes, or the highest use of the scarcest

@@ -148,16 +148,6 @@ class CommandHelp(argparse.HelpFormatter):
 Value = TypeVar("Value")
 E = TypeVar("E", bound=BaseException)
 
-_A_FILE = "name a file"
-#: The words for files and URLs in usage texts, with the hint about an empty value.
-NAMES: Mapping[Any, str] = {
-    **dict.fromkeys(("<file>", "<inventory>", "<old>", "<new>", "<plan>", "<report>"), _A_FILE),
-    "<path>": "name a file or a folder",
-    "<dir>": "name a folder",
-    "<url>": "name a URL",
-}
-
-
 #: The keyword arguments of argparse for an option, or its type alone.
 Setting = Mapping[str, Any] | Callable[[str], Any] | None
 
@@ -191,7 +181,7 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
         name = (names or value).partition(",")[0].strip("[<->")
         setting = settings.get(name.replace("-", "_"), settings.get(value, {}))
         known: dict[str, Any] = {"metavar": value.strip("[")} if value else {}
-        if names and (parse := TYPES.get(names, TYPES.get(value))):
+        if parse := TYPES.get(names, TYPES.get(value)) if names else FILE_TYPES.get(value):
             known["type"] = parse
         known |= setting if isinstance(setting, Mapping) else {"type": setting}
         if names is None:
@@ -342,13 +332,31 @@ def key_and_value(form: str) -> Callable[[str], tuple[str, str]]:
     return parse
 
 
+def trace_column(text: str) -> tuple[str, Any]:
+    """Parse ``FIELD=COLUMN`` for the column of a trace."""
+    field, column = key_and_value("FIELD=COLUMN, as in arrival=creation_time")(text)
+    return field, model.request_spec.parse_trace_column(column)
+
+
+_FILE = nonempty("name a file")
+#: The types of files and URLs, by their names in usage texts.
+FILE_TYPES: Mapping[str, Callable[[str], str]] = {
+    **dict.fromkeys(("<file>", "<inventory>", "<old>", "<new>", "<plan>", "<report>"), _FILE),
+    "<path>": nonempty("name a file or a folder"),
+    "<dir>": nonempty("name a folder"),
+    "<url>": nonempty("name a URL"),
+}
 #: The type of an option's value, by the value's name in usage texts.
 TYPES: Mapping[str, Callable[[str], Any]] = {
+    **FILE_TYPES,
     "<seconds>": seconds,
     "<age>": parsed_by("quantity:parse_age"),
     "<weigher=number>": named_number("WEIGHER=N with N from 0 to 1000", 0, 1000, first=True),
     "--warn-age": parsed_by("quantity:parse_age_limit"),
     "<flavor=share,...>": parsed_by("request_spec:parse_shares"),
+    "<field=column>": trace_column,
+    "<n/period>": parsed_by("request_spec:parse_rate"),
+    "<duration>": parsed_by("request_spec:parse_time_span"),
     **dict.fromkeys(("<n>", "<requests>", "<failures>"), positive),
     **dict.fromkeys(("<m>", "<k>"), natural),
     **dict.fromkeys(("<zone>", "<trait>", "<driver>", "<policy>", "<project>"), nonempty_name),

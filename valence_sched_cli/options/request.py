@@ -26,16 +26,17 @@ OPTION_DESTS = (
     *("affinity", "anti_affinity", "soft_affinity", "soft_anti_affinity", "at_most", "spread"),
     "soft_spread",
 )
-_FLAVOR = """\
+FLAVOR = """\
 what --flavor <flavor>: name of a flavor, a file with one flavor, or - for standard input
 what --nova-flavor <flavor>: flavor of Nova, by name or ID, instead of --flavor (only inside
     openstack)"""
-_FLAVORS = """\
+FLAVORS = """\
 what --flavor <flavor>...: name of a flavor, a file with one flavor, or - for standard input
     (repeat for several; default: all known)
 what --nova-flavor <flavor>...: flavor of Nova, by name or ID, in addition to --flavor (only inside
     openstack; repeat for several)"""
-_OPTIONS = f"""\
+#: The options that describe a request; all values of a repeated option must hold.
+OPTIONS = f"""\
 {inventory.FLAVOR_FILE}
 decide --policy <policy>: name of a policy (default: that of the flavor, else default)
 {inventory.POLICY_FILE}
@@ -87,16 +88,10 @@ where --near <kind=name>...: only near this external resource, such as volume=db
 where --prefer-near <kind=name>...: prefer pod managers near this external resource
 where --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE
 decide --seed <n>: seed that breaks ties (default: 0)"""
-_REQUEST_ID = """\
+REQUEST_ID = """\
 decide --request-id <id>: ID of the request, which also breaks ties; to repeat a decision, use the
     ID in its report (default: derived from the request; random with --claim, --compose or
     --dispatch and without --seed)"""
-
-
-def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
-    """Add the options that describe a request; all values of a repeated option must hold."""
-    texts = (_FLAVORS, _OPTIONS) if many else (_FLAVOR, _OPTIONS, _REQUEST_ID)
-    parsing.add_options(parser, "\n".join(texts), **_SETTINGS)
 
 
 def make_request(
@@ -236,7 +231,7 @@ def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
 
 
 #: The types of values, by the option or by the value's name in usage texts.
-_SETTINGS: dict[str, parsing.Setting] = {
+SETTINGS: dict[str, parsing.Setting] = {
     "attribute": parsing.parsed_by("extra_specs:parse_attribute"),
     "memory": parsing.parsed_by("flavor:parse_memory_mib"),
     "gpu": parsing.parsed_by("flavor:parse_gpus"),
@@ -327,29 +322,20 @@ _OF_FILES = ("map", "map_file", "sort", "near_map")
 _SYNTHETIC = ("rate", "mix", "lifetime", "horizon", "seed")
 
 
-def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
-    """Add the options that name or generate a workload; with ``seed``, also --seed."""
-    text = """
-        what --workload <file>: requests with arrival and end times, in the order of arrival: a CSV,
-            JSON Lines, JSON or YAML file, also as .gz or .zst, or - for standard input
-        what --map <field=column>...: for a CSV trace, the column of a field, as arrival=created or
-            properties.processor.total_cores=cpu_milli/1000 (repeat for several; other columns are
-            ignored)
-        what --map-file <file>...: YAML file with such a mapping under columns
-        what --sort: sort the lines by arrival, in memory
-        what --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE
-        what --rate <n/period>: generate requests with this average arrival rate, instead of
-            reading a file: 10/h, 0.5/s
-        what --mix <flavor=share,...>: flavors of the generated requests, with their shares
-        what --lifetime <duration>: average lifetime of a node, such as 90s, 2h or 3d (default:
-            unlimited)
-        what --horizon <duration>: duration in which requests arrive
-        what --seed <n>: seed of the generated requests (default: 0)"""
-    if not seed:
-        text = text[: text.rindex("\n")]
-    rate, span = map(parsing.parsed_by, ("request_spec:parse_rate", "request_spec:parse_time_span"))
-    times = {"lifetime": span, "horizon": span}
-    parsing.add_options(parser, text, map=_trace_column, rate=rate, seed=parsing.natural, **times)
+#: The options that name or generate a workload.
+WORKLOAD = """\
+what --workload <file>: requests with arrival and end times, in the order of arrival: a CSV, JSON
+    Lines, JSON or YAML file, also as .gz or .zst, or - for standard input
+what --map <field=column>...: for a CSV trace, the column of a field, as arrival=created or
+    properties.processor.total_cores=cpu_milli/1000 (repeat for several; other columns are ignored)
+what --map-file <file>...: YAML file with such a mapping under columns
+what --sort: sort the lines by arrival, in memory
+what --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE
+what --rate <n/period>: generate requests with this average arrival rate, instead of reading a file:
+    10/h, 0.5/s
+what --mix <flavor=share,...>: flavors of the generated requests, with their shares
+what --lifetime <duration>: average lifetime of a node, such as 90s, 2h or 3d (default: unlimited)
+what --horizon <duration>: duration in which requests arrive"""
 
 
 def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
@@ -388,8 +374,3 @@ def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
         ("Mean lifetime", lifetime),
     ]
     return facts if not hasattr(args, "seed") else [*facts, ("Seed", str(args.seed or 0))]
-
-
-def _trace_column(text: str) -> tuple[str, model.request_spec.TraceColumn]:
-    field, column = parsing.key_and_value("FIELD=COLUMN, as in arrival=creation_time")(text)
-    return field, parsing.parsed_by("request_spec:parse_trace_column")(column)

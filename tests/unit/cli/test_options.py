@@ -21,7 +21,7 @@ from valence_sched_cli.options.parser import (
     _READ,
     _READ_AND_NO_STDIN,
     _WRITTEN,
-    NAMES,
+    FILE_TYPES,
     StoreOnce,
     add_options,
     natural,
@@ -310,7 +310,7 @@ class TestFileNames(unittest.TestCase):
         refused = set()
         for name, parser in parsers().items():
             for action in parser._actions:
-                if not (action.metavar in NAMES or action.dest in FILES):
+                if not (action.metavar in FILE_TYPES or action.dest in FILES):
                     continue
                 with self.subTest(command=name, option=action.dest):
                     with self.assertRaisesRegex(argparse.ArgumentError, "an empty name"):
