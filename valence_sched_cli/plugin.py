@@ -11,7 +11,7 @@ from typing import Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
 from valence_sched_cli.late import app, model
-from valence_sched_cli.options.parser import FILE_TYPES
+from valence_sched_cli.options.parser import add_options
 from valence_sched_cli.output.progress import terminal_progress
 
 API_NAME = "podm"
@@ -22,6 +22,11 @@ VERSION_NAMES = ("1", "1.0", "latest")  # as the user may write it
 _KNOWN = ", ".join(VERSION_NAMES)
 URL_VARIABLE = "VALENCE_SCHED_URL"
 VERSION_VARIABLE = "OS_PODM_API_VERSION"
+#: The global option that names the scheduler's service; both programs have it.
+ENDPOINT = (
+    "--os-scheduler-endpoint <url>: URL of a scheduler's service, which decides instead of a local "
+    f"scheduler (Env: {URL_VARIABLE})"
+)
 
 
 def make_client(instance: Any) -> app.App:
@@ -39,26 +44,12 @@ def make_client(instance: Any) -> app.App:
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the global option that OpenStackClient expects of every plug-in."""
-    parser.add_argument(
-        "--os-podm-api-version",
-        metavar="<podm-api-version>",
-        default=Implied(DEFAULT_API_VERSION),  # the environment is checked later
-        type=_version,
-        help=f"pod manager scheduling API version: {_KNOWN}, "
-        f"default={DEFAULT_API_VERSION} (Env: {VERSION_VARIABLE})",
-    )
-    return add_endpoint_option(parser)
-
-
-def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the global option that names the scheduler's service; both programs have it."""
-    parser.add_argument(
-        "--os-scheduler-endpoint",
-        metavar="<url>",
-        type=FILE_TYPES["<url>"],
-        help="URL of a scheduler's service, which decides instead of a local scheduler "
-        f"(Env: {URL_VARIABLE})",
-    )
+    text = f"""
+        --os-podm-api-version <podm-api-version>: pod manager scheduling API version: {_KNOWN},
+            default={DEFAULT_API_VERSION} (Env: {VERSION_VARIABLE})
+        {ENDPOINT}"""
+    default = Implied(DEFAULT_API_VERSION)  # the environment is checked later
+    add_options(parser, text, os_podm_api_version={"type": _version, "default": default})
     return parser
 
 

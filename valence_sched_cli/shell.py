@@ -26,8 +26,8 @@ from cliff.commandmanager import CommandManager
 from valence_sched.errors import SchedulerError, one_line, suggest
 from valence_sched.streams import discard, escape_logs, print_message, printing
 from valence_sched_cli.base import PodmCommand
-from valence_sched_cli.options.parser import FILE_TYPES, StoreOnce, nonempty
-from valence_sched_cli.plugin import add_endpoint_option
+from valence_sched_cli.options.parser import FILE_TYPES, StoreOnce, add_options, nonempty
+from valence_sched_cli.plugin import ENDPOINT
 
 GROUP = "openstack.podm.v1"
 HELP = "help"  # cliff's command for it, also for --help
@@ -74,14 +74,13 @@ class Shell(app.App):
             if action.dest == "log_file":
                 action.type = FILE_TYPES["<file>"]
         parser._print_message = print_message  # type: ignore[method-assign]
-        parser.add_argument(
-            "--profile",
-            dest="scheduler_profile",
-            metavar="<profile>",
-            type=nonempty("name a profile"),
-            help="profile of config.yaml with the defaults of options (Env: VALENCE_SCHED_PROFILE)",
-        )
-        return add_endpoint_option(parser)
+        text = f"""
+            --profile <profile>: profile of config.yaml with the defaults of options (Env:
+                VALENCE_SCHED_PROFILE)
+            {ENDPOINT}"""
+        profile = {"dest": "scheduler_profile", "type": nonempty("name a profile")}
+        add_options(parser, text, profile=profile)
+        return parser
 
     def configure_logging(self) -> None:
         """Send log records to standard error as ``openstack`` does: warnings, or errors with -q."""
