@@ -2,6 +2,7 @@
 """The program ``valence-sched``: a cliff application with the same commands as ``openstack``."""
 
 import argparse
+import functools
 import importlib.metadata
 import inspect
 import itertools
@@ -194,28 +195,29 @@ def _add_completers(parser: argparse.ArgumentParser, command_: Any) -> None:
     if not isinstance(command_, PodmCommand):
         return
 
-    def completer(dest: str) -> Any:
-        def names(parsed_args: argparse.Namespace, **_words: Any) -> list[str]:
-            try:
-                if dest in ("podm", "exclude_podm"):
-                    return sorted(command_.known_podms(parsed_args))
-                files = getattr(parsed_args, f"{dest}_file", None) or ()
-                config = command_.scheduler_app.config
-                return sorted((config.flavors if dest == "flavor" else config.policies)(files))
-            except SchedulerError:
-                return []  # they cannot be read
-
-        return names
-
     for action in parser._actions:
-        found: Any = None
+        completer: Any
         if action.dest in ("flavor", "policy", "podm", "exclude_podm"):
-            found = completer(action.dest)
+            completer = functools.partial(_known_names, command_, action.dest)
         elif action.dest in PLUGIN_GROUPS:
             group = entry_points(group=f"valence_sched.{PLUGIN_GROUPS[action.dest]}")
-            found = ChoicesCompleter(dict.fromkeys(group.names, ""))
-        if found is not None:
-            action.completer = found  # type: ignore[attr-defined]
+            completer = ChoicesCompleter(dict.fromkeys(group.names, ""))
+        else:
+            continue
+        action.completer = completer  # type: ignore[attr-defined]
+
+
+def _known_names(
+    command_: PodmCommand, dest: str, parsed_args: argparse.Namespace, **_words: Any
+) -> list[str]:
+    try:
+        if dest in ("podm", "exclude_podm"):
+            return sorted(command_.known_podms(parsed_args))
+        files = getattr(parsed_args, f"{dest}_file", None) or ()
+        config = command_.scheduler_app.config
+        return sorted((config.flavors if dest == "flavor" else config.policies)(files))
+    except SchedulerError:
+        return []  # they cannot be read
 
 
 class CompleteCommand(command.Command):

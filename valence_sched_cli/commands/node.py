@@ -13,7 +13,7 @@ from valence_sched_cli.commands.claim import TIMEOUT, event_cell, wait_s
 from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output import cells
-from valence_sched_cli.output.table import telling_columns
+from valence_sched_cli.output.table import in_order, table_width, telling_columns
 
 LIST_COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
 LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, which gets the rest of the width
@@ -70,11 +70,9 @@ class ListNode(base.PagedLister):
             others = {} if all(one.state == "COMPOSED" for one in nodes) else {"Flavor": None}
             redundant = {"Owner": "", "State": "COMPOSED", **others}
             columns = telling_columns(columns, rows, args, redundant)
-        taken = 3 * len(columns)
-        for name in columns:
-            texts = ("" if row[name] is None else str(row[name]) for row in rows)
-            taken += max(map(len, (name, *texts))) if name != "Hardware" else 0
-        width = max(LEAST_WIDTH, min(MOST_WIDTH, 78 - taken))
+        rest = [name for name in columns if name != "Hardware"]
+        taken = table_width(rest, [in_order(row, rest) for row in rows])
+        width = max(LEAST_WIDTH, min(MOST_WIDTH, 76 - taken))
         for row, one in zip(rows, () if args.long else nodes, strict=False):
             row["Hardware"] = output.hardware.node_hardware_cell(one, width)
         return columns, rows

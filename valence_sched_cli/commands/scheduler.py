@@ -146,7 +146,7 @@ class ListAudit(base.Lister):
         --limit <n>=100: print at most this many rows"""
 
     def take_action(self, args: base.Args) -> base.Table:
-        names = ("user", "owner", "verb", "object", "outcome", "limit")
+        names = (*self.filters, "limit")
         query = model.effect.AuditQuery(**{name: getattr(args, name) for name in names})
         lines = self.scheduler(args).audit(query)
         now, long = self.scheduler_app.now().timestamp(), args.long

@@ -86,10 +86,6 @@ class WatchPodm(base.Command):
         self.log_line(f"{format_time(self.scheduler_app.now().timestamp())} {text}", level)
 
 
-#: Options with the same name in the service.
-_SAME_NAMES = ("port", "latency_ms", "fail", "page_size", "session_limit")
-
-
 class ServePodm(base.Command):
     """Serve an inventory as live Redfish services.
 
@@ -133,6 +129,7 @@ class ServePodm(base.Command):
     def take_action(self, args: base.Args) -> None:
         env, file = args.password_env, args.password_file
         reference = model.registration.PasswordReference
+        names = ("port", "latency_ms", "fail", "page_size", "session_limit")
         self.scheduler_app.serve(
             model.reading.Selection(sources=tuple(args.source), strict=args.strict),
             self._ready,
@@ -140,7 +137,7 @@ class ServePodm(base.Command):
             password=reference(env=env, file=file) if env or file else None,
             podms=args.podm,
             session_timeout_s=args.session_timeout,
-            **{name: getattr(args, name) for name in _SAME_NAMES},
+            **{name: getattr(args, name) for name in names},
         )
 
     def _ready(self, podms: list[tuple[str, str]]) -> None:
