@@ -12,12 +12,11 @@ import msgspec
 
 from valence_sched import errors
 from valence_sched.model import http, inventory, lifecycle, request, zone, zone_registry
-from valence_sched.model.claim import TTL_S, WAIT_S, Claim
+from valence_sched.model.claim import TTL_S, Claim
 from valence_sched.model.decision import Report, Reports, parse_report
 from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.plan import Plan
 from valence_sched.model.quota import Quota, QuotaChange
-from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.scheduler import TREE_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.verbs import VERBS, Generation, Operation, Route
@@ -30,6 +29,9 @@ POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses between checks of an operation; th
 _signature = functools.cache(inspect.signature)
 #: Body fields whose names differ from the argument of the verb.
 FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "report": "decision"}
+FIELDS |= {"claim_id": "claim"}
+#: Verbs that use the route of another verb.
+ROUTES = {"compose_claim": "compose", "compose_plan": "compose"}
 
 
 class RemoteScheduler(Scheduler):
@@ -48,7 +50,11 @@ class RemoteScheduler(Scheduler):
         bound = _signature(verb).bind(self, *words, **named)
         bound.apply_defaults()
         arguments = dict(itertools.islice(bound.arguments.items(), 1, None))
-        return cast("R", self._send(VERBS[verb.__name__], arguments))
+        if arguments.pop("password", None) is not None:
+            hint = "use --password-env or --password-file, which the service reads on its host"
+            raise errors.UsageError(f"a typed password is not sent to a service: {hint}")
+        name = verb.__name__
+        return cast("R", self._send(VERBS[ROUTES.get(name, name)], arguments))
 
     def _send(self, route: Route, arguments: dict[str, Any]) -> Any:
         """Return the answer to a verb; for several names, yield the errors of each."""
@@ -68,7 +74,10 @@ class RemoteScheduler(Scheduler):
         elif isinstance(route.query, type):
             query |= msgspec.to_builtins(*arguments.values())
         else:
-            query |= arguments
+            lists = {
+                it: ",".join(of) for it, of in arguments.items() if isinstance(of, list | tuple)
+            }
+            query |= arguments | lists
         content, headers = self._connection.ask(route.method, path, query, body=body, key=key)
         if route.answer is None:
             return None
@@ -103,23 +112,6 @@ class RemoteScheduler(Scheduler):
         content, _ = self._connection.ask("GET", *path_of("decisions", decision_id))
         return parse_report(content, f"decision {decision_id}")[0]
 
-    def register(
-        self,
-        registration: Registration,
-        *,
-        password: str | None = None,
-        check: bool = True,
-        timeout_s: float = 30.0,
-    ) -> RegisteredPodm:
-        _refuse_password(password)
-        return super().register(registration, check=check, timeout_s=timeout_s)
-
-    def change_registration(
-        self, name: str, change: RegistrationChange, *, password: str | None = None
-    ) -> RegisteredPodm:
-        _refuse_password(password)
-        return super().change_registration(name, change)
-
     def documents(self) -> Iterator[inventory.FullPodm]:
         yield from super().documents()
 
@@ -131,29 +123,10 @@ class RemoteScheduler(Scheduler):
         generation: Generation = self._send(route, arguments)
         return generation.generation
 
-    def zone_tree(
-        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> zone_registry.ZoneNode:
-        query = {"hops": hops, "deadline_s": deadline_s, "route": ",".join(route)}
-        tree: zone_registry.ZoneNode = self._send(VERBS["zone_tree"], query)
-        return tree
-
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> Sequence[zone_registry.ZoneNode]:
         return self.zone_tree(hops=hops, deadline_s=deadline_s, route=route).children
-
-    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
-        arguments = {"claim": claim_id, "wait_s": wait_s}
-        result: lifecycle.ProvisionResult = self._send(VERBS["compose"], arguments)
-        return result
-
-    def compose_plan(
-        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
-    ) -> lifecycle.ProvisionResult:
-        arguments = {"plan": plan, "key": key, "ttl_s": ttl_s, "wait_s": wait_s}
-        result: lifecycle.ProvisionResult = self._send(VERBS["compose"], arguments)
-        return result
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         arguments = {"plan": plan, "key": key, "ttl_s": ttl_s}
@@ -196,9 +169,3 @@ def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.S
         return kind(**known)
     except ValueError as error:
         raise errors.RequestError(str(error)) from None
-
-
-def _refuse_password(password: str | None) -> None:
-    if password is not None:
-        hint = "use --password-env or --password-file, which the service reads on its host"
-        raise errors.UsageError(f"a typed password is not sent to a service: {hint}")

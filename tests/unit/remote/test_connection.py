@@ -17,7 +17,9 @@ from cryptography import x509
 from tests.loopback import LoopbackServer
 from tests.unit.certificates import certificate_files, server_context
 from valence_sched.errors import ServiceError, UsageError
+from valence_sched.model.registration import Registration, RegistrationChange
 from valence_sched.remote.connection import ServiceConnection, connection
+from valence_sched.remote.scheduler import RemoteScheduler
 
 HERE = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 
@@ -145,3 +147,14 @@ class TestHeaders(unittest.TestCase):
             self.assertEqual(b"{}", connection.ask("GET", "podms")[0])
             sent = base64.b64decode(self.received[-1]["Authorization"].partition(" ")[2])
             self.assertEqual(f"{user}:{password}", sent.decode())
+
+    def test_a_typed_password_of_a_pod_manager_is_not_sent(self):
+        remote, one = RemoteScheduler(ServiceConnection(self.server.url)), "https://p"
+        registration, change = Registration(name="p", url=one), RegistrationChange()
+        for call in (
+            lambda: remote.register(registration, password="typed"),
+            lambda: remote.change_registration("p", change, password="typed"),
+        ):
+            with self.assertRaisesRegex(UsageError, "^a typed password is not sent"):
+                call()
+        self.assertEqual([], self.received)
