@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from msgspec.structs import replace
 
 from valence_sched import errors, files
-from valence_sched.config.credentials import read_password
+from valence_sched.config.podms_file import read_password
 from valence_sched.config.settings import Cloud, Configuration
 from valence_sched.core.explain.report import inventory_source
 from valence_sched.engine import Engine
@@ -30,7 +30,7 @@ from valence_sched.inventory.sources import Now, SourceReader
 from valence_sched.lifecycle.dispatch import DispatchSender, bind_target, with_recording
 from valence_sched.model import decision, diagnostic, zone_registry
 from valence_sched.model.baremetal import WITHOUT
-from valence_sched.model.effect import AuditLine
+from valence_sched.model.diagnostic import AuditLine
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.reading import DEFAULT_SELECTION, ReadOptions, Selection
 from valence_sched.planning.site import load_site, site_of
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.capacity import PurchaseResult
     from valence_sched.model.decision import Report, Reports
+    from valence_sched.model.diagnostic import EffectLog
     from valence_sched.model.dispatch import Dispatch, DispatchSettings, MessagingSettings, Receipt
-    from valence_sched.model.effect import EffectLog
+    from valence_sched.model.http import ClientCertificate
     from valence_sched.model.page import Page
     from valence_sched.model.plan import Plan
     from valence_sched.model.reading import ReadPace
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from valence_sched.model.replay import Replay
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
-    from valence_sched.model.tls import ClientCertificate
     from valence_sched.model.zone_registry import RecordedZone
     from valence_sched.planning.site import Site as Site
     from valence_sched.planning.sweep import Sweep as Sweep

@@ -13,17 +13,13 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.config.settings import ZONES_FILE
+from valence_sched.core.explain.report import decision_result, inventory_summary
 from valence_sched.core.plugins import plugin_list
 from valence_sched.core.policy import fields_read
-from valence_sched.lifecycle.decision_result import (
-    decision_result,
-    decision_results,
-    inventory_summary,
-)
 from valence_sched.lifecycle.dispatch import dispatch
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.state_verbs import StateVerbs
-from valence_sched.model import codec, effect, lifecycle, reading, scheduler, zone
+from valence_sched.model import codec, diagnostic, lifecycle, reading, scheduler, zone
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S
 from valence_sched.model.decision import DecisionResult, DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.diagnostic import awaiting
@@ -80,12 +76,12 @@ class Engine(scheduler.OwnScheduler):
         loader: InventoryLoader,
         selection: reading.Selection = reading.DEFAULT_SELECTION,
         *,
-        effects: effect.EffectLog | None = None,
+        effects: diagnostic.EffectLog | None = None,
     ) -> None:
         self._config, self._sources = config, sources
         self._selection, self._live = selection, selection.live
         self._intake = Intake(config, sources, loader, selection)
-        self._effects = effects if effects is not None else effect.EffectLog()
+        self._effects = effects if effects is not None else diagnostic.EffectLog()
         self._view: View | None = None
         self._decider: Decider | None = None
         self._stored: StoredDeciders | None = None
@@ -161,7 +157,7 @@ class Engine(scheduler.OwnScheduler):
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        from valence_sched.planning.batches import decide_all
+        from valence_sched.planning.batches import decide_all, decision_results
 
         decider = self.decider()
         with awaiting(self._sources.progress, format_count(len(requests), "request"), "deciding"):

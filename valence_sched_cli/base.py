@@ -63,7 +63,7 @@ class PodmCommand:
     exit_code = 0
     through_service = True  # whether it can run on a service, too
     reads_files_only = False  # whether its answer is the same with and without a service
-    effects: model.effect.EffectLog  # each change that outlives the command
+    effects: model.diagnostic.EffectLog  # each change that outlives the command
     closing: list[str]  # lines on standard error after all output
     before: Sequence[str] = ()  # lines around a table for people
     after: Sequence[str] = ()
@@ -127,7 +127,7 @@ class PodmCommand:
 
     def run(self, args: Args) -> int:
         """Run and return the exit code: the command's, its error's, or 7 for a lost output."""
-        self.closing, self.effects, self.args = [], model.effect.EffectLog(), args
+        self.closing, self.effects, self.args = [], model.diagnostic.EffectLog(), args
         streams.escape_logs()
         with streams.interrupt_on_signals(), streams.log_failures() as failures:
             try:

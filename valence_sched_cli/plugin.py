@@ -109,7 +109,7 @@ def catalogue(
 
 def scheduler_endpoint(
     manager: Any,
-) -> tuple[str, bool | str, model.tls.ClientCertificate | None] | None:
+) -> tuple[str, bool | str, model.http.ClientCertificate | None] | None:
     """Return the service's URL, its CA certificates, and the client's certificate.
 
     None without a cloud, or if its catalogue lacks the service. CloudError if the cloud does not
@@ -120,7 +120,7 @@ def scheduler_endpoint(
     sdk = connect(manager)
     url = query_cloud(manager, lambda: app.catalogue().scheduler_url(sdk))
     cert = sdk.session.cert or (None, None)
-    certificate = model.tls.client_certificate(*((cert, None) if isinstance(cert, str) else cert))
+    certificate = model.http.client_certificate(*((cert, None) if isinstance(cert, str) else cert))
     return None if url is None else (url, sdk.session.verify, certificate)
 
 

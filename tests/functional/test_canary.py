@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, Case, Done, environment, run
-from valence_sched.config.credentials import SecureFile
+from valence_sched.config.podms_file import SecureFile
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import ServedPodm, served

@@ -19,7 +19,7 @@ from tests.unit.core.deciders import cpu, gpu
 from tests.unit.integrations.test_dispatchers import controller
 from valence_sched.app import App
 from valence_sched.engine import Engine
-from valence_sched.model.effect import AuditQuery
+from valence_sched.model.diagnostic import AuditQuery
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.zone_registry import ZoneRegistration

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from tests.functional.programs import FLAVORS, PROGRAMS, SITE, Case, run
 from tests.unit.store.site import CORES, claimer, podm
 from valence_sched.inventory import sources
-from valence_sched.model.effect import AuditLine
+from valence_sched.model.diagnostic import AuditLine
 from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
 from valence_sched.store import expiry
 from valence_sched.store.store import Store

@@ -9,7 +9,7 @@ import unittest
 from falcon import testing
 
 from tests.service.application import RACK, ApplicationCase
-from valence_sched.model.effect import AuditQuery
+from valence_sched.model.diagnostic import AuditQuery
 from valence_sched.server.wsgi import loopback_only
 from valence_sched.store.store import Store
 

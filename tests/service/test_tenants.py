@@ -6,7 +6,7 @@ import logging
 import re
 
 from tests.service.application import SMALL, ApplicationCase, LivePodmsCase
-from valence_sched.model.effect import AuditQuery
+from valence_sched.model.diagnostic import AuditQuery
 from valence_sched.service.routes import ROUTES
 from valence_sched.store.store import Store
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.unit.structure import ROOT, every_module
 from valence_sched import files
-from valence_sched.config.credentials import SecureFile
+from valence_sched.config.podms_file import SecureFile
 from valence_sched.drivers.crawl.cache import DocumentCache
 from valence_sched.drivers.files.tree import build_folder, write_tree
 from valence_sched.inventory.view_cache import ViewCache
@@ -21,7 +21,7 @@ from valence_sched.testing import generate, view
 
 #: The modules that create files, and their rows of the table.
 WRITERS = {
-    "config/credentials": ["secure file"],
+    "config/podms_file": ["secure file"],
     "config/schemas": [],  # used only in development
     "drivers/crawl/cache": ["cache of documents"],
     "drivers/files/tree": ["Redfish tree"],

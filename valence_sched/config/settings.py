@@ -16,8 +16,8 @@ import msgspec
 
 from valence_sched import files
 from valence_sched.config import parsers
-from valence_sched.config.credentials import read_password
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
+from valence_sched.config.podms_file import read_password
 from valence_sched.core import plugins
 from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
 from valence_sched.model import (

@@ -14,7 +14,7 @@ from valence_sched.core.batch import candidate_of, ranked_nodes, schedule, try_a
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, Ledger, SplicedSnapshot
-from valence_sched.core.explain.unknown import undecided_text
+from valence_sched.core.explain.report import undecided_text
 from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
 from valence_sched.core.policy import COST_SCALE, BoundPolicies, BoundPolicy
 from valence_sched.core.ranking import rank_rows

@@ -10,12 +10,17 @@ from valence_sched.drivers import composer
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.composer import Composer, Reply, Session
 from valence_sched.drivers.crawl.reading import ReadTarget
-from valence_sched.drivers.dialect import Dialects, dialect_of_driver
+from valence_sched.drivers.dialect import (
+    Dialects,
+    address_identity,
+    dialect_of_driver,
+    root_identity,
+    service_identity,
+)
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.connection import Connection, enter_service, root_document
 from valence_sched.drivers.http.exchange import Answer, Deadline, Patience, is_outage
-from valence_sched.drivers.identity import address_identity, root_identity, service_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, UnknownName, one_line
 from valence_sched.model.podm_address import change_text

@@ -21,9 +21,9 @@ from valence_sched.core import plugins
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.cache import ReadingMemory
 from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
+from valence_sched.drivers.dialect import with_identity
 from valence_sched.drivers.events import EventStream, EventSubscription, PushedEvents
 from valence_sched.drivers.http.exchange import TlsContexts
-from valence_sched.drivers.identity import with_identity
 from valence_sched.inventory import events as event_hints
 from valence_sched.inventory.live import podm_of_registration
 from valence_sched.inventory.registry import Registry

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from valence_sched import errors
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
-from valence_sched.drivers.identity import with_identity
+from valence_sched.drivers.dialect import with_identity
 from valence_sched.inventory.registry import Member, Registry, select_members
 from valence_sched.model import podm_address
 from valence_sched.model.diagnostic import Progress

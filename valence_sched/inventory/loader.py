@@ -15,7 +15,6 @@ from valence_sched import errors, files
 from valence_sched.config.settings import split_plugin_name, user_folder
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
 from valence_sched.model import diff, inventory
 from valence_sched.model.claim import NO_USAGE, ComposedNode, Usage, subtract_usage
@@ -24,7 +23,7 @@ from valence_sched.model.custom_resource import DeclaredResources, with_declared
 from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus, Status, to_json
 from valence_sched.model.podm_address import conflict_text
 from valence_sched.model.quantity import age_s, check_time, format_count
-from valence_sched.model.reading import ReadOptions, Selection, Sign
+from valence_sched.model.reading import OldReadings, ReadOptions, Selection, Sign, stale_error
 from valence_sched.view.builder import ViewBuilder, repeated_id
 from valence_sched.view.view import View
 

@@ -15,17 +15,15 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.config import credentials
-from valence_sched.config.credentials import SecureFile
-from valence_sched.config.podms_file import check_registration, parse_podms
+from valence_sched.config import podms_file
+from valence_sched.config.podms_file import SecureFile, check_registration, parse_podms
 from valence_sched.config.settings import NO_HOME, Configuration, user_folder
 from valence_sched.core import plugins
-from valence_sched.drivers.identity import addresses, with_identity
+from valence_sched.drivers.dialect import addresses, with_identity
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model import podm_address
 from valence_sched.model.codec import decode, load_yaml
-from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import Diagnostic, EffectLog
 from valence_sched.model.hardware import StatsReport
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.podm_address import endpoint_key, is_address, same_endpoint
@@ -197,13 +195,13 @@ class Registry:
         if not references and self.file is not None:
             path, what = self.file.with_name(f"{self.file.name}.zone-key"), "zone"
             if make:
-                credentials.make_secret(path)
+                podms_file.make_secret(path)
             references = (PasswordReference(file=str(path)),) if path.exists() else ()
         elif not references and make:
             text = "zones: secrets is empty, and every process of a zone must have the same secret"
             raise errors.CredentialError(f"{text}: name an env or a file")
         with errors.errors_at(what):
-            read, environ = credentials.read_password, self._config.environ
+            read, environ = podms_file.read_password, self._config.environ
             return [read(one, what, environ, None) or "" for one in references]
 
     def store(self, effects: EffectLog | None = None) -> Store:
@@ -350,7 +348,7 @@ class Registry:
 
     def password(self, registration: Registration) -> str | None:
         reference, name = registration.password, registration.name
-        return credentials.read_password(reference, name, self._config.environ, self.passwords)
+        return podms_file.read_password(reference, name, self._config.environ, self.passwords)
 
     def _find_identity(self, registration: Registration, password: str | None) -> str | None:
         from valence_sched.drivers.connect import probe_identity  # HTTP: only needed to register

@@ -12,9 +12,8 @@ from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
-from valence_sched.drivers.dialect import Dialects
+from valence_sched.drivers.dialect import Dialects, with_identity
 from valence_sched.drivers.hardware import read_hardware
-from valence_sched.drivers.identity import with_identity
 from valence_sched.errors import PodmError, SchedulerError, UnknownName
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
@@ -23,8 +22,7 @@ from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model import claim as nouns
 from valence_sched.model.decision import Placement
-from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import EffectLog, NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeRecord, NodeStatus, Preview, ReconcileResult
 from valence_sched.model.podm_address import contradicts, has_other_blocks, is_address

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
+from valence_sched.core.explain.report import decision_result
 from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import ClaimLost, ClaimState, StaleOffer
-from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.custom_resource import DeclaredResources, declared_amounts, with_declared

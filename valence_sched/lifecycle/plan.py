@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
+from valence_sched.core.explain.report import decision_result
 from valence_sched.errors import ClaimLost, InventoryIncomplete, one_line
 from valence_sched.lifecycle.claim import Claimer, ClaimOutcome
-from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.claim import Claim
 from valence_sched.model.codec import decode

@@ -16,9 +16,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from valence_sched import errors
+from valence_sched.core.explain.report import decision_result
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
-from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.model.claim import Claim, ComposedNode, disabled_error
 from valence_sched.model.decision import Detail
 from valence_sched.model.inventory import FullPodm

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from valence_sched.errors import SchedulerError, UnknownName, each_error
 from valence_sched.model import registration as nouns
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, TTL_S
-from valence_sched.model.diagnostic import Diagnostic, awaiting
-from valence_sched.model.effect import AuditLine, AuditQuery, EffectLog
+from valence_sched.model.diagnostic import AuditLine, AuditQuery, Diagnostic, EffectLog, awaiting
 from valence_sched.model.hardware import BlockUsage, StatsReport, block_usage
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.quota import Quota, check_limits, check_owner

@@ -14,7 +14,6 @@ from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError, NoPodm, one_line
 from valence_sched.inventory.live import StoredMembers, stored_members, stored_podm
 from valence_sched.inventory.loader import InventoryLoader, collector_paused
-from valence_sched.inventory.old_readings import OldReadings, ReadingAges, stale_error
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.lifecycle.claim import Claimer
 from valence_sched.lifecycle.follower import Followed, FollowedPodm, Follower
@@ -22,7 +21,7 @@ from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.custom_resource import DeclaredResources, with_declared
 from valence_sched.model.hardware import PodmOverview
 from valence_sched.model.inventory import LeanPodm, PodmStatus
-from valence_sched.model.reading import Selection
+from valence_sched.model.reading import OldReadings, ReadingAges, Selection, stale_error
 from valence_sched.model.registration import Registration
 from valence_sched.store.snapshot import StoreSnapshot
 from valence_sched.store.store import Store

@@ -23,7 +23,7 @@ from oslo_messaging import opts
 
 from valence_sched.errors import ServiceError, UsageError, one_line
 from valence_sched.model.dispatch import MessagingSettings
-from valence_sched.model.tls import default_authorities
+from valence_sched.model.http import default_authorities
 
 LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from valence_sched.model import decision as decisions, hardware, lifecycle, zone, zone_registry
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
-    from valence_sched.model.effect import AuditLine, AuditQuery
+    from valence_sched.model.diagnostic import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.inventory import FullPodm
     from valence_sched.model.plan import Plan, PlanRefresh, PlanResult

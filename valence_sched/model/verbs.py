@@ -13,7 +13,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S, Claim, TtlSeconds
 from valence_sched.model.decision import Detail, Report
-from valence_sched.model.effect import AuditLine, AuditQuery
+from valence_sched.model.diagnostic import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor, Properties
 from valence_sched.model.http import Problem
 from valence_sched.model.inventory import FullPodm

@@ -14,11 +14,10 @@ from valence_sched.model import inventory
 from valence_sched.model.base import FieldChanges, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
-from valence_sched.model.http import MOST_HOPS
+from valence_sched.model.http import MOST_HOPS, ClientCertificate, client_certificate, file_problem
 from valence_sched.model.inventory import Capabilities, Name, ZoneName
 from valence_sched.model.podm_address import service_url_problem
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.tls import ClientCertificate, client_certificate, file_problem
 
 #: The smallest and the largest reported value, by ``<service>_<capability>``.
 ServiceRanges = dict[str, Annotated[tuple[float, ...], Meta(min_length=2, max_length=2)]]

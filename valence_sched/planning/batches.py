@@ -11,7 +11,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,12 +21,19 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.explain import report
-from valence_sched.core.explain.unknown import bound_notes, decision_warnings
+from valence_sched.core.explain.report import (
+    bound_notes,
+    decision_details,
+    decision_warnings,
+    inventory_summary,
+    short_report,
+)
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.offers import most_nodes_alone
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError, UnknownName
+from valence_sched.model import decision as nouns
 from valence_sched.model.decision import Outcome, Reports
 from valence_sched.model.policy import Budget, Goal
 from valence_sched.model.request import Request
@@ -367,3 +374,29 @@ def _optimum(
 ) -> Optimum:
     effort = Effort(nodes=budget.solver_nodes)
     return most_nodes(view, types, effort=effort, budget=budget, goals=goals)
+
+
+def decision_results(
+    decisions: Decisions, detail: nouns.Detail = "placements"
+) -> nouns.DecisionResults:
+    """Return several decisions with their report and details."""
+    report = decisions.report() if detail == "report" else _short_reports(decisions, detail)
+    return nouns.DecisionResults(
+        report=report, details=tuple(map(decision_details, decisions.decisions))
+    )
+
+
+def _short_reports(decisions: Decisions, detail: nouns.Detail) -> nouns.Reports:
+    reports = [short_report(decision, detail) for decision in decisions.decisions]
+    if decisions.failure:
+        nothing: dict[str, Any] = {"outcome": "nothing_fits", "placed": 0}
+        nothing |= {"placements": (), "podms": ()}
+        reports[:-1] = [replace(report, **nothing) for report in reports[:-1]]
+    return nouns.Reports(
+        outcome=decisions.outcome,
+        requested=decisions.requested_count,
+        placed=decisions.placed_count,
+        inventory=inventory_summary(decisions.view),
+        decisions=tuple(reports),
+        warnings=tuple(decisions.warnings()),
+    )

@@ -20,7 +20,7 @@ from valence_sched.core.batch import Attempt, Batch
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext, context_of
-from valence_sched.core.explain.unknown import undecided_text
+from valence_sched.core.explain.report import undecided_text
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.set_cover import price_of_needs
 from valence_sched.model import capacity as model

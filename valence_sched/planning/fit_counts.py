@@ -15,7 +15,7 @@ import numpy as np
 from valence_sched.core.batch import AttemptListener, place, try_alternatives
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import EvaluationContext, reevaluate
-from valence_sched.core.explain.unknown import undecided_text, unknown_terms
+from valence_sched.core.explain.report import undecided_text, unknown_terms
 from valence_sched.core.fit.pool_covers import MIN_POOLS, PoolCovers
 from valence_sched.core.policy import INFINITE_COST
 from valence_sched.core.ranking import draw_lots, rank_rows

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import funnel
-from valence_sched.core.explain.report import funnel_steps, inventory_source
-from valence_sched.core.explain.unknown import decision_warnings
+from valence_sched.core.explain.report import decision_warnings, funnel_steps, inventory_source
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import RequestError, UnknownName, UsageError

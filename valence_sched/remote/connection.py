@@ -17,7 +17,7 @@ from requests.auth import HTTPBasicAuth
 from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at
-from valence_sched.model import http, tls
+from valence_sched.model import http
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def new_session(url: str, verify: bool | str = True) -> requests.Session:
     """Return a session to a URL; from the environment it uses the proxy, but no login."""
     session = requests.Session()
     session.proxies, session.trust_env = get_environ_proxies(url), False
-    session.verify = (verify is True and tls.default_authorities(os.environ)) or verify
+    session.verify = (verify is True and http.default_authorities(os.environ)) or verify
     return session
 
 
@@ -64,7 +64,7 @@ class ServiceConnection:
         user: str | None = None,
         password: str | None = None,
         verify: bool | str = True,
-        certificate: tls.ClientCertificate | None = None,
+        certificate: http.ClientCertificate | None = None,
         timeout_s: float = 60.0,
         token: Callable[[], str] | None = None,
         renew: Callable[[], object] | None = None,
@@ -235,11 +235,11 @@ def _reason(error: Exception) -> str:
 def _tls_reason(error: requests.exceptions.SSLError) -> str:
     wrapped = getattr(error.args[0], "reason", None) if error.args else None
     cause = wrapped.args[0] if wrapped is not None and wrapped.args else None
-    what = "its certificate is not trusted" if tls.is_about_certificate(cause) else "no TLS"
+    what = "its certificate is not trusted" if http.is_about_certificate(cause) else "no TLS"
     if not isinstance(cause, ssl.SSLError):
         return f"{what}: {type(error).__name__}: check that the service uses https at this port"
-    hint = tls.failure_hint(cause, cacert=AUTHORITIES, cert=f"{CERTIFICATE} and {KEY}")
-    return f"{what}: {tls.plain_text(cause)}: {hint}"
+    hint = http.failure_hint(cause, cacert=AUTHORITIES, cert=f"{CERTIFICATE} and {KEY}")
+    return f"{what}: {http.plain_text(cause)}: {hint}"
 
 
 URL = "VALENCE_SCHED_URL"
@@ -252,7 +252,7 @@ def connection(
     *,
     token: Callable[[], str] | None = None,
     verify: bool | str = True,
-    certificate: tls.ClientCertificate | None = None,
+    certificate: http.ClientCertificate | None = None,
 ) -> ServiceConnection | None:
     """Return the connection to a service at ``url``, else at the URL of the environment, if any.
 
@@ -267,14 +267,14 @@ def connection(
     if (user is None) != (password is None):
         raise UsageError(f"a login to the service needs both {USER} and {PASSWORD}")
     authorities, cert, key = (_file(environ, it) for it in (AUTHORITIES, CERTIFICATE, KEY))
-    if problem := tls.file_problem(cert, key):
+    if problem := http.file_problem(cert, key):
         raise UsageError(f"{CERTIFICATE}, {KEY}: {problem}")
     return ServiceConnection(
         address,
         user=user,
         password=password,
         verify=authorities or verify,
-        certificate=tls.client_certificate(cert, key) or certificate,
+        certificate=http.client_certificate(cert, key) or certificate,
         token=None if user else token,
         variable=None if url else URL,
     )

@@ -11,7 +11,7 @@ import msgspec
 
 from valence_sched.app import App
 from valence_sched.errors import SchedulerError, ServiceBusy
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.request import Request

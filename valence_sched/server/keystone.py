@@ -20,7 +20,7 @@ from keystonemiddleware import auth_token  # type: ignore[import-untyped]
 from oslo_config import cfg
 
 from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated
-from valence_sched.model import baremetal, tls, verbs
+from valence_sched.model import baremetal, http, verbs
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.call import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
@@ -92,7 +92,7 @@ class KeystoneLogins:
                 project_domain_name=settings.ui_domain_name,
                 include_catalog=False,
             )
-            verify = settings.cafile or tls.default_authorities(os.environ) or True
+            verify = settings.cafile or http.default_authorities(os.environ) or True
             session = Session(verify=verify, timeout=settings.timeout_s)
             token: str | None = plugin.get_token(session)
         except (Unauthorized, UnicodeDecodeError):

@@ -15,7 +15,7 @@ from valence_sched.app import App, import_late_modules
 from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.inventory.background_reader import BackgroundReader, background_reader
 from valence_sched.inventory.events import EventReceiver
-from valence_sched.model import baremetal, base, effect, hardware, inventory, reading
+from valence_sched.model import baremetal, base, diagnostic, hardware, inventory, reading
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ComposedNode
 from valence_sched.model.decision import DecisionSummary, Report
 from valence_sched.model.podm_address import EventAddress
@@ -57,7 +57,7 @@ class SharedState:
         self,
         environ: Mapping[str, str],
         state: str | None,
-        audit_lines: int = effect.AUDIT_LINES,
+        audit_lines: int = diagnostic.AUDIT_LINES,
         quarantine: Quarantine | None = None,
         *,
         dispatches: bool = False,
@@ -93,7 +93,7 @@ class SharedState:
     def get(self, id_: str) -> tuple[bytes, float] | None:
         return self.store().records.get(id_)
 
-    def record_change(self, line: effect.AuditLine) -> None:
+    def record_change(self, line: diagnostic.AuditLine) -> None:
         self.store().audit.add([line], self._audit_lines)
 
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:

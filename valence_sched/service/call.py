@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from valence_sched import errors
-from valence_sched.model import claim, codec, effect, verbs, zone as nouns
+from valence_sched.model import claim, codec, diagnostic, verbs, zone as nouns
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.request import SCHEMA, VERSION, Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec
@@ -113,7 +113,7 @@ class Call:
 
     def record_change(self, name: str, outcome: str) -> None:
         """Log a change or a refused change; store it if the state is available."""
-        line = effect.AuditLine(
+        line = diagnostic.AuditLine(
             user=self.user.name,
             owner=self.user.project,
             request_id=self.request_id,

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
-from valence_sched.model import claim, effect, inventory, redact
+from valence_sched.model import claim, diagnostic, inventory, redact
 from valence_sched.model.decision import DecisionSummary, Report
 from valence_sched.model.http import problem_of
 from valence_sched.model.quantity import format_count
@@ -43,7 +43,7 @@ class RecordStore(Protocol):
     def get(self, id_: str) -> tuple[bytes, float] | None:
         """Return a record and its age in seconds, None for an unknown id."""
 
-    def record_change(self, line: effect.AuditLine) -> None:
+    def record_change(self, line: diagnostic.AuditLine) -> None:
         """Store a line of the audit; above the limit, the oldest lines are deleted."""
 
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:

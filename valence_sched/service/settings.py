@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from valence_sched import files
 from valence_sched.errors import UsageError
-from valence_sched.model import baremetal, base, claim, codec, effect, registration, zone
+from valence_sched.model import baremetal, base, claim, codec, diagnostic, registration, zone
 from valence_sched.model.dispatch import DispatchSettings, MessagingSettings, check_messaging
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"  # environment variable that names the settings file
@@ -162,7 +162,7 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     messaging: MessagingSettings | None = None
     zones: zone.ZoneSettings = zone.ZoneSettings()
     proxies: tuple[str, ...] = ()
-    audit_lines: Positive = effect.AUDIT_LINES
+    audit_lines: Positive = diagnostic.AUDIT_LINES
     ironic: baremetal.IronicSettings | bool = baremetal.IronicSettings()
     dispatch: DispatchSettings | None = None
 

@@ -25,7 +25,7 @@ from valence_sched.model.claim import (
     State,
 )
 from valence_sched.model.decision import Report
-from valence_sched.model.effect import EffectLog, held_state, unsure_state
+from valence_sched.model.diagnostic import EffectLog, held_state, unsure_state
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.store import claim_rows, expiry, holds, podms, quotas, tables

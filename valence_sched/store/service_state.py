@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from msgspec.structs import asdict
 
-from valence_sched.model.effect import AUDIT_LINES, AuditLine, AuditQuery
+from valence_sched.model.diagnostic import AUDIT_LINES, AuditLine, AuditQuery
 from valence_sched.store import tables
 from valence_sched.store.database import Stored, transaction
 from valence_sched.store.document import one_readable

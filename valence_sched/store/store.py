@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from valence_sched.errors import IdentityConflict, InputError, StoreError
 from valence_sched.model.claim import Usage
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.store import (
     claim_rows,

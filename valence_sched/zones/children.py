@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched import errors
 from valence_sched.model import zone_registry as nouns
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.hardware import PodmOverview
 from valence_sched.model.http import MOST_HOPS
 from valence_sched.model.scheduler import TREE_S

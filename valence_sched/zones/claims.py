@@ -22,7 +22,7 @@ from valence_sched import errors
 from valence_sched.model import zone as nouns
 from valence_sched.model.claim import TTL_S, Claim, NodeAllocation
 from valence_sched.model.decision import Candidate, Report, SilentZone
-from valence_sched.model.effect import EffectLog, held_state, unsure_state
+from valence_sched.model.diagnostic import EffectLog, held_state, unsure_state
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request, asked_content

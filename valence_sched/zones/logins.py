@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated
 from valence_sched.model.claim import Claim
-from valence_sched.model.tls import default_authorities
+from valence_sched.model.http import default_authorities
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import KeystoneLogin, ZoneRegistration
 from valence_sched.remote.connection import ServiceConnection

@@ -147,7 +147,7 @@ class ListAudit(base.Lister):
 
     def take_action(self, args: base.Args) -> base.Table:
         names = (*self.filters, "limit")
-        query = model.effect.AuditQuery(**{name: getattr(args, name) for name in names})
+        query = model.diagnostic.AuditQuery(**{name: getattr(args, name) for name in names})
         lines = self.scheduler(args).audit(query)
         now, long = self.scheduler_app.now().timestamp(), args.long
         rows = []

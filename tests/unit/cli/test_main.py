@@ -18,7 +18,7 @@ from tests.unit.core.deciders import bound
 from valence_sched.app import App
 from valence_sched.core.evaluation import evaluate
 from valence_sched.errors import StoreError
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.reading import Selection
 from valence_sched.streams import interrupt_on_signals
 from valence_sched.testing import request, view

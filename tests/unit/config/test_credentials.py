@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from valence_sched.app import App
-from valence_sched.config.credentials import SecureFile, read_password
+from valence_sched.config.podms_file import SecureFile, read_password
 from valence_sched.errors import CredentialError
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.zone import ZoneSettings

@@ -7,9 +7,9 @@ import itertools
 import unittest
 from unittest import TestCase
 
+from valence_sched.drivers.dialect import service_identity
 from valence_sched.drivers.document_shape import NEXT
 from valence_sched.drivers.fields import NO_NOTES, Json
-from valence_sched.drivers.identity import service_identity
 from valence_sched.drivers.links import (
     MAX_PAGES_UNBOUNDED,
     ROOT,

@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 from tests.unit.drivers.redfish.rendered import read_back
 from valence_sched.app import App
 from valence_sched.drivers.crawl.reading import Reading
-from valence_sched.drivers.identity import root_identity
+from valence_sched.drivers.dialect import root_identity
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.errors import InputError, PodmError

@@ -4,7 +4,7 @@
 import datetime
 import unittest
 
-from valence_sched.inventory.old_readings import ReadingAges
+from valence_sched.model.reading import ReadingAges
 
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 

@@ -5,15 +5,15 @@ import hashlib
 import unittest
 
 from tests.unit.core.deciders import cpus, engine_of
-from valence_sched.core.explain.report import decision_report, funnel_steps
-from valence_sched.lifecycle.decision_result import (
+from valence_sched.core.explain.report import (
+    decision_report,
     decision_result,
-    decision_results,
+    funnel_steps,
     inventory_summary,
 )
 from valence_sched.model.decision import MAX_LISTED_PODMS
 from valence_sched.model.inventory import to_json
-from valence_sched.planning.batches import decide_all
+from valence_sched.planning.batches import decide_all, decision_results
 from valence_sched.testing import request
 
 CORES = {"processor": {"total_cores": 8}}

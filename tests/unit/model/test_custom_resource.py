@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, cpus, engine, lean
 from valence_sched.config import parsers
-from valence_sched.core.explain.unknown import decision_warnings
+from valence_sched.core.explain.report import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode

@@ -15,7 +15,7 @@ from valence_sched.errors import (
     UnknownName,
     Unverified,
 )
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.http import Problem, error_of, problem_error, problem_of
 from valence_sched.model.inventory import to_json
 

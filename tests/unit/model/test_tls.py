@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest import TestCase, mock
 
 from valence_sched.errors import UsageError
-from valence_sched.model.tls import AUTHORITY_VARIABLES, default_authorities, failure_hint
+from valence_sched.model.http import AUTHORITY_VARIABLES, default_authorities, failure_hint
 
 
 class TestAuthorities(TestCase):

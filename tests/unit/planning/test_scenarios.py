@@ -12,8 +12,8 @@ from msgspec import structs
 from tests.unit.planning.sites import GPU, WEB, chosen, edit, free, racks
 from valence_sched.app import App
 from valence_sched.config.settings import Configuration
+from valence_sched.core.explain.report import decision_result
 from valence_sched.errors import InputError, SchedulerError, UnknownName
-from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.model.decision import Report
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration

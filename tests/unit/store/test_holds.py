@@ -9,7 +9,7 @@ from tests.unit.store.site import expire, part, podm
 from tests.unit.store.test_claims import SHARED, usage
 from valence_sched.errors import ClaimLost, ClaimState
 from valence_sched.model.claim import ClaimPart, ComposedNode, Grant, NodeAllocation
-from valence_sched.model.effect import held_state
+from valence_sched.model.diagnostic import held_state
 from valence_sched.store import tables
 from valence_sched.store.holds import SLACK
 

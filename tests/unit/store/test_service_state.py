@@ -7,7 +7,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from tests.unit.store.engines import on_each_engine
-from valence_sched.model.effect import AuditLine, AuditQuery
+from valence_sched.model.diagnostic import AuditLine, AuditQuery
 from valence_sched.store import tables
 from valence_sched.store.snapshot import LogPosition
 

@@ -15,7 +15,7 @@ from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.errors import ServiceError
 from valence_sched.model.decision import SilentZone
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.reading import ReadOptions, ReadPace, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request

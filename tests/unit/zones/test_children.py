@@ -22,7 +22,7 @@ from valence_sched.errors import (
     Unauthenticated,
     UnknownName,
 )
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.diagnostic import EffectLog
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import (

@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.crawl import cache as caches
 from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader, fetch_task
-from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
+from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver, root_identity
 from valence_sched.drivers.document_shape import MEMBERS, current_form, type_name
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Parts, Resource
 from valence_sched.drivers.http.connection import Connection, enter_service
 from valence_sched.drivers.http.exchange import Deadline, TlsContexts, Unreachable
-from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line

@@ -25,9 +25,8 @@ from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, U
 from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError, one_line
-from valence_sched.model.http import redirect_to
+from valence_sched.model.http import client_certificate, redirect_to
 from valence_sched.model.registration import Registration
-from valence_sched.model.tls import client_certificate
 
 if TYPE_CHECKING:
     from valence_sched.drivers.http.sushy_transport import SushyTransport

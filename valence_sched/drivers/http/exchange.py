@@ -19,9 +19,15 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError, SchedulerError, UsageError
-from valence_sched.model import tls
-from valence_sched.model.http import answer_of, header_problem
-from valence_sched.model.tls import ClientCertificate, default_authorities, plain_text
+from valence_sched.model.http import (
+    ClientCertificate,
+    answer_of,
+    default_authorities,
+    failure_hint,
+    header_problem,
+    is_about_certificate,
+    plain_text,
+)
 
 #: Headers that tell a truncated body from a complete one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
@@ -238,8 +244,8 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 
 
 def tls_error(error: BaseException) -> Unreachable:
-    hint = tls.failure_hint(error, cacert="--cacert", cert="--cert and --key")
-    hint += "; --insecure skips the check" if tls.is_about_certificate(error) else ""
+    hint = failure_hint(error, cacert="--cacert", cert="--cert and --key")
+    hint += "; --insecure skips the check" if is_about_certificate(error) else ""
     return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
 
 

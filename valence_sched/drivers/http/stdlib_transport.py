@@ -20,7 +20,7 @@ import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from valence_sched.drivers.http import exchange
-from valence_sched.model.tls import ClientCertificate, plain_text
+from valence_sched.model.http import ClientCertificate, plain_text
 
 _RECEIVE_BYTES = 1 << 16
 #: The most headers and trailers of a response, and the most consecutive bytes without a body.

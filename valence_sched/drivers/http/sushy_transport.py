@@ -25,7 +25,7 @@ from urllib3.exceptions import (
 from valence_sched.drivers.http import exchange
 from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
 from valence_sched.errors import InputError
-from valence_sched.model.tls import ClientCertificate, plain_text
+from valence_sched.model.http import ClientCertificate, plain_text
 
 #: Supported encodings of a body; only identity is requested.
 SUPPORTED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")

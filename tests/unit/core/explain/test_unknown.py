@@ -4,7 +4,7 @@
 import unittest
 
 from tests.unit.core.deciders import cpu, cpus, engine_of, gpu
-from valence_sched.core.explain.unknown import decision_warnings
+from valence_sched.core.explain.report import decision_warnings
 from valence_sched.testing import request
 
 TOLD = {"id": "a", "zone": "z", "blocks": cpus(1),

@@ -27,7 +27,7 @@ from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from valence_sched.drivers.http.exchange import PodmRequest, TlsContexts, Unreachable, shut
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 from valence_sched.drivers.http.sushy_transport import SushyTransport
-from valence_sched.model.tls import ClientCertificate
+from valence_sched.model.http import ClientCertificate
 
 PLAIN = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\n\r\nplain"
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from valence_sched.drivers.dialect import root_identity
 from valence_sched.drivers.fields import NO_NOTES, Json, Notes
-from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.render import documents_of
