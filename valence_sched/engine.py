@@ -157,11 +157,11 @@ class Engine(scheduler.OwnScheduler):
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        from valence_sched.planning.batches import decide_all, decision_results
+        from valence_sched.planning.batches import decide_all
 
         decider = self.decider()
         with awaiting(self._sources.progress, format_count(len(requests), "request"), "deciding"):
-            result = decision_results(decide_all(decider, requests), detail)
+            result = decide_all(decider, requests).result(detail)
         return self._no_outage(requests, result)
 
     def seal(self, request: Request) -> zone.SealedRequest:

@@ -11,7 +11,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -21,13 +21,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.explain import report
-from valence_sched.core.explain.report import (
-    bound_notes,
-    decision_details,
-    decision_warnings,
-    inventory_summary,
-    short_report,
-)
+from valence_sched.core.explain.report import bound_notes, decision_warnings
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.offers import most_nodes_alone
@@ -85,10 +79,16 @@ class Decisions:
             return "undecided" if undecided else "nothing_fits"
         return "placed" if self.placed_count == self.requested_count else "placed_in_part"
 
-    def report(self, *, explain: bool = True) -> Reports:
+    def report(self, detail: nouns.Detail = "report", *, explain: bool = True) -> Reports:
         """Return all decisions as one document; requests that failed have no placed nodes."""
-        source = report.inventory_source(self.view, self.skipped)
-        reports = [report.decision_report(one, source, explain=explain) for one in self.decisions]
+        if detail == "report":
+            source = report.inventory_source(self.view, self.skipped)
+            reports = [
+                report.decision_report(one, source, explain=explain) for one in self.decisions
+            ]
+        else:
+            source = report.inventory_summary(self.view)
+            reports = [report.short_report(one, detail) for one in self.decisions]
         if self.failure:
             unplaced = {"outcome": "nothing_fits", "placed": 0, "placements": (), "podms": ()}
             unplaced |= {"funnel": (), "explanation": None}
@@ -101,6 +101,11 @@ class Decisions:
             decisions=tuple(reports),
             warnings=tuple(self.warnings()),
         )
+
+    def result(self, detail: nouns.Detail = "placements") -> nouns.DecisionResults:
+        """Return the report at the level ``detail``, with the details of each decision."""
+        details = tuple(map(report.decision_details, self.decisions))
+        return nouns.DecisionResults(report=self.report(detail), details=details)
 
     def warnings(self) -> list[str]:
         notes = (note for decision in self.decisions for note in decision_warnings(decision))
@@ -374,29 +379,3 @@ def _optimum(
 ) -> Optimum:
     effort = Effort(nodes=budget.solver_nodes)
     return most_nodes(view, types, effort=effort, budget=budget, goals=goals)
-
-
-def decision_results(
-    decisions: Decisions, detail: nouns.Detail = "placements"
-) -> nouns.DecisionResults:
-    """Return several decisions with their report and details."""
-    report = decisions.report() if detail == "report" else _short_reports(decisions, detail)
-    return nouns.DecisionResults(
-        report=report, details=tuple(map(decision_details, decisions.decisions))
-    )
-
-
-def _short_reports(decisions: Decisions, detail: nouns.Detail) -> nouns.Reports:
-    reports = [short_report(decision, detail) for decision in decisions.decisions]
-    if decisions.failure:
-        nothing: dict[str, Any] = {"outcome": "nothing_fits", "placed": 0}
-        nothing |= {"placements": (), "podms": ()}
-        reports[:-1] = [replace(report, **nothing) for report in reports[:-1]]
-    return nouns.Reports(
-        outcome=decisions.outcome,
-        requested=decisions.requested_count,
-        placed=decisions.placed_count,
-        inventory=inventory_summary(decisions.view),
-        decisions=tuple(reports),
-        warnings=tuple(decisions.warnings()),
-    )

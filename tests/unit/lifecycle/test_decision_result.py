@@ -13,7 +13,7 @@ from valence_sched.core.explain.report import (
 )
 from valence_sched.model.decision import MAX_LISTED_PODMS
 from valence_sched.model.inventory import to_json
-from valence_sched.planning.batches import decide_all, decision_results
+from valence_sched.planning.batches import decide_all
 from valence_sched.testing import request
 
 CORES = {"processor": {"total_cores": 8}}
@@ -96,7 +96,7 @@ class TestSeveral(unittest.TestCase):
     def decided(self, number, *counts, detail="placements", **words):
         asked = [request(CORES, count=count, **words) for count in counts]
         self.decisions = decide_all(site(number), asked)
-        return decision_results(self.decisions, detail)
+        return self.decisions.result(detail)
 
     def test_short_reports_agree_with_the_whole_ones(self):
         for counts in ((2, 1), (2, 3), (5, 1)):

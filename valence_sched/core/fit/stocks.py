@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from valence_sched.core.fit.set_cover import SearchOutcome
+from valence_sched.core.fit.spending import SearchOutcome
 from valence_sched.model.inventory import Stock, free_amount, grant_size
 from valence_sched.model.need import Need
 from valence_sched.view.view import View
