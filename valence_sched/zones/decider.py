@@ -165,7 +165,7 @@ class ZoneDecider(Scheduler):
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
         return nouns.Ranking(
-            candidates=tuple(map(_named_candidate, offers)),
+            candidates=tuple(paths.below(one.zone, one.candidate) for one in offers),
             missing=tuple(missing),
             request_id=sealed.request.id,
             seed=sealed.request.seed,
@@ -272,7 +272,8 @@ class ZoneDecider(Scheduler):
             own = [one.chosen for one in report.placements] if report is not None else None
             return report if own == [one.candidate for one in chosen] else None
         below = self._reports_below(request_for, detail)
-        report = result.with_reasons_below(report, below, [_named_candidate(one) for one in chosen])
+        candidates = [paths.below(one.zone, one.candidate) for one in chosen]
+        report = result.with_reasons_below(report, below, candidates)
         if report is None or report.explanation is None:
             return report
         request = as_asked_below(selected.request or sealed.request)
@@ -280,10 +281,6 @@ class ZoneDecider(Scheduler):
         selection = self._selection(sealed, avoid=tuple(selected.silent.values()))
         choices = ZoneChoices(selection, request, sealed.policy, selected.nodes, placed=placed)
         return replace(report, explanation=choices.explained(report.explanation))
-
-
-def _named_candidate(offer: Offer) -> nouns.Candidate:
-    return replace(offer.candidate, podm=paths.path(offer.zone, offer.candidate.podm))
 
 
 def _retried(decide: Callable[[], R]) -> R:
@@ -343,7 +340,7 @@ class ZoneChoices:
         self._most_free = dict(zip(alternative.needs, answer.most_free, strict=False))
         if answer.overtakings is UNSET:
             return None
-        found = [replace(one, pool=_below(one.zone, one.pool)) for one in answer.overtakings]
+        found = [replace(one, pool=paths.below(one.zone, one.pool)) for one in answer.overtakings]
         return sensitivity.weight_changes(self.policy, rival, self.chosen, found)
 
     def most_free(self, need: Need) -> float:
@@ -360,8 +357,5 @@ class ZoneChoices:
 
 
 def _pool(offer: Offer) -> nouns.PoolRef:
-    return _below(offer.zone, nouns.PoolRef(podm=offer.candidate.podm, pool=offer.candidate.pool))
-
-
-def _below(zone: str, pool: nouns.PoolRef) -> nouns.PoolRef:
-    return replace(pool, podm=paths.path(zone, pool.podm))
+    one = offer.candidate
+    return paths.below(offer.zone, nouns.PoolRef(podm=one.podm, pool=one.pool))

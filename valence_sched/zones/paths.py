@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from valence_sched.model import hardware, lifecycle
 from valence_sched.model.capacity import StrandedAmount
 from valence_sched.model.claim import Claim, ClaimPart, ComposedNode
-from valence_sched.model.decision import SilentZone
+from valence_sched.model.decision import Candidate, PoolRef, SilentZone
 from valence_sched.model.inventory import Podm
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
@@ -28,6 +28,8 @@ _NAMING: Mapping[type[Struct], tuple[str, ...]] = {
     ClaimPart: ("podm",),
     ComposedNode: ("id", "podm", "claim"),
     StrandedAmount: ("podm",),
+    Candidate: ("podm",),
+    PoolRef: ("podm",),
     SilentZone: ("zone",),
     hardware.BlockOverview: ("podm",),
     hardware.PodmOverview: ("podm",),
