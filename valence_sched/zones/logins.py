@@ -5,7 +5,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated
 from valence_sched.model.claim import Claim
@@ -30,23 +30,20 @@ class RemoteZone:
         self._connection = connection
 
     def offers(self, query: OfferQuery) -> ZoneAnswer:
-        return self._ask("zones/offers", query, ZoneAnswer)
+        return self._ask("zones/offers", query, ZoneAnswer, most_bytes=MOST_ANSWER_BYTES)
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
-        return self._ask("zones/group_state", query, GroupAnswer)
+        return self._ask("zones/group_state", query, GroupAnswer, most_bytes=MOST_ANSWER_BYTES)
 
     def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
-        ask, deadline_s = self._connection.ask, body.deadline_s
-        content, _ = ask("POST", "zones/claims", body=body, key=key, deadline_s=deadline_s)
-        return self._connection.decode(content, Claim)
+        return self._ask("zones/claims", body, Claim, key=key)
 
     def verbs(self) -> RemoteScheduler:
         return RemoteScheduler(self._connection)
 
-    def _ask(self, path: str, query: OfferQuery, kind: type[T]) -> T:
-        deadline_s, most = query.deadline_s, MOST_ANSWER_BYTES
-        ask = self._connection.ask
-        content, _ = ask("POST", path, body=query, deadline_s=deadline_s, most_bytes=most)
+    def _ask(self, path: str, body: OfferQuery | ZoneClaimBody, kind: type[T], **options: Any) -> T:
+        options["deadline_s"] = body.deadline_s
+        content, _ = self._connection.ask("POST", path, body=body, **options)
         return self._connection.decode(content, kind)
 
 
