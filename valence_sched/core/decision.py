@@ -51,9 +51,31 @@ class Decision:
     def batch(self) -> Batch:
         return self.main_attempt.batch
 
+    def row_fit(self, row: int) -> RowFit:
+        """Return whether the next node fits in a row, regardless of the filters.
+
+        Rows that are undecided in the batch remain undecided.
+        """
+        known = self.known_fits.get(row)
+        if known is None:
+            fit = self.context.fit(self.batch.view, row)
+            known = "none" if fit is None else "fits" if isinstance(fit, Fit) else "undecided"
+            self.known_fits[row] = known
+        return known
+
     @functools.cached_property
-    def row_fits(self) -> "RowFits":
-        return RowFits(self.context, self.batch)
+    def known_fits(self) -> dict[int, RowFit]:
+        # the shared search gives the first answers
+        batch, fitter = self.batch, self.context.fitter
+        passing = (batch.evaluation.cost != INFINITE_COST).nonzero()[0]
+        if len(passing) < MIN_ROWS or not fitter.covers_blocks_alone:
+            return {}
+        from valence_sched.core.fit.pool_covers import PoolCovers  # only for many rows
+
+        has_cover, known = PoolCovers(fitter, batch.view).settle(passing)
+        left = known & ~np.isin(passing, list(batch.undecided_rows))
+        rows, fits = passing[left].tolist(), has_cover[left].tolist()
+        return {row: "fits" if fit else "none" for row, fit in zip(rows, fits, strict=True)}
 
     @property
     def request(self) -> Request:
@@ -166,38 +188,6 @@ class Decision:
 
     def score(self, cost: int) -> float:
         return score_of(self.context.bound, cost)
-
-
-class RowFits:
-    """Decides whether rows that pass every filter fit the next node of a batch.
-
-    Rows that are undecided in the batch remain undecided.
-    """
-
-    def __init__(self, context: EvaluationContext, batch: Batch) -> None:
-        self._context, self._batch = context, batch
-
-    def of(self, row: int) -> RowFit:
-        """Return whether the node fits in a row, regardless of the filters."""
-        known = self._known.get(row)
-        if known is None:
-            fit = self._context.fit(self._batch.view, row)
-            known = "none" if fit is None else "fits" if isinstance(fit, Fit) else "undecided"
-            self._known[row] = known
-        return known
-
-    @functools.cached_property
-    def _known(self) -> dict[int, RowFit]:
-        # the shared search gives the first answers
-        passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
-        if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
-            return {}
-        from valence_sched.core.fit.pool_covers import PoolCovers  # only for many rows
-
-        has_cover, known = PoolCovers(self._context.fitter, self._batch.view).settle(passing)
-        left = known & ~np.isin(passing, list(self._batch.undecided_rows))
-        rows, fits = passing[left].tolist(), has_cover[left].tolist()
-        return {row: "fits" if fit else "none" for row, fit in zip(rows, fits, strict=True)}
 
 
 def substitute_rows(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluations by every filter and weigher, the context of a decision, and the rows."""
 
+import dataclasses
 import unittest
 from random import Random
 
@@ -14,7 +15,7 @@ from tests.unit.core.fit.covers import FAMILIES, podm, properties
 from tests.unit.core.sites import quietly, sized
 from tests.unit.core.test_decision import WithoutOptimiser
 from valence_sched.core.batch import Attempt, place
-from valence_sched.core.decision import MIN_ROWS, Decision, RowFits
+from valence_sched.core.decision import MIN_ROWS, Decision
 from valence_sched.core.evaluation import (
     EvaluationContext,
     evaluate,
@@ -367,11 +368,11 @@ def decided(flavor: str, count: int = 1):
     return engine(generated_view(120, 20, 1), DEFAULT).select_destinations(asked)
 
 
-class TestRowFits(WithoutOptimiser):
+class TestFitsOfRows(WithoutOptimiser):
     def test_many_rows_are_settled_as_each_is_by_itself(self):
         for flavor, count in (("small", 1), ("gpu", 40), ("large", 3)):
             decision = decided(flavor, count)
-            context, batch, fits = decision.context, decision.batch, decision.row_fits
+            context, batch = decision.context, decision.batch
             passing = (batch.evaluation.cost != INFINITE_COST).nonzero()[0].tolist()
             expected = [
                 "fits" if isinstance(context.fit(batch.view, row), Fit) else "none"
@@ -379,24 +380,24 @@ class TestRowFits(WithoutOptimiser):
             ]
             with self.subTest(flavor):
                 self.assertIn("fits", expected)
-                self.assertEqual(set(passing), set(fits._known))
-                self.assertEqual(expected, [fits.of(row) for row in passing])
+                self.assertEqual(set(passing), set(decision.known_fits))
+                self.assertEqual(expected, [decision.row_fit(row) for row in passing])
 
     def test_a_row_that_the_batch_left_open_is_not_settled_with_the_others(self):
         decision = decided("small")
         passing = (decision.batch.evaluation.cost != INFINITE_COST).nonzero()[0].tolist()
         decision.batch.undecided_rows.add(passing[3])
-        fits = RowFits(decision.context, decision.batch)
-        self.assertEqual(set(passing) - {passing[3]}, set(fits._known))
+        known = dataclasses.replace(decision).known_fits
+        self.assertEqual(set(passing) - {passing[3]}, set(known))
 
     def test_a_few_rows_are_searched_one_by_one(self):
         asked = request(FLAVORS["small"])
         decision = engine(generated_view(5, 20, 1), DEFAULT).select_destinations(asked)
-        self.assertEqual({}, decision.row_fits._known)
+        self.assertEqual({}, decision.known_fits)
         fits = [row for row in range(len(decision.view))
                 if isinstance(decision.context.fit(decision.view, row), Fit)]  # fmt: skip
         self.assertEqual(fits, [row for row in range(len(decision.view))
-                                if decision.row_fits.of(row) == "fits"])  # fmt: skip
+                                if decision.row_fit(row) == "fits"])  # fmt: skip
 
     def test_a_row_that_is_not_settled_within_the_budget_is_undecided(self):
         cover = FAMILIES["split"](44, Random(4))
@@ -408,8 +409,8 @@ class TestRowFits(WithoutOptimiser):
         )
         self.assertTrue(decision.batch.undecided_rows)
         decision.batch.undecided_rows.clear()  # as if another request had been decided
-        fits = RowFits(decision.context, decision.batch)
-        self.assertEqual({"undecided"}, {fits.of(row) for row in range(len(site))})
+        fit_of = dataclasses.replace(decision).row_fit
+        self.assertEqual({"undecided"}, {fit_of(row) for row in range(len(site))})
 
     def test_rows_without_a_fit_are_told_from_those_that_have_one(self):
         pools = [{"id": "p", "limits": {"Compute": {"max": 1}}}]
@@ -421,7 +422,7 @@ class TestRowFits(WithoutOptimiser):
         site = view(*(podm(n, 8, 8) for n in range(MIN_ROWS)), podm(MIN_ROWS, 8, 16))
         asked = request({"processor": {"total_cores": 16}})
         decision = engine(site, DEFAULT).select_destinations(asked)
-        found = [decision.row_fits.of(row) for row in range(len(site))]
+        found = [decision.row_fit(row) for row in range(len(site))]
         self.assertEqual([*["none"] * MIN_ROWS, "fits"], found)
 
     def test_amounts_of_stocks_are_settled_one_by_one(self):
@@ -429,5 +430,5 @@ class TestRowFits(WithoutOptimiser):
         stocks = [{"uri": "s", "resource": "gib", "total": 9}]
         site = view(*({"id": str(number), "stocks": stocks} for number in range(MIN_ROWS)))
         decision = engine(site, DEFAULT).select_destinations(asked)
-        self.assertEqual({}, decision.row_fits._known)
-        self.assertEqual("fits", decision.row_fits.of(0))
+        self.assertEqual({}, decision.known_fits)
+        self.assertEqual("fits", decision.row_fit(0))

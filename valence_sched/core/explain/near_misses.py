@@ -89,7 +89,7 @@ class NearMissSearch:
             if self._fits >= MOST_FITS:
                 return
             self._fits += 1
-            if self.decision.row_fits.of(row) == "fits":
+            if self.decision.row_fit(row) == "fits":
                 seen_podms.add(podm)
                 name, pool = view.podms[podm].id, view.pools[row].id
                 yield NearMiss(podm=name, pool=pool, kind="word", lacks=self._lacks(row))
@@ -113,7 +113,7 @@ class NearMissSearch:
             if self._fits >= MOST_FITS:
                 return True
             self._fits += 1
-            if self.decision.row_fits.of(row) != "none":
+            if self.decision.row_fit(row) != "none":
                 return True
         return False
 

@@ -47,7 +47,7 @@ class Verdicts:
 
     def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
         """Return every reason against each pool of a rejected podm, the nearest pool first."""
-        fit_of, pools = self.decision.row_fits.of, self.view.pools
+        fit_of, pools = self.decision.row_fit, self.view.pools
         rows = sorted(self._rows(podm), key=lambda row: -self._nearness[row])
         return tuple(
             PoolReasons(pool=pools[row].id, reasons=tuple(self._reasons(row, full=True)))
@@ -64,7 +64,7 @@ class Verdicts:
             reason = self.stop_reason(podm) if outcome == "chosen" else None
             return self._verdict(podm, row, outcome, reason, cost)
         costs: list[int] = self.context.evaluation.cost[rows.start : rows.stop].tolist()
-        fit_of = self.decision.row_fits.of
+        fit_of = self.decision.row_fit
         passing = [row for row in rows if self._passes[row]]
         fitting = [(costs[row - rows.start], row) for row in passing if fit_of(row) == "fits"]
         cost_, row = min(fitting, default=(INFINITE_COST, -1))
