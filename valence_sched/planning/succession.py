@@ -22,7 +22,7 @@ from valence_sched.model.inventory import Node
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
-from valence_sched.view.view import Ints, Mask, View
+from valence_sched.view.view import Ints, Mask
 from valence_sched.words.phrases import ReasonPhrases
 
 MOST_PREPARED = 4096  # prepared requests that are remembered
@@ -39,6 +39,7 @@ class Succession:
         self.view = decider.snapshot()
         self.skipped = decider.skipped
         self._ledger = Ledger(self.view)
+        self.current_view = self._ledger.view  # with the present free hardware
         self._policies = decider.bound_policies
         self._strict = decider.strict
         self._other_podms = decider.other_podms
@@ -46,11 +47,6 @@ class Succession:
         #: Keyed by the id of a request object. The value references the object, so that no other
         #: object gets its id.
         self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
-
-    @property
-    def current_view(self) -> View:
-        """Return the present View; ``view`` is the first View."""
-        return self._ledger.view
 
     def spending(self, requests: Iterable[Request]) -> Spending:
         return Spending(self.budget(requests))
@@ -135,7 +131,7 @@ class Succession:
         alone, bound, active = self._prepare(request)
         sealed = alone
         if alone.group is not None or alone.owner is not None:
-            view = self._ledger.view
+            view = self.current_view
             sealed = with_group_state(
                 view, alone, lambda: self._eligible(alone, bound), self._counts, self._other_podms
             )

@@ -90,15 +90,12 @@ class MigrationState:
         self.places = list(nodes)
         self.is_open = False
         self._overlay = Overlay(view)
+        self.current = self._overlay.view  # with the present free hardware
         self._variants: list[list[Variant]] = [[] for _ in node_types]
         for variant in variants_of(node_types, view.kinds):
             self._variants[variant.node_type].append(variant)
         self._undo: list[Undo] = []
         self._room: dict[tuple[int, int], tuple[BlockTable, int]] = {}
-
-    @property
-    def current(self) -> View:
-        return self._overlay.view
 
     @property
     def is_spent(self) -> bool:
@@ -120,7 +117,7 @@ class MigrationState:
     def fits(
         self, node_type: int, *, avoid: int = -1, only: int | None = None, first: bool = False
     ) -> list[Fit]:
-        view, mask = self._overlay.view, self.node_types[node_type].rows
+        view, mask = self.current, self.node_types[node_type].rows
         found: dict[int, Fit] = {}
         for variant in self._variants[node_type]:
             self.fits_left -= 1  # the feasible rows cost about one fit
@@ -175,7 +172,7 @@ class MigrationState:
 
     def release(self, number: int) -> None:
         node, podm = self.places[number], self.podm(number)
-        before, base = self._overlay.view.block_tables[podm], self.view.block_tables[podm]
+        before, base = self.current.block_tables[podm], self.view.block_tables[podm]
         if node.planned:
             after = before.deallocate(node.blocks, node.grants, base)
         else:
@@ -213,7 +210,7 @@ class MigrationState:
     def signature(self, number: int) -> Hashable:
         """Return a key that is equal for interchangeable nodes of one podm."""
         node = self.places[number]
-        table = self._overlay.view.block_tables[self.podm(number)]
+        table = self.current.block_tables[self.podm(number)]
         blocks = Counter(
             (
                 (table.kinds[block], table.pools[block], table.slots[block], table.gains[block]),

@@ -46,18 +46,15 @@ class Witness:
         self.view, self.variants, self.most = view, variants, most
         self.nodes: list[WitnessNode] = []
         self._overlay, self._spending = Overlay(view), Spending(budget)
+        self.current_view = self._overlay.view  # with the present free hardware
         self._undo: list[Undo] = []
         self._full: set[tuple[int, int]] = set()
         self._rows: dict[int, View] = {}
 
-    @property
-    def current_view(self) -> View:
-        return self._overlay.view
-
     def realise(self, group: PoolGroup, model: GroupModel, values: Floats) -> None:
         """Take the nodes of a group's solution, except nodes that the fit refuses."""
-        table = self._overlay.view.block_tables[group.podm]
-        queues = _block_queues(self._overlay.view, group, model, values)
+        table = self.current_view.block_tables[group.podm]
+        queues = _block_queues(self.current_view, group, model, values)
         positions = {int(self.view.position_of[row]) for row in group.rows}
         resources = {grant[0] for variant in model.classes.variants for grant in variant.grants}
         pairs = enumerate(zip(table.stocks, table.stock_pools, strict=True))
@@ -98,7 +95,7 @@ class Witness:
         before = len(self.nodes)
         for row, variant in pairs:
             while len(self.nodes) - before < most and (row, variant) not in self._full:
-                fit = self.variants[variant].fitter.fit(self._overlay.view, row, self._spending)
+                fit = self.variants[variant].fitter.fit(self.current_view, row, self._spending)
                 if isinstance(fit, Fit):
                     self._take(variant, fit)
                 else:
@@ -120,7 +117,7 @@ class Witness:
     ) -> Fit | None:
         if row not in self._rows:
             self._rows[row] = self.view.take([row])
-        table = self._overlay.view.block_tables[self.view.podm_of[row]]
+        table = self.current_view.block_tables[self.view.podm_of[row]]
         if not all(table.slots[block] for block in blocks):
             return None
         slots, amounts = [0] * len(table.slots), Counter[int]()
