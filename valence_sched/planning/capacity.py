@@ -335,8 +335,7 @@ def _proven_most(
     budget = context.bound.policy.budget
     optimum = most_nodes(context.view, node_types, shares=shares, budget=budget)
     bound = optimum.bound if sums is None else min(optimum.bound, sums.podms)
-    by_podm = {one.podm: one.bound for one in optimum.podms if one.bound is not None}
-    return model.ProvenMost(bound=bound, found=optimum.placed), by_podm
+    return model.ProvenMost(bound=bound, found=optimum.placed), optimum.by_podm
 
 
 class ResourceKind(NamedTuple):

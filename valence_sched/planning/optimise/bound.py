@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from msgspec import Struct
 
 from valence_sched.core.fit.optimiser import DEFAULT_EFFORT, Effort, Floats, Programme, Solution
 from valence_sched.errors import RequestError
@@ -34,21 +33,16 @@ CHUNK_NODES, CHUNK_GAP = 50, 0.002  # nodes searched, and accepted gap, per chun
 GOAL_ROUNDING = 1e-3  # a later goal may worsen an earlier one by this rounding error
 
 
-class PodmOptimum(Struct, frozen=True):
-    """The nodes placed on a podm, and its bound, which ignores the limit for all podms."""
-
-    podm: str
-    placed: int
-    bound: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The nodes placed and a proven bound; with an ``exact_model`` more effort closes the gap."""
+    """The nodes placed and a proven bound; with an ``exact_model`` more effort closes the gap.
+
+    ``by_podm`` are the bounds of single podms, if known; they ignore the limit for all podms.
+    """
 
     nodes: tuple[WitnessNode, ...]
     bound: int
-    podms: tuple[PodmOptimum, ...]
+    by_podm: dict[str, int]
     exact_model: bool
 
     @property
@@ -83,7 +77,7 @@ def most_nodes(
     models = {offer: GroupModel(offer, classes, finder) for offer in offers}
     most = node_types[0].most if len(node_types) == 1 else None
     witness = Witness(view, classes.variants, budget, MAX_NODES if most is None else most)
-    bounds = None
+    by_podm: dict[str, int] = {}
     alone = len(node_types) == 1 or all(one.most is None for one in node_types)
     if shares is None and alone and not goals:
         solved = {offer: _most_of_group(model, effort) for offer, model in models.items()}
@@ -93,16 +87,12 @@ def most_nodes(
             witness.realise_best(group, models[group.offer], values, bound)
             bounds[group.podm] += bound
         bound = min(sum(bounds), witness.most)
+        by_podm = dict(zip(view.podm_ids, bounds, strict=True))
     else:
         coupled = CoupledGroups(groups, models, witness, node_types, shares, effort, goals)
         bound = coupled.solve()
-    placed = Counter(int(view.podm_of[node.fit.row]) for node in witness.nodes)
-    podms = tuple(
-        PodmOptimum(name, placed[podm], None if bounds is None else bounds[podm])
-        for podm, name in enumerate(view.podm_ids)
-    )
     exact = all(model.is_exact for model in models.values())
-    return Optimum(tuple(witness.nodes), bound, podms, exact)
+    return Optimum(tuple(witness.nodes), bound, by_podm, exact)
 
 
 def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:

@@ -59,8 +59,10 @@ class SolverCase(unittest.TestCase):
             table = overlay.view.block_tables[seen.podm_of[node.fit.row]]
             self.assertTrue(all(table.slots[block] for block in node.fit.blocks))
             overlay.allocate(node.fit.row, node.fit.blocks, node.fit.grants)
-        by_podm = Counter(seen.podm_ids[seen.podm_of[node.fit.row]] for node in optimum.nodes)
-        self.assertEqual(by_podm, Counter({one.podm: one.placed for one in optimum.podms}))
+
+    def placed(self, seen: View, optimum: Optimum) -> Counter[str]:
+        """Return the number of placed nodes by pod manager."""
+        return Counter(seen.podm_ids[seen.podm_of[node.fit.row]] for node in optimum.nodes)
 
 
 class TestOneType(SolverCase):
@@ -83,12 +85,13 @@ class TestOneType(SolverCase):
         optimum = most_nodes(seen, [node_type(*needs)])
         self.check_nodes(seen, optimum)
         possible = [brute_nodes.possible_counts(podm, [needs]) for podm in podms]
-        for podm, counts in zip(optimum.podms, possible, strict=True):
+        placed = self.placed(seen, optimum)
+        for (podm, bound), counts in zip(optimum.by_podm.items(), possible, strict=True):
             ((most,),) = counts
-            self.assertGreaterEqual(podm.bound, most)
-            self.assertGreaterEqual(most, podm.placed)
+            self.assertGreaterEqual(bound, most)
+            self.assertGreaterEqual(most, placed[podm])
             if optimum.exact_model:
-                self.assertEqual((most, most), (podm.placed, podm.bound))
+                self.assertEqual((most, most), (placed[podm], bound))
         if not is_shared(podms):
             self.assertTrue(optimum.exact_model)
 
@@ -190,17 +193,18 @@ class TestOneType(SolverCase):
                 asked = request(properties, flavor=name)
                 counted = dict(count_fits(engine(seen), asked, 1000).podms)
                 optimum = most_nodes(seen, [NodeType.of(asked)])
-                for podm in optimum.podms:
-                    self.assertTrue(counted[podm.podm] <= podm.placed <= podm.bound)
-                    gains += podm.placed - counted[podm.podm]
+                placed = self.placed(seen, optimum)
+                for podm, bound in optimum.by_podm.items():
+                    self.assertTrue(counted[podm] <= placed[podm] <= bound)
+                    gains += placed[podm] - counted[podm]
         self.assertGreater(gains, 0)
 
     def test_rows_and_the_number_asked_for_limit_it(self):
         seen = view({"id": "a", "blocks": cpus(3)}, {"id": "b", "blocks": cpus(4)})
         asked = request({"processor": {"total_cores": 8}})
         limited = most_nodes(seen, [NodeType.of(asked, rows=seen.podm_of == 1)])
-        self.assertEqual([("a", 0, 0), ("b", 4, 4)],
-                         [(one.podm, one.placed, one.bound) for one in limited.podms])  # fmt: skip
+        self.assertEqual({"a": 0, "b": 4}, limited.by_podm)
+        self.assertEqual({"b": 4}, self.placed(seen, limited))
         self.assertEqual(5, most_nodes(seen, [NodeType.of(asked, most=5)]).placed)
 
     def test_the_filters_of_a_policy_leave_its_rows(self):
