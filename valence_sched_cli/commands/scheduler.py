@@ -244,5 +244,4 @@ def _quota_cells(quota: model.quota.Quota) -> tuple[object, ...]:
 
 
 def _numbers(amounts: Mapping[str, float]) -> dict[str, float]:
-    numbers = sorted(amounts.items())
-    return {name: int(number) if number == int(number) else number for name, number in numbers}
+    return {name: words.planning.number_of(amount) for name, amount in sorted(amounts.items())}

@@ -65,13 +65,6 @@ class Sentence(Shown[str]):
         super().__init__(text, lambda text: _fold(text.removeprefix(f"{name}: "), width))
 
 
-class Sentences(Shown[Sequence[str]]):
-    """A list of sentences: folded, each on its own lines for people, a list for machines."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        super().__init__(texts, lambda texts: "\n".join(map(_fold, texts)))
-
-
 def _fold(text: str, width: int = WIDTH) -> str:
     return "\n".join(hang(text, 2, width=width, break_long_words=False))
 
@@ -92,9 +85,11 @@ def tail(uri: str) -> str:
     return uri.rstrip("/").rpartition("/")[2]
 
 
-#: Lists for machines; for people words side by side, a line each, or the last parts of URIs.
+#: Lists for machines; for people words side by side, a line each, folded sentences, or the last
+#: parts of URIs.
 Words = functools.partial(Shown[Any], people=_joined(", "))
 WordLines = functools.partial(Shown[Any], people=_joined("\n"))
+Sentences = functools.partial(Shown[Any], people=_joined("\n", _fold))
 UriTails = functools.partial(Shown[Any], people=_joined("\n", tail))
 
 

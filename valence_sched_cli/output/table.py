@@ -64,7 +64,7 @@ def fit_rows(titles: Sequence[str], rows: Rows, width: int | None = None) -> Row
 
 def _widths(titles: Sequence[str], rows: Rows) -> tuple[list[list[str]], list[int], list[int]]:
     """Return the texts of each column, and the lengths of its longest line and word."""
-    columns = [[_text(row[number]) for row in rows] for number in range(len(titles))]
+    columns = [[str(row[number]) for row in rows] for number in range(len(titles))]
     natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
     least = [_longest(title, cells, None) for title, cells in zip(titles, columns, strict=True)]
     return columns, natural, least
@@ -83,7 +83,7 @@ def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
     fold = textwrap.TextWrapper(max(width, 2 * indent), " " * indent, " " * indent, **_WHOLE_WORDS)
     lines = []
     for title, cell in zip(titles, row, strict=True):
-        if text := _text(cell):
+        if text := str(cell):
             folded = "\n".join(map(fold.fill, text.split("\n")))
             lines.append(f"{title:{indent}}{folded[indent:]}\n")
     return "".join(lines)
@@ -100,7 +100,7 @@ def _right_aligned(titles: Sequence[str], rows: Rows, cells: Rows) -> Rows:
     aligned = [list(row) for row in rows]
     for number, (title, column) in enumerate(zip(titles, zip(*cells, strict=True), strict=False)):
         if is_of_numbers(column) and any(isinstance(cell, FormattableColumn) for cell in column):
-            texts = [_text(row[number]) for row in rows]
+            texts = [str(row[number]) for row in rows]
             width = _longest(title, texts, "\n")
             for row, text in zip(aligned, texts, strict=True):
                 lines = text.split("\n")
@@ -136,10 +136,6 @@ def _fold(text: str, width: int) -> str:
     indent = _INDENT if len(lines) > 1 else ""
     fold = textwrap.TextWrapper(width, subsequent_indent=indent, **_WHOLE_WORDS)
     return "\n".join(map(fold.fill, lines)).replace(_GLUE, " ")
-
-
-def _text(cell: Any) -> str:
-    return str(cell.human_readable() if isinstance(cell, FormattableColumn) else cell)
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates
@@ -240,7 +236,7 @@ class PreparedFormatter:
         cell = _flat_cell(value) if self._name in FLAT else _printable_cell(value, self._colour)
         if self._narrow is None or not isinstance(cell, str | FormattableColumn):
             return cell
-        text = encodable(_text(cell), self._narrow)
+        text = encodable(str(cell), self._narrow)
         return text if isinstance(cell, str) else _shown(value, text)
 
 
@@ -394,8 +390,6 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
         stdout.write(table + "\n")
 
     def _cell(self, value: Any) -> str:
-        if isinstance(value, FormattableColumn):
-            value = value.human_readable()
         text = str(value).replace("\r\n", "\n").replace("\r", "\n")
         for pattern, replacement in self.escapes:
             text = re.sub(pattern, replacement, text)
