@@ -252,12 +252,10 @@ class CreatePodm(base.ShowOne):
             counts = ", ".join(model.quantity.format_count(*number) for number in numbers)
             driver = podm.driver or "unknown"
             self.closing.append(f"{name} is {podm.status}: {counts}, driver {driver}")
-        self.closing += words.phrases.unencrypted_lines(result.registration)
-        row = {"Podm": result.registration.name}
-        row |= cells.fields(
-            result.registration, *COLUMNS, "Facts", lists=cells.Words, maps=cells.Pairs
-        )
-        row |= connection_cells(result.registration, result.source)
+        made = result.registration
+        self.closing += words.phrases.unencrypted_lines(made)
+        row = cells.fields(made, *COLUMNS, "Facts", lists=cells.Words, maps=cells.Pairs)
+        row |= {"Podm": made.name, **connection_cells(made, result.source)}
         return self.column_names(args), row
 
 

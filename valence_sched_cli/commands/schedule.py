@@ -287,9 +287,8 @@ class SchedulePodm(base.Lister):
         args, requests = self.args, self._read_requests()
         scheduler = self.scheduler(args)
         self._read_hardware(scheduler)
-        whole = args.report or args.html
         try:
-            decisions = scheduler.select_all(requests, detail="report" if whole else "summary")
+            decisions = scheduler.select_all(requests, detail=self._detail)
         except (errors.RequestError, errors.UnknownName) as error:
             if args.policy is not None and getattr(error, "kind", "") == "policy":
                 known = [policy.name for policy in scheduler.policies()]
