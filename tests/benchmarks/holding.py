@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import subprocess
@@ -20,7 +21,9 @@ from tests.benchmarks.deciding import PROBE_MS
 from tests.benchmarks.measure import Measurement, median_ms, numpy_pass, sized
 from tests.benchmarks.starting import once_ms
 from valence_sched.app import App
+from valence_sched.core.decider import Decider
 from valence_sched.lifecycle.claim import Claimer
+from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.request import Request
 from valence_sched.store.store import Store
@@ -122,8 +125,10 @@ def _many() -> tuple[list[Turn], list[Turn]]:
             for times in (first, again):
                 began = time.process_time()
                 known = store.remember_all(read)
-                claimer = Claimer(store, config.policies().values(), mix=config.mix,
-                                  among=frozenset(known), known=known)  # fmt: skip
+                make = functools.partial(Decider, policies=[*config.policies().values()],
+                                         mix=config.mix)  # fmt: skip
+                follower = Follower(store, make, FixedMembers(known), known=known)
+                claimer = Claimer(store, follower)
                 assert claimer.claim(request).claim is not None, "nothing was claimed"
                 times.append(Turn((time.process_time() - began) * 1000, _probe_ms(probe)))
     return first, again

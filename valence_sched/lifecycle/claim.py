@@ -8,8 +8,8 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -18,16 +18,15 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import decision_result
 from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import ClaimLost, ClaimState, StaleOffer
-from valence_sched.lifecycle.follower import FixedMembers, Follower
+from valence_sched.lifecycle.follower import Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
-from valence_sched.model.custom_resource import DeclaredResources, declared_amounts, with_declared
+from valence_sched.model.custom_resource import declared_amounts
 from valence_sched.model.decision import Candidate, Report
-from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
+from valence_sched.model.inventory import to_json
 from valence_sched.model.need import NodeRequest
-from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import block_charges
-from valence_sched.model.request import Mix, Request, asked_content
+from valence_sched.model.request import Request, asked_content
 from valence_sched.planning.succession import verify
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
@@ -65,47 +64,24 @@ class ClaimSource(Protocol):
 class Claimer:
     """Decides on the present state of a store, and claims the choice.
 
-    ``declared`` adds resources. ``among`` are the pod managers to decide on, by default all.
-    ``statuses`` are the statuses of unread pod managers. Pod managers in ``known`` were just
-    stored, and are not read back. A shared ``follower`` of the store replaces these arguments.
-    After a lost race, ``salt`` shuffles the order of equal blocks: with the same order, claimers
-    would conflict repeatedly. ``unclaimable`` pod managers are not claimed now.
+    ``follower`` follows the store. After a lost race, ``salt`` shuffles the order of equal blocks:
+    with the same order, claimers would conflict repeatedly. ``unclaimable`` pod managers are not
+    claimed now.
     """
 
     def __init__(
         self,
         store: Store,
-        policies: Iterable[Policy],
+        follower: Follower,
         *,
-        mix: Callable[[], Mix] = Mix,
-        declared: DeclaredResources | None = None,
-        skipped: Sequence[str] = (),
-        strict: bool = False,
         most_attempts: int = MOST_ATTEMPTS,
         salt: bytes | None = None,
-        among: frozenset[str] | None = None,
-        statuses: Mapping[str, PodmStatus] | None = None,
-        stated: Mapping[str, tuple[str, ...]] | None = None,
-        known: Mapping[str, LeanPodm] | None = None,
-        follower: Follower | None = None,
         unclaimable: Callable[[], Collection[str]] = frozenset,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._store, self._most_attempts = store, most_attempts
+        self._store, self._follower, self._most_attempts = store, follower, most_attempts
         self._salt = salt if salt is not None else secrets.token_bytes(8)
         self._contended: set[str] = set()
-        policies, statuses = list(policies), statuses or {}
-
-        def prepare(podm: LeanPodm) -> LeanPodm:
-            if (status := statuses.get(podm.id, podm.status)) != podm.status:
-                podm = replace(podm, status=status)
-            return cast(LeanPodm, with_declared(podm, declared))
-
-        def make(view: View) -> Decider:
-            return Decider(view, policies, mix=mix, skipped=skipped, strict=strict, stated=stated)
-
-        members = FixedMembers(among, prepare, skipped)
-        self._follower = follower or Follower(store, make, members, known=known)
         self._unclaimable, self._pause = unclaimable, pause
 
     def decider(self) -> Decider:

@@ -6,14 +6,15 @@ Before each decision it reads only the changes in the change log of the store.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError
 from valence_sched.model.claim import NO_USAGE, PodmRemainder, Usage, all_nodes
-from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.custom_resource import DeclaredResources, with_declared
+from valence_sched.model.inventory import LeanPodm, PodmStatus
 from valence_sched.model.reading import ReadFailure
 from valence_sched.model.stats import ReportedSwitch
 from valence_sched.store.snapshot import LogPosition, PodmChange, StoreSnapshot
@@ -243,20 +244,27 @@ class Follower:
 
 
 class FixedMembers(Members):
-    """Members that the caller has read: ``among``, or all for None; ``prepare`` prepares them."""
+    """Members that the caller has read: ``among``, or all for None.
+
+    ``declared`` adds resources, ``statuses`` are the statuses of unread pod managers.
+    """
 
     skipped: Sequence[str] = ()
 
     def __init__(
         self,
-        among: Iterable[str] | None,
-        prepare: Callable[[LeanPodm], LeanPodm],
+        among: Iterable[str] | None = None,
+        *,
+        declared: DeclaredResources | None = None,
+        statuses: Mapping[str, PodmStatus] | None = None,
         skipped: Sequence[str] = (),
     ) -> None:
         self._among = None if among is None else frozenset(among)
-        self._prepare, self.skipped = prepare, skipped
+        self._declared, self._statuses, self.skipped = declared, statuses or {}, skipped
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
         if followed is None or not (self._among is None or podm_id in self._among):
             return None
-        return self._prepare(followed.podm)
+        podm, status = followed.podm, self._statuses.get(podm_id, followed.podm.status)
+        podm = podm if status == podm.status else replace(podm, status=status)
+        return cast(LeanPodm, with_declared(podm, self._declared))

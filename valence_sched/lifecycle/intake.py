@@ -2,7 +2,7 @@
 """Intake: reads the pod managers of a selection, and stores them or builds deciders."""
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,26 +74,22 @@ class Intake:
 
     def claimer(self, store: "Store") -> "Claimer":
         """Store the readings, and return a claimer on them; errors as for :meth:`view`."""
-        from valence_sched.lifecycle.claim import Claimer  # imports SQL: only for claims
+        from valence_sched.lifecycle import claim, follower  # import SQL: only for claims
 
         with collector_paused():
             stored = self.store_podms(store, self.selection)
-        return Claimer(
-            store,
-            self.policies(),
-            mix=self._mix,
-            stated=self.stated,
-            declared=self.declared_resources(),
-            skipped=self.loader.skipped(),
+        make = functools.partial(
+            Decider, policies=self.policies(), mix=self._mix, stated=self.stated,
             strict=self.selection.strict,
-            among=frozenset(stored.read_at),
+        )  # fmt: skip
+        members = follower.FixedMembers(
+            stored.read_at,
+            declared=self.declared_resources(),
             statuses=self.loader.statuses(stored.read_at.items(), self.selection.live),
-            known=stored.podms,
+            skipped=self.loader.skipped(),
         )
-
-    def make_decider(self) -> Callable[[View], Decider]:
-        policies, mix, strict = self.policies(), self._mix, self.selection.strict
-        return lambda view: Decider(view, policies, mix=mix, strict=strict, stated=self.stated)
+        followed = follower.Follower(store, make, members, known=stored.podms)
+        return claim.Claimer(store, followed)
 
     def store_podms(
         self, store: "Store", selection: Selection, only: Collection[str] | None = None

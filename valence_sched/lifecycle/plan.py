@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planner: makes plans of decisions, compares them with the present, and claims their blocks."""
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_result
 from valence_sched.errors import ClaimLost, InventoryIncomplete, one_line
 from valence_sched.lifecycle.claim import Claimer, ClaimOutcome
+from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.claim import Claim
 from valence_sched.model.codec import decode
@@ -201,8 +203,9 @@ class Planner:
             # a group may have nodes on every pod manager
             among = None if plan.decision.request.group else frozenset(names)
             declared = self._intake.declared_resources()
-            policies = self._policies(plan)
-            claimer = Claimer(store, policies, declared=declared, among=among, statuses=statuses)
+            make = functools.partial(Decider, policies=self._policies(plan))
+            members = FixedMembers(among, declared=declared, statuses=statuses)
+            claimer = Claimer(store, Follower(store, make, members))
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:

@@ -228,7 +228,8 @@ class StoredDeciders:
 
     @functools.cached_property
     def _follower(self) -> Follower:
-        return Follower(self.store, self._intake.make_decider(), self._inventory)
+        make = functools.partial(self._intake.decider, policies=self._intake.policies())
+        return Follower(self.store, make, self._inventory)
 
     def decider(self) -> Decider:
         """Return the decider on the present state; errors as for ``StoredInventory.check``."""
@@ -242,7 +243,7 @@ class StoredDeciders:
         """Yield a claimer with the same follower; it claims only readable pod managers."""
         self.decider()
         unread = self._inventory.unread_ids
-        claimer = Claimer(self.store, (), follower=self._follower, unclaimable=unread)
+        claimer = Claimer(self.store, self._follower, unclaimable=unread)
         try:
             yield claimer
         finally:

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from tests.unit.store.engines import empty_file
+from tests.unit.store.site import claimer
 from valence_sched.app import App
 from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
-from valence_sched.lifecycle.claim import Claimer
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.lifecycle.provision import Provisioner
@@ -46,7 +46,7 @@ class Site:
         )
         self.reconciler = Reconciler(store, self.connect, self.read)
         policies = App(environ={"XDG_CONFIG_HOME": "/nonexistent"}).config.policies()
-        self.claimer = Claimer(store, policies.values())
+        self.claimer = claimer(store, policies.values())
         self.provisioner = Provisioner(store, self.claimer, self.composer, self.read)
         self.read_again()
         self.unusable_count = self.free_blocks() - self.free_to_decide()

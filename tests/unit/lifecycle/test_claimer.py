@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import CORES, claimer, expire, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, NameTaken, RequestError
-from valence_sched.lifecycle.claim import MOST_ATTEMPTS, MOST_CHANGES, Claimer
+from valence_sched.lifecycle.claim import MOST_ATTEMPTS, MOST_CHANGES
 from valence_sched.model.claim import Grant
 from valence_sched.model.custom_resource import CustomResource, DeclaredResources
 from valence_sched.model.decision import BlockRef
@@ -264,7 +264,7 @@ class TestUnclaimable(ClaimerCase):
             self.one.remember(podm("p", 3, **fields))
             with self.subTest(fields, owner=owner):
                 asked = self.request(policy="bare", owner=owner)
-                claim = Claimer(self.one, [bare]).claim(asked).claim
+                claim = claimer(self.one, [bare]).claim(asked).claim
                 self.assertEqual(podms, claim.podms)
                 self.one.claims.release(claim.id)
 

@@ -37,7 +37,7 @@ class Members(FixedMembers):
     """All pod managers except ``hidden`` ones, each with ``zones``; records the calls."""
 
     def __init__(self) -> None:
-        super().__init__(None, lambda podm: podm, ["q: skipped"])
+        super().__init__(skipped=["q: skipped"])
         self.hidden: set[str] = set()
         self.zones: dict[str, str] = {}
         self.again: set[str] = set()
@@ -363,8 +363,8 @@ class TestWork(FollowerCase):
 class TestFixedMembers(FollowerCase):
     """Members that the caller has read."""
 
-    def followed(self, among, prepare=lambda podm: podm):
-        self.members = FixedMembers(among, prepare, ["q: skipped"])
+    def followed(self, among, **prepared):
+        self.members = FixedMembers(among, skipped=["q: skipped"], **prepared)
         self.follower = Follower(self.store, self.make, self.members)
         return self.names()
 
@@ -373,11 +373,12 @@ class TestFixedMembers(FollowerCase):
         self.assertEqual(["b"], self.followed(["b", "x"]))
         self.assertEqual([], self.followed(()))
         self.assertEqual(["q: skipped"], self.members.skipped)
-        self.assertEqual((), FixedMembers(None, lambda podm: podm).skipped)
+        self.assertEqual((), FixedMembers().skipped)
 
     def test_each_is_prepared(self):
-        self.followed(None, lambda podm: replace(podm, zone=f"zone of {podm.id}"))
-        self.assertEqual("zone of a", self.follower.base("a").zone)
+        self.followed(None, statuses={"a": "Offline"})
+        self.assertEqual(["Offline", "Online"],
+                         [self.follower.base(name).status for name in ("a", "b")])  # fmt: skip
 
     def test_an_invalid_one_is_an_error(self):
         self.store.remember(podm("b", INVALID))

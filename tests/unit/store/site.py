@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small pod managers to store and to claim from."""
 
+import functools
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from tests.unit.core.deciders import built_in, cpu
+from valence_sched.core.decider import Decider
 from valence_sched.lifecycle.claim import Claimer
+from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.decision import InventorySummary, Report
 from valence_sched.model.inventory import FullPodm, to_json
@@ -44,8 +47,14 @@ def decision(seed: int = 0) -> Report:
 DECISION = to_json(decision())
 
 
-def claimer(store: Store, **words: Any) -> Claimer:
-    return Claimer(store, built_in(), **words)
+def claimer(
+    store: Store, policies: Any = None, among: Any = None, statuses: Any = None,
+    declared: Any = None, known: Any = None, **words: Any,
+) -> Claimer:  # fmt: skip
+    """Return a claimer by policies, by default the built-in ones, on all or some pod managers."""
+    make = functools.partial(Decider, policies=list(policies or built_in()))
+    members = FixedMembers(among, declared=declared, statuses=statuses)
+    return Claimer(store, Follower(store, make, members, known=known), **words)
 
 
 def expire(case: Any, claim: Claim) -> None:
