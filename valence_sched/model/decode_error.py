@@ -2,6 +2,7 @@
 """Errors of invalid documents: another kind of file, or a value of the wrong type."""
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -216,11 +217,15 @@ def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[s
 
 def types_at(type_: Any, path: str) -> list[inspect.Type]:
     """Return the types that are allowed at msgspec's ``path`` in a type."""
-    kinds: Iterable[inspect.Type] = [inspect.type_info(type_)]
+    kinds: Iterable[inspect.Type] = [_type_info(type_)]
     for key, index in _STEP.findall(path):
         members = [member for kind in kinds for member in getattr(kind, "types", (kind,))]
         kinds = [one for kind in members for one in _types_below(kind, key, int(index or 0))]
     return [member for kind in kinds for member in getattr(kind, "types", (kind,))]
+
+
+# msgspec takes milliseconds to describe a large noun
+_type_info = functools.cache(inspect.type_info)
 
 
 def _types_below(kind: inspect.Type, key: str, number: int) -> Sequence[inspect.Type]:
