@@ -271,7 +271,8 @@ class RunWhatif(base.Lister):
     option_settings = {
         "policy": {"dest": "policies"},
         "seed": parser.natural,
-        "tolerance": parser.parsed_by("replay:parse_tolerance"),
+        "map_file": parser.LISTED,
+        "tolerance": {"type": parser.parsed_by("replay:parse_tolerance"), **parser.LISTED},
     }
     option_groups = (
         inventory.DECISION,
@@ -287,8 +288,8 @@ class RunWhatif(base.Lister):
         output --long: list more columns, with --compare more measures
         output --output,-o <file>: file for the whole result, as JSON
         then --baseline <file>: earlier result; exit 10 if a measure differs
-        then --tolerance <[measure=]percent>...: allowed difference from the baseline, of all
-            measures or of one (repeat for several; default: 0)""",
+        then --tolerance <[measure=]percent>: allowed difference from the baseline, of all
+            measures or of one (default: 0)""",
         inventory.html_option("the runs, side by side and over time,"),
     )
 
@@ -374,6 +375,7 @@ class SweepWhatif(base.Lister):
     )
     option_settings = {
         "policy": {"dest": "policies"},
+        "map_file": parser.LISTED,
         "seeds": {"type": parser.parsed_by("replay:parse_seeds"), "default": (0,)},
     }
     option_groups = (
@@ -484,14 +486,15 @@ class TunePolicy(base.Lister):
         decide --policy <policy>: policy whose weights are varied (default: default)
         decide --goal <nodes|use>: serve the most nodes, or the highest use of the scarcest
             resource (default: nodes)
-        decide --samples <n>=10: number of samples: draws of generated requests, or parts of a file
+        decide --samples <n>: number of samples: draws of generated requests, or parts of a file
         then --jobs <n>: number of processes (default: one for each core)
         output --name <name>: name of the tuned policy (default: the policy's name with -tuned)
         output --output,-o <file>: policy file to write, for --policy-file""",
     )
     option_settings = {
         "goal": {"choices": tuple(GOALS), "default": "nodes"},
-        "samples": functools.partial(parser.natural, least=2, most=1000),
+        "map_file": parser.LISTED,
+        "samples": {"type": functools.partial(parser.natural, least=2, most=1000), "default": 10},
         "name": parser.nonempty_name,
     }
 

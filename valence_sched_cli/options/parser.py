@@ -151,6 +151,8 @@ E = TypeVar("E", bound=BaseException)
 #: The keyword arguments of argparse for an option, or its type alone.
 Setting = Mapping[str, Any] | Callable[[str], Any] | None
 
+#: The setting of a list whose help does not say that the option repeats.
+LISTED: Mapping[str, Any] = {"action": "append", "default": []}
 _USAGE = re.compile(
     r"(?:(?P<place>\w+) )?(?P<mark>\|!? )?(?P<names>-[-,\w]+)? ?(?P<value>\[?<[^>]+>)?"
     r"(?:=(?P<default>\S+?))?(?P<dots>\.{3})?\]?: (?P<help>.*)"

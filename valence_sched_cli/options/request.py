@@ -45,11 +45,11 @@ where --exclude-podm <podm>...: not this pod manager, by ID or name
 where --zone <zone>: only this availability zone
 where --aggregate <aggregate>...: only in this aggregate, or in any of a comma-separated list
     (repeat to require several)
-where --exclude-aggregate <aggregate>...: not in this aggregate, or not in any of a comma-separated
+where --exclude-aggregate <aggregate>: not in this aggregate, or not in any of a comma-separated
     list
 where --trait <trait>...: only with this trait, or with any of a comma-separated list (repeat to
     require several)
-where --exclude-trait <trait>...: not with this trait, or not with any of a comma-separated list
+where --exclude-trait <trait>: not with this trait, or not with any of a comma-separated list
 where --capability <key=value>...: only with this capability: os=linux, or one of several
     ;-separated values (repeat for several keys; overrides the key in the flavor)
 where --location <location>...: only at this location or below it (repeat to accept several;
@@ -241,9 +241,10 @@ SETTINGS: dict[str, parsing.Setting] = {
     "forbidden": parsing.parsed_by("need:parse_forbidden"),
     "member_of": parsing.parsed_by("need:parse_aggregates"),
     **dict.fromkeys(("aggregate", "trait"), parsing.parsed_by("need:parse_one_of")),
-    **dict.fromkeys(
-        ("exclude_aggregate", "exclude_trait"), parsing.parsed_by("need:parse_excluded")
-    ),
+    **{
+        name: {"type": parsing.parsed_by("need:parse_excluded"), **parsing.LISTED}
+        for name in ("exclude_aggregate", "exclude_trait")
+    },
     "capability": _capabilities,
     **dict.fromkeys(("owner", "group"), parsing.parsed_by("request:check_group_name")),
     "<domain>": _domain,
@@ -281,10 +282,7 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
             aggregates, traits, facts.NAME or capabilities.NAME; of a pool traits; of a block
             enabled, health or reserved. Several values are a ;-separated list; an empty value
             removes the property""",
-        **{
-            verb: {"dest": "edits", "type": edit(verb), "action": "append", "default": []}
-            for verb in EDITS
-        },
+        **{verb: {"dest": "edits", "type": edit(verb), **parsing.LISTED} for verb in EDITS},
     )
 
 
@@ -328,7 +326,7 @@ what --workload <file>: requests with arrival and end times, in the order of arr
     Lines, JSON or YAML file, also as .gz or .zst, or - for standard input
 what --map <field=column>...: for a CSV trace, the column of a field, as arrival=created or
     properties.processor.total_cores=cpu_milli/1000 (repeat for several; other columns are ignored)
-what --map-file <file>...: YAML file with such a mapping under columns
+what --map-file <file>: YAML file with such a mapping under columns
 what --sort: sort the lines by arrival, in memory
 what --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE
 what --rate <n/period>: generate requests with this average arrival rate, instead of reading a file:
