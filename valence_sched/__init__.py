@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler as Scheduler
     from valence_sched.schedulers.filter import FilterScheduler as FilterScheduler
     from valence_sched.testing import check_filter as check_filter, check_weigher as check_weigher
-    from valence_sched.view.reads import reads_podm as reads_podm
-    from valence_sched.view.reads import penalises_unknown as penalises_unknown, reads as reads
+    from valence_sched.view.terms import reads_podm as reads_podm
+    from valence_sched.view.terms import penalises_unknown as penalises_unknown, reads as reads
     from valence_sched.view.terms import Term as Term, per_pool as per_pool, terms as terms
     from valence_sched.view.view import (
         Floats as Floats, Labels as Labels, Mask as Mask, View as View
@@ -97,7 +97,7 @@ _MODULES = {
         "model.scheduler": "Scheduler",
         "schedulers.filter": "FilterScheduler",
         "testing": "check_filter check_weigher",
-        "view.reads": "penalises_unknown reads reads_podm",
+        "view.terms": "penalises_unknown reads reads_podm",
         "view.terms": "Term per_pool terms",
         "view.view": "Floats Labels Mask View",
     }.items()

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.service.application import SMALL, ApplicationCase
 from tests.service.serving import wait_for
 from valence_sched.errors import InputError, RateLimited, ServiceBusy, UsageError
-from valence_sched.service.fairness import FairLock, RateLimiter, TenantGate
+from valence_sched.service.call import FairLock, RateLimiter, TenantGate
 from valence_sched.service.settings import Limits, RateSettings, ServiceSettings, check_settings
 
 SELECT = "/v1/select_destinations"

@@ -116,7 +116,7 @@ ONLY_IN = {
     "keystoneauth1": {"integrations", "server/keystone", "valence_sched_cli", "zones/logins"},
     "keystonemiddleware": {"server/keystone"},
     "openstack": {"integrations", "valence_sched_cli"},
-    "limits": {"service/fairness"},
+    "limits": {"service/call"},
     "markupsafe": {"pages"},
     "numpy": {"core", "filters", "schedulers", "testing", "view", "weighers", "planning"},
     "osc_lib": {"valence_sched_cli"},

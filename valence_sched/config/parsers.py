@@ -11,14 +11,14 @@ from valence_sched.config.foreign import base
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
 from valence_sched.core.policy import bind
 from valence_sched.errors import InputError, RequestError, UnknownName
-from valence_sched.model import decode_error, expression, extra_specs, inventory, request
+from valence_sched.model import decode_error, request
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import ShippedJson, check_schema, convert, load_yaml
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.flavor import Flavor, MemorySpec, ProcessorSpec
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
-from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
+from valence_sched.model.request_spec import RequestFile, RequestSpec, check_syntax, compile_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,17 +146,6 @@ def _added(items: list[Any], type_: type[Total], total: str, cursor: DocumentCur
             raise cursor.at(number).error(f"no {total}", "one in every item of the list")
     summed = sum(getattr(spec, total) for spec in specs)
     return msgspec.to_builtins(msgspec.structs.replace(specs[0], **{total: summed}))
-
-
-def check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
-    """Raise InputError for capabilities, attributes or an expression that cannot be parsed."""
-    if isinstance(noun.capabilities, str):
-        inventory.capabilities_in(noun.capabilities, file, path)
-    for attribute, condition in noun.attributes.items():
-        if problem := extra_specs.condition_problem(attribute, condition):
-            raise InputError(file, f"{path}.attributes[{attribute!r}]", problem)
-    if noun.where is not None:
-        expression.parse_expression(noun.where, file, f"{path}.where")
 
 
 def parse_policies(data: bytes, file: str) -> list[Policy]:

@@ -242,7 +242,7 @@ class Configuration:
         return read_password(source, "messaging", self.environ, None) or ""
 
     def check_request(self, spec: nouns.RequestSpec) -> None:
-        parsers.check_syntax(spec, "the request", "$")
+        nouns.check_syntax(spec, "the request", "$")
 
     def compile_request(
         self, spec: nouns.RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()

@@ -24,7 +24,7 @@ from valence_sched.core.evaluation import (
     write_costs,
 )
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.fit.stocks import Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, BoundPolicy
 from valence_sched.core.ranking import FitFinder, RowOrder, alternate_fits, choose_fit, order_by_lot

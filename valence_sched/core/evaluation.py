@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.spending import Spending, Undecided
+from valence_sched.core.fit.stocks import Spending, Undecided
 from valence_sched.core.policy import (
     COST_SCALE,
     INFINITE_COST,

@@ -30,7 +30,7 @@ from valence_sched.model.need import Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Mix, MixSupplies, Request, sealed, with_inherited
 from valence_sched.view.expression import check_amounts
-from valence_sched.view.reads import MixCompletion, Reads, declarations, podm_fields
+from valence_sched.view.terms import MixCompletion, Reads, declarations, podm_fields
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 NO_OVERRIDES = WeightOverrides()

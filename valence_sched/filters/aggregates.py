@@ -4,8 +4,7 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads, reads_podm
-from valence_sched.view.terms import Term, terms, terms_for_names
+from valence_sched.view.terms import Term, reads, reads_podm, terms, terms_for_names
 from valence_sched.view.view import View
 
 

@@ -4,8 +4,7 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads_podm
-from valence_sched.view.terms import Term, terms_of_podms
+from valence_sched.view.terms import Term, reads_podm, terms_of_podms
 from valence_sched.view.view import View
 
 

@@ -9,8 +9,7 @@ from valence_sched.model.expression import AttributePath
 from valence_sched.model.extra_specs import parse_condition, split_attribute
 from valence_sched.model.request import Request
 from valence_sched.view.expression import argument_values
-from valence_sched.view.reads import Options, path_fields, reads, reads_podm
-from valence_sched.view.terms import Term, terms
+from valence_sched.view.terms import Options, Term, path_fields, reads, reads_podm, terms
 from valence_sched.view.view import Labels, View
 
 

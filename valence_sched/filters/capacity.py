@@ -9,8 +9,7 @@ from msgspec import Meta
 
 from valence_sched.model.request import Request
 from valence_sched.view.availability import sufficient, uncounted
-from valence_sched.view.reads import reads_podm
-from valence_sched.view.terms import Term, terms
+from valence_sched.view.terms import Term, reads_podm, terms
 from valence_sched.view.view import View
 
 

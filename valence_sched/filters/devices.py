@@ -10,8 +10,7 @@ from valence_sched.model.need import Need
 from valence_sched.model.quantity import format_size
 from valence_sched.model.request import Request
 from valence_sched.view.availability import uncounted
-from valence_sched.view.reads import reads_podm
-from valence_sched.view.terms import Term, terms
+from valence_sched.view.terms import Term, reads_podm, terms
 from valence_sched.view.view import View
 
 

@@ -7,8 +7,15 @@ from valence_sched.errors import one_line
 from valence_sched.model.expression import conjuncts
 from valence_sched.model.request import Request
 from valence_sched.view.expression import reported_values, truth_values
-from valence_sched.view.reads import ALL_FIELDS, Options, path_fields, reads, reads_podm
-from valence_sched.view.terms import Term, terms
+from valence_sched.view.terms import (
+    ALL_FIELDS,
+    Options,
+    Term,
+    path_fields,
+    reads,
+    reads_podm,
+    terms,
+)
 from valence_sched.view.view import View
 
 

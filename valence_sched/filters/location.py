@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 
 from valence_sched.model.base import as_text
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads, reads_podm
-from valence_sched.view.terms import Term, terms
+from valence_sched.view.terms import Term, reads, reads_podm, terms
 from valence_sched.view.view import View
 
 

@@ -4,8 +4,7 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads_near
-from valence_sched.view.terms import Term, proximity_terms, terms
+from valence_sched.view.terms import Term, proximity_terms, reads_near, terms
 from valence_sched.view.view import View
 
 

@@ -7,8 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import Options, reads_podm
-from valence_sched.view.terms import Term, terms_of_podms
+from valence_sched.view.terms import Options, Term, reads_podm, terms_of_podms
 from valence_sched.view.view import View
 
 _NO = ("", "0", "false", "no")

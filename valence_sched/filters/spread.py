@@ -4,8 +4,7 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import group_fields, reads, reads_podm
-from valence_sched.view.terms import Term, terms
+from valence_sched.view.terms import Term, group_fields, reads, reads_podm, terms
 from valence_sched.view.view import View, domain_index
 
 

@@ -15,7 +15,7 @@ from valence_sched.model import expression, extra_specs
 from valence_sched.model.base import Fact, Noun
 from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
-from valence_sched.model.inventory import capability_map
+from valence_sched.model.inventory import capabilities_in, capability_map
 from valence_sched.model.need import NameRequirements, Proximity
 from valence_sched.model.quantity import number_of, parse_age
 from valence_sched.model.request import MAX_ID, Group, Owner, Request
@@ -360,3 +360,14 @@ def parse_shares(text: str) -> dict[str, float]:
             raise is_not("FLAVOR=SHARE, as in gpu-large=1,small=3, each flavor once", part)
         shares[name] = share
     return shares
+
+
+def check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
+    """Raise InputError for capabilities, attributes or an expression that cannot be parsed."""
+    if isinstance(noun.capabilities, str):
+        capabilities_in(noun.capabilities, file, path)
+    for attribute, condition in noun.attributes.items():
+        if problem := extra_specs.condition_problem(attribute, condition):
+            raise InputError(file, f"{path}.attributes[{attribute!r}]", problem)
+    if noun.where is not None:
+        expression.parse_expression(noun.where, file, f"{path}.where")

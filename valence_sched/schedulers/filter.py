@@ -4,7 +4,7 @@
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.ranking import rank_rows
-from valence_sched.view.reads import reads_podm
+from valence_sched.view.terms import reads_podm
 
 
 @reads_podm()

@@ -3,7 +3,7 @@
 
 from valence_sched.core.batch import Batch
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.view.reads import reads_podm
+from valence_sched.view.terms import reads_podm
 
 
 @reads_podm()

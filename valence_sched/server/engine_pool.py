@@ -16,7 +16,7 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.service.fairness import FairLock
+from valence_sched.service.call import FairLock
 from valence_sched.service.settings import ServiceSettings
 
 if TYPE_CHECKING:

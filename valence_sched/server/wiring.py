@@ -23,7 +23,7 @@ from valence_sched.model.redact import redact_text
 from valence_sched.server import background
 from valence_sched.server.engine_pool import EnginePool, RequestCompiler, selection_of
 from valence_sched.server.state_facts import StateReader
-from valence_sched.service import call, fairness, openapi, users
+from valence_sched.service import call, openapi, users
 from valence_sched.service.app import create_application
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import Operations
@@ -176,7 +176,7 @@ class ServiceProcess:
             records=state,
             operations=self.operations,
             limits=settings.limits,
-            gate=fairness.TenantGate(settings.limits.tenant_requests or most),
+            gate=call.TenantGate(settings.limits.tenant_requests or most),
             rates=rate_limiter(settings, environ),
             openapi=openapi.document,
             metrics=metrics.text,
@@ -315,14 +315,14 @@ def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
     return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)
 
 
-def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> fairness.RateLimiter:
+def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> call.RateLimiter:
     reference = settings.rate_limits.redis_password
     what = "rate_limits: redis_password"
     password = App(environ=environ).secret(reference, what) if reference is not None else None
     rates = settings.rate_limits
     if settings.auth == "none":  # all clients are on this machine and do not log in
         rates = replace(rates, failures=None)
-    return fairness.RateLimiter(rates, password, settings.proxy_networks)
+    return call.RateLimiter(rates, password, settings.proxy_networks)
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:

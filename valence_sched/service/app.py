@@ -19,13 +19,14 @@ from valence_sched.model import claim, codec, http, redact, verbs, zone
 from valence_sched.model.http import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
-from valence_sched.service import fairness, routes, visibility
+from valence_sched.service import routes, visibility
 from valence_sched.service.call import (
     KEY_HEADER,
     SERVICE_TYPE,
     VERSION_HEADER,
     Call,
     CallResult,
+    RateLimiter,
     ServiceParts,
     negotiated,
 )
@@ -192,7 +193,7 @@ class LogFields(dict[str, Any]):
 class Envelope:
     """The middleware of every answer: request id, API version, metrics and a log line."""
 
-    def __init__(self, metrics: Metrics, rates: fairness.RateLimiter) -> None:
+    def __init__(self, metrics: Metrics, rates: RateLimiter) -> None:
         self._metrics, self._rates = metrics, rates
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -318,11 +319,11 @@ def _user_of(
         raise
 
 
-def _client(req: falcon.Request, rates: fairness.RateLimiter) -> str:
+def _client(req: falcon.Request, rates: RateLimiter) -> str:
     return rates.address_of(req.remote_addr or "-", req.get_header("X-Forwarded-For") or "")
 
 
-def count_failure(rates: fairness.RateLimiter, address: str) -> None:
+def count_failure(rates: RateLimiter, address: str) -> None:
     """Count a malformed request; a failure of Redis does not prevent the answer."""
     try:
         rates.count_failure(address)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from valence_sched.model.request import Group, Request
-from valence_sched.view.reads import group_fields, reads, reads_podm
+from valence_sched.view.terms import group_fields, reads, reads_podm
 from valence_sched.view.view import Floats, View, domain_index
 
 

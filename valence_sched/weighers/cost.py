@@ -6,8 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads_podm, rule_fields
-from valence_sched.view.terms import CostRule, sum_matches
+from valence_sched.view.terms import CostRule, reads_podm, rule_fields, sum_matches
 from valence_sched.view.view import Floats, View
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads_podm
+from valence_sched.view.terms import reads_podm
 from valence_sched.view.view import By, Floats, View
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]

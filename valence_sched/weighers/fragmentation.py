@@ -7,7 +7,7 @@ from msgspec import Meta, structs
 
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, Request
 from valence_sched.view.mix_room import mix_room
-from valence_sched.view.reads import completes_mix, reads, reads_podm
+from valence_sched.view.terms import completes_mix, reads, reads_podm
 from valence_sched.view.view import Floats, View
 
 MOST_SCARCITY = 1e6  # the largest scarcity of a share

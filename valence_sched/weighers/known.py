@@ -6,7 +6,7 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.availability import infeasible_rows, sufficient
-from valence_sched.view.reads import penalises_unknown, reads_podm
+from valence_sched.view.terms import penalises_unknown, reads_podm
 from valence_sched.view.view import Floats, View
 
 

@@ -4,8 +4,7 @@
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads_near
-from valence_sched.view.terms import proximity_terms
+from valence_sched.view.terms import proximity_terms, reads_near
 from valence_sched.view.view import Floats, View
 
 

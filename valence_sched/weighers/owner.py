@@ -2,7 +2,7 @@
 """Owner weigher: spreads the nodes of one owner over pod managers."""
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads, reads_podm
+from valence_sched.view.terms import reads, reads_podm
 from valence_sched.view.view import Floats, View, domain_index
 
 

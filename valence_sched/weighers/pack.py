@@ -5,7 +5,7 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.availability import free_share, infeasible_rows
-from valence_sched.view.reads import reads_podm
+from valence_sched.view.terms import reads_podm
 from valence_sched.view.view import By, Floats, View
 
 

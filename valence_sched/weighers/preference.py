@@ -4,8 +4,7 @@
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.reads import reads_podm, rule_fields
-from valence_sched.view.terms import PreferenceRule, sum_matches
+from valence_sched.view.terms import PreferenceRule, reads_podm, rule_fields, sum_matches
 from valence_sched.view.view import Floats, View
 
 

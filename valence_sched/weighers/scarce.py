@@ -6,7 +6,7 @@ import numpy as np
 from valence_sched.model.need import Need, Test
 from valence_sched.model.request import Request
 from valence_sched.view.block_kinds import read_only
-from valence_sched.view.reads import reads_podm
+from valence_sched.view.terms import reads_podm
 from valence_sched.view.view import Floats, View
 
 

@@ -15,7 +15,7 @@ from valence_sched.model.need import MEASURES, Need, need_for_measure, need_for_
 from valence_sched.model.request import FlavorShare, Request
 from valence_sched.view.availability import weighted_sum
 from valence_sched.view.block_kinds import read_only
-from valence_sched.view.reads import reads, reads_podm
+from valence_sched.view.terms import reads, reads_podm
 from valence_sched.view.view import By, Floats, View
 
 Scale = Annotated[float, Meta(gt=0, le=10**15)]

@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from valence_sched.view.reads import Reads, declarations
+from valence_sched.view.terms import Reads, declarations
 
 KINDS = {
     bool: "true or false",

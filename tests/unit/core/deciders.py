@@ -15,7 +15,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.policy import Pick, Policy
 from valence_sched.testing import view
-from valence_sched.view.reads import declarations
+from valence_sched.view.terms import declarations
 from valence_sched.view.view import View
 
 

@@ -26,7 +26,7 @@ from valence_sched.core.evaluation import (
 from valence_sched.core.explain.report import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.spending import Spending
+from valence_sched.core.fit.stocks import Spending
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, BoundPolicy, BoundWeigher
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import PluginError

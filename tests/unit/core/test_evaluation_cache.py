@@ -18,7 +18,7 @@ from valence_sched.core.evaluation import Evaluation, evaluate
 from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, Ledger, SplicedSnapshot
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.spending import Spending
+from valence_sched.core.fit.stocks import Spending
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError, UsageError
 from valence_sched.model.inventory import to_json

@@ -27,7 +27,7 @@ from valence_sched.model.request import Group, GroupState, Request, Spread
 from valence_sched.planning.batches import decide_all
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request, view
-from valence_sched.view.reads import reads
+from valence_sched.view.terms import reads
 from valence_sched.view.view import domain_values
 from valence_sched.weighers.owner import owner
 from valence_sched.weighers.room import room

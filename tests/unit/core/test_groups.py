@@ -17,7 +17,7 @@ from valence_sched.errors import PluginError
 from valence_sched.model.policy import FilterUse, Policy
 from valence_sched.model.request import Group, GroupState, Request
 from valence_sched.testing import request, view
-from valence_sched.view.reads import reads
+from valence_sched.view.terms import reads
 
 CORES = {"processor": {"total_cores": 8}}
 ZONE = {"name": "g", "affinity": ["zone"]}

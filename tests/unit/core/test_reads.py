@@ -31,8 +31,16 @@ from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOver
 from valence_sched.model.request import Group, Request, sealed
 from valence_sched.model.stats import select_stats
 from valence_sched.testing import contract, request, view
-from valence_sched.view.reads import ALL_FIELDS, declarations, penalises_unknown, podm_fields, reads
-from valence_sched.view.terms import Term, per_pool, terms
+from valence_sched.view.terms import (
+    ALL_FIELDS,
+    Term,
+    declarations,
+    penalises_unknown,
+    per_pool,
+    podm_fields,
+    reads,
+    terms,
+)
 
 CPU = {"uri": "c", "devices": {"processors": [{"cores": 10}]}}
 SITE = view(

@@ -17,7 +17,7 @@ from valence_sched.model.need import Proximity
 from valence_sched.model.policy import FilterUse, Policy
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
-from valence_sched.view.reads import podm_fields
+from valence_sched.view.terms import podm_fields
 
 PODMS = (
     {"id": "a", "name": "Rack A", "zone": "east-1", "driver": "redfish",

@@ -11,7 +11,7 @@ from valence_sched.filters.devices import devices
 from valence_sched.model.policy import FilterUse, Policy
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
-from valence_sched.view.reads import podm_fields
+from valence_sched.view.terms import podm_fields
 from valence_sched.words.phrases import ReasonPhrases
 
 CORES = {"processor": {"total_cores": 8}}

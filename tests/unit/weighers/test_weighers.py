@@ -8,7 +8,7 @@ import msgspec
 from valence_sched.model.need import Proximity
 from valence_sched.model.request import Group, GroupState, Request, Spread
 from valence_sched.testing import request, view
-from valence_sched.view.reads import podm_fields
+from valence_sched.view.terms import podm_fields
 from valence_sched.weighers.affinity import affinity
 from valence_sched.weighers.balance import balance
 from valence_sched.weighers.known import known

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.core.fit import set_cover, stocks
-from valence_sched.core.fit.spending import (
+from valence_sched.core.fit.stocks import (
     FREE_STATES,
     FREE_TOPOLOGY_STATES,
     SearchOutcome,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from valence_sched.core.fit.spending import SearchOutcome
+from valence_sched.core.fit.stocks import SearchOutcome
 from valence_sched.model.request import MAX_NODES
 
 Floats = npt.NDArray[np.float64]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome
+from valence_sched.core.fit.stocks import FREE_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Limit
 from valence_sched.model.need import Need
 from valence_sched.view import block_kinds as prices

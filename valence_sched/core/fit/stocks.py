@@ -1,16 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock allocation: assigns each requested amount to one stock with the least surplus (exact)."""
+"""Stock allocation: each requested amount from one stock, with the least surplus (exact).
+
+It stands beside the states that a search may spend, and its outcome.
+"""
 
 import bisect
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from valence_sched.core.fit.spending import SearchOutcome
 from valence_sched.model.inventory import Stock, free_amount, grant_size
 from valence_sched.model.need import Need
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.view.view import View
+
+FREE_STATES, FREE_TOPOLOGY_STATES = 400, 2_000  # states of the short search
+
+
+class Undecided(Struct, frozen=True):
+    """The search ended without an answer within its states."""
+
+    states: int
+
+
+class SearchOutcome(Struct, frozen=True, gc=False):
+    """The best result found, else None; if ``complete``, no better result exists."""
+
+    found: Any
+    complete: bool
+    states: int
+
+    @property
+    def is_open(self) -> bool:
+        return self.found is None and not self.complete
+
+
+class Spending:
+    """The states that one decision has left, and its answers to hard questions.
+
+    A question asks whether a node fits in one pool. A short search, which is free, answers nearly
+    all questions. The other searches are limited by the two budgets of the policy: per question
+    and per decision. A cached answer costs its states again, so that decisions do not depend on
+    the cache.
+    """
+
+    def __init__(self, budget: Budget = DEFAULT_BUDGET) -> None:
+        self.left = budget.decision_states
+        self._answers: dict[Hashable, SearchOutcome] = {}
+
+    @property
+    def undecided(self) -> int:
+        return sum(answer.is_open for answer in self._answers.values())
+
+    def answer(
+        self, question: Hashable, short: SearchOutcome, search: Callable[[], SearchOutcome]
+    ) -> SearchOutcome:
+        """Return the answer of the long search, or ``short`` if no states are left."""
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = short
+            if self.left > 0:
+                answer = search()
+                self.left -= answer.states
+            self._answers[question] = answer
+        return answer
+
 
 IMPROVE_STATES = 20_000  # states to search for a smaller surplus
 #: Assigning an amount takes as long as this many states of a set cover, and more for each stock.

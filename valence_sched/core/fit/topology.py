@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from valence_sched.core.fit import optimiser, set_cover
 from valence_sched.core.fit.optimiser import INFINITY, ProgrammePart, PropagationSearch
-from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, SearchOutcome
+from valence_sched.core.fit.stocks import FREE_TOPOLOGY_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_kinds import BlockKinds, device_amount

@@ -17,7 +17,7 @@ from msgspec import Struct
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Floats
 from valence_sched.core.fit.set_cover import Item, cheapest_cover
-from valence_sched.core.fit.spending import Spending
+from valence_sched.core.fit.stocks import Spending
 from valence_sched.model.policy import Budget
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.model import CoverPart, GrantColumn, GroupModel, NodeColumn

@@ -11,7 +11,7 @@ from unittest import mock
 from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.optimiser import ProgrammePart
 from valence_sched.core.fit.set_cover import Dive, Item
-from valence_sched.core.fit.spending import SearchOutcome
+from valence_sched.core.fit.stocks import SearchOutcome
 
 ENOUGH = 10_000_000
 

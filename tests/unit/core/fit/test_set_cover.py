@@ -28,7 +28,7 @@ from tests.unit.core.sites import quietly, sized
 from valence_sched.core.fit import optimiser, set_cover
 from valence_sched.core.fit.optimiser import LARGEST_TRUSTED, ProgrammePart, is_solution, optimum
 from valence_sched.core.fit.set_cover import IMPROVE_STATES, Dive, Item, cheapest_cover, upper_bound
-from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome
+from valence_sched.core.fit.stocks import FREE_STATES, SearchOutcome
 
 DEMANDS = 3
 ITEMS = st.lists(

@@ -8,8 +8,7 @@ from hypothesis import given, strategies as st
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly, sized
 from valence_sched.core.fit import stocks as stock_allocation
-from valence_sched.core.fit.spending import SearchOutcome
-from valence_sched.core.fit.stocks import StockAmount
+from valence_sched.core.fit.stocks import SearchOutcome, StockAmount
 from valence_sched.model.inventory import Stock
 from valence_sched.model.need import Need
 from valence_sched.testing import view

@@ -18,7 +18,7 @@ from valence_sched.core.explain.report import BUDGET_SHARE, decision_report
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.optimiser import PropagationSearch
 from valence_sched.core.fit.set_cover import price_of_needs
-from valence_sched.core.fit.spending import Spending, Undecided
+from valence_sched.core.fit.stocks import Spending, Undecided
 from valence_sched.core.fit.topology import block_offer
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices
