@@ -97,8 +97,7 @@ _MODULES = {
         "model.scheduler": "Scheduler",
         "schedulers.filter": "FilterScheduler",
         "testing": "check_filter check_weigher",
-        "view.terms": "penalises_unknown reads reads_podm",
-        "view.terms": "Term per_pool terms",
+        "view.terms": "Term penalises_unknown per_pool reads reads_podm terms",
         "view.view": "Floats Labels Mask View",
     }.items()
     for name in names.split()
