@@ -268,7 +268,7 @@ class App:
         verify: bool | str = True,
         certificate: ClientCertificate | None = None,
     ) -> None:
-        """Use the decisions, flavors and policies of a service, by default of the environment's.
+        """Use the decisions, flavors and policies of a service; the environment names the default.
 
         ``token``, ``verify`` and errors as for a connection.
         """
@@ -291,7 +291,8 @@ class App:
     ) -> None:
         """Before each change of hardware, ask Ironic whether it uses this hardware.
 
-        ``settings``, by default the user's, name the Ironic; else the cloud of ``login`` does.
+        ``settings``, by default those of the user, name the Ironic. Otherwise the cloud of
+        ``login`` names it.
         """
 
         def baremetals() -> Sequence[Baremetal]:
@@ -414,8 +415,8 @@ class App:
     ) -> None:
         """Serve inventories as live pod managers until a signal stops the process.
 
-        ``ready`` is called with id and URL of each when all listen; ``options`` are the arguments
-        of :func:`~valence_sched.simulator.server.serve.serve`.
+        When all listen, ``ready`` is called with the ID and the URL of each. ``options`` are the
+        arguments of :func:`~valence_sched.simulator.server.serve.serve`.
 
         UsageError: a user without a password, or a password without a user. CredentialError: the
         password is missing, or other users can read it. InventoryIncomplete: with ``strict``, a

@@ -95,9 +95,9 @@ class SchedulerClient:
     def fields_read(self, policy: str = "default", flavor: str | None = None) -> tuple[str, ...]:
         """Return the fields of a resource that decisions of a policy read.
 
-        Other fields need not be sent, see :func:`needed_stats`. With ``flavor`` only the fields
-        that decisions on that flavor read. Every decision reads ``pools``, ``blocks``, ``stocks``
-        and ``amounts``.
+        Other fields need not be sent, see :func:`needed_stats`. With ``flavor``, the result has
+        only the fields that decisions on that flavor read. Every decision reads ``pools``,
+        ``blocks``, ``stocks`` and ``amounts``.
 
         Raises:
             UnknownName: no such policy or flavor.

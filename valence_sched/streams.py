@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: standard output is written whole; log records are escaped, and lost ones are noticed."""
+"""Streams: writes standard output whole, escapes log records, and notices lost log records."""
 
 import codecs
 import contextlib
@@ -33,7 +33,7 @@ codecs.register_error(JSON_ESCAPES, _json_escapes)
 
 
 def encodable(text: str, stream: Any) -> str:
-    """Return a text with the characters that the encoding of a stream lacks as JSON escapes."""
+    """Return a text in which characters that a stream cannot encode are JSON escapes."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, JSON_ESCAPES).decode(encoding)
 
@@ -46,7 +46,7 @@ def moves_cursor(stream: Any) -> bool:
 
 
 def folded(text: str, stream: Any) -> str:
-    """Return a text for a terminal with its long lines broken between words; others unchanged."""
+    """Return a text with long lines broken between words for a terminal, else unchanged."""
     try:
         width = os.get_terminal_size(stream.fileno()).columns
     except (AttributeError, OSError, ValueError):  # not a terminal
@@ -65,7 +65,7 @@ def folded(text: str, stream: Any) -> str:
 def write(stream: Any, text: str) -> None:
     """Write a whole text to standard output and flush it; OutputError if it is closed or full.
 
-    A character that its encoding lacks is written as JSON escapes it.
+    A character that it cannot encode is written as a JSON escape.
     """
     try:
         with printing(stream):
@@ -97,7 +97,7 @@ def printing(stream: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def escaping(stream: Any) -> Iterator[None]:
-    """Let a stream write characters that its encoding lacks as JSON escapes."""
+    """Let a stream write JSON escapes for the characters that it cannot encode."""
     reconfigure = getattr(stream, "reconfigure", None)
     errors = getattr(stream, "errors", None)
     if reconfigure is None or errors not in ("strict", "surrogateescape"):  # that of LC_ALL=C

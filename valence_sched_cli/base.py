@@ -207,7 +207,7 @@ class PodmCommand:
         self.print(lambda stream: stream.write(text))
 
     def print(self, emit: Callable[[Any], object]) -> None:
-        """Print the output of ``emit``, after an effect whole or not at all; else OutputError."""
+        """Print the output of ``emit``; after an effect, print it whole or raise OutputError."""
         self._close_progress()
         stdout = self.app.stdout
         if self.effects:

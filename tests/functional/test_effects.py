@@ -89,7 +89,7 @@ class Here:
         return "other"
 
     def zone(self) -> str:
-        """Store a zone directly below and return its name."""
+        """Store a child zone and return its name."""
         with Store(f"sqlite:///{self.state}") as store:
             return store.zones.add(ZONE).registration.name
 

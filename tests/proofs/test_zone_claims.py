@@ -114,7 +114,7 @@ class TestHeld(TreeCase):
                 self.assertAlmostEqual(90, own.expires_at - time.time(), delta=30)
 
     def test_no_zone_has_a_row_of_one_below_its_children(self):
-        """S71: a store has only the zones directly below, and the claims in them."""
+        """S71: a store has only the child zones, and the claims in them."""
         self.top.claim(self.apart())
         (row,) = self.rows(self.top)
         self.assertIn(b'"east"', row.document)

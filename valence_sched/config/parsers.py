@@ -98,7 +98,7 @@ class FlavorReference(Noun, frozen=True, kw_only=True):
 
 
 def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a flavor of our own, or of Valence: it may name a flavor, or have lists to add up."""
+    """Parse a flavor of our own or of Valence; it may name a flavor, or have lists to be summed."""
     if not isinstance(document, dict):
         return ForeignFlavor(cursor.convert(document, Flavor))
     remarks: list[str] = []

@@ -224,7 +224,7 @@ def check_registration(registration: nouns.Registration, file: str = "", path: s
 
 
 def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
-    """Raise an error for a possible password instead of a reference, without repeating it."""
+    """Raise an error if a reference may be a password; the error does not repeat it."""
     url = entry.get("url")
     if isinstance(url, str) and (problem := podm_address.url_problem(url)):
         raise InputError(file, f"{path}.url", problem)

@@ -24,7 +24,7 @@ class ScenarioDocument(Struct, frozen=True):
 
 
 def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
-    """Parse a list under ``scenarios``, or a single scenario; also errors of its flavors."""
+    """Parse a list under ``scenarios``, or a single scenario; same errors as for flavors."""
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", "a scenario, or a list of them under 'scenarios'")

@@ -90,7 +90,7 @@ def _accept_gib(noun: dict[str, Any]) -> None:
 
 
 def _accept_units(properties: dict[str, Any]) -> None:
-    """Accept a text with a unit for a number whose own or whose resource's name ends in a unit."""
+    """Accept a text with a unit for a number if its name or its resource's name has a unit."""
     text = {"type": "string", "pattern": f"^{quantity.PATTERN}$"}
     for name, schema in properties.items():
         if name == "resources":

@@ -91,7 +91,7 @@ class Configuration:
     Nova's extra specs that are skipped. ``default_owner`` returns the owner for a request without
     an owner. ``baremetals`` returns each Ironic that is queried before hardware changes.
     ``service_flavors`` and ``service_policies`` return the flavors and policies of a service, which
-    replace those built in and the user's.
+    replace the built-in ones and the user's own.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Configuration:
         self.service_policies: Callable[[], Iterable[Policy]] | None = None
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
-        """Return policies by name: built in, the user's, and ``paths``; later ones override."""
+        """Return policies by name: built-in, of the user, of ``paths``; later ones override."""
         policies = {one.name: one for one in (self.service_policies or tuple)()}
         for file, data in self._layered_files("policies.yaml", paths, self.service_policies):
             policies |= {policy.name: policy for policy in parsers.parse_policies(data, file)}
@@ -121,7 +121,7 @@ class Configuration:
         return parsers.parse_policies(self.read(path), path)
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
-        """Return flavors by name: built in, the user's, and ``paths``; later ones override."""
+        """Return flavors by name: built-in, of the user, of ``paths``; later ones override."""
         flavors = {one.name: one for one in (self.service_flavors or tuple)()}
         for file, data in self._layered_files("flavors.yaml", paths, self.service_flavors):
             parsed = self._parse_flavors(data, file, flavors.copy)
@@ -152,7 +152,7 @@ class Configuration:
         return known[reference]
 
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
-        """Return a flavor of a cloud as ours; for bare metal the flavor named after its class."""
+        """Convert a flavor of a cloud; for bare metal, return the flavor of its resource class."""
         cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
         parsed = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
         self.remarks += parsed.remarks
@@ -163,7 +163,7 @@ class Configuration:
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
     def resources(self, paths: Sequence[str] = ()) -> list[custom_resource.CustomResource]:
-        """Return declared resources: the user's, and ``paths``; later ones override."""
+        """Return declared resources: of the user, of ``paths``; later ones override."""
         layers = self._layered_files("resources.yaml", paths)
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
         return list({one.name: one for one in itertools.chain(*parsed)}.values())
@@ -309,7 +309,7 @@ class Configuration:
         return path if os.path.lexists(path) else None
 
     def read_stats(self, path: str) -> dict[str, Any]:
-        """Return the report of a pod manager in a file; InputError if it is no object."""
+        """Return the report of a pod manager in a file; InputError if it is not an object."""
         name = files.shown_name(path)
         document = codec.load_yaml(self.read(path), name)
         if not isinstance(document, dict):
@@ -318,7 +318,7 @@ class Configuration:
         return {str(word): value for word, value in document.items()}
 
     def warn_age_s(self) -> float | None:
-        """Return the age of a reading from which to warn, None: never; UsageError if invalid."""
+        """Return the age of a reading at which to warn, in seconds; None: never. UsageError."""
         try:
             return parse_age_limit(self.environ.get(WARN_AGE) or DEFAULT_WARN_AGE)
         except ValueError as error:

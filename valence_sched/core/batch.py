@@ -138,7 +138,7 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
 def ranked_nodes(
     context: EvaluationContext, order: RowOrder, limit: int, *, per_podm: bool = False
 ) -> tuple[list[PlacedNode], list[int]]:
-    """Return the first node of the best pools, at most ``limit``, and the undecided rows.
+    """Return the first node on each of the ``limit`` best pools, and the undecided rows.
 
     With ``per_podm`` only the best pool of each pod manager is returned.
     """
@@ -209,7 +209,7 @@ class Attempt(Struct, frozen=True):
 def _best_by_anchor(
     context: EvaluationContext, attempt: Callable[..., list[Attempt]]
 ) -> list[Attempt]:
-    """Return the attempts at the anchor where most nodes fit; anchors are tried by cost."""
+    """Return the attempts at the anchor where most nodes fit; cheap anchors are tried first."""
     best = attempts = attempt()
     open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):

@@ -185,7 +185,7 @@ class Decider:
     def mix_supplies(
         self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
     ) -> ZoneSupplies:
-        """Return the supplies of these pools to the mix of a request; same errors as ``offers``."""
+        """Return the supplies of these pools for the mix of a request; errors as for ``offers``."""
         if others:
             return self._after(others).mix_supplies(query)
         from valence_sched.core.offers import most_nodes_alone

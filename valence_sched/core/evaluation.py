@@ -50,7 +50,7 @@ def _tracked_call(name: str) -> Any:
 class TrackedView(View):
     """A View that records whether a plug-in reads data that changes when nodes are placed.
 
-    Such data is in block counts, resources, block tables, and memoised values.
+    Placing nodes changes block counts, resources, block tables, and memoised values.
     """
 
     __slots__ = ("was_read",)
@@ -409,7 +409,7 @@ def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int
 
 
 def first_failures(verdicts: Mask) -> Sequence[int]:
-    """Return by pool the index of the first filter that rejects it; -1 if it passes all filters."""
+    """Return the index of the first filter that rejects each pool; -1 if it passes all filters."""
     if not len(verdicts):
         return [-1] * verdicts.shape[1]
     rejected = ~verdicts

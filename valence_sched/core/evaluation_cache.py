@@ -106,7 +106,7 @@ class EvaluationCache:
         )
 
     def mix_supplies(self, mix: Mix, bound: BoundPolicy) -> dict[str, MixSupplies]:
-        """Return the supplies of the pools to the shares of a mix, by weigher."""
+        """Return the nodes that the pools can supply for each share of a mix, by weigher."""
         if not bound.mix_completions or not mix.shares:
             return {}
         return self._completed_mix(mix, bound).supplies

@@ -174,7 +174,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
         return {one.name: one.mix_completion for one in self.weighers if one.mix_completion}
 
     def mix_supplies(self, view: View, mix: Mix) -> dict[str, MixSupplies]:
-        """Return the supplies of the pools to a mix, by the name of the weigher."""
+        """Return the supplies of the pools for a mix, by the name of the weigher."""
         found = ((name, one.supplies(view, mix)) for name, one in self.mix_completions.items())
         return {name: supplies for name, supplies in found if supplies}
 

@@ -76,12 +76,12 @@ class Resource:
 
     @property
     def leads(self) -> bool:
-        """Whether the crawl follows its links."""
+        """Whether the crawl follows the links of the object."""
         return True
 
     @property
     def is_empty(self) -> bool:
-        """Whether it lacks both a type and the required properties of its class."""
+        """Whether the object lacks both a type and the required properties of its class."""
         return False
 
     @property

@@ -333,12 +333,12 @@ def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
 
 
 def link_paths(links: Iterable[str]) -> Iterator[str]:
-    """Yield the path of each link, to whichever host; a link without a target has none."""
+    """Yield the path of each link to any host; links without a target are left out."""
     yield from filter(None, map(link_path, links))
 
 
 def short_ids(uris: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each URI, or the whole URI if several URIs have the same."""
+    """Return the last part of each URI, or the whole URI if several URIs end with the same part."""
     lasts = {uri: uri.rpartition("/")[2] for uri in uris}
     counts = Counter(lasts.values())
     return {uri: last if counts[last] == 1 else uri for uri, last in lasts.items()}

@@ -276,7 +276,7 @@ class BackgroundReader:
         return self._leads
 
     def _update_members_in_time(self) -> None:
-        """Read the registrations again after a change in the log; those of files, regularly."""
+        """Read the registrations again: after a change in the log, or regularly for files."""
         now = self._clock.now()
         if now - self._looked_at < LOOK_S:
             return

@@ -33,7 +33,7 @@ MIN_KEY_CHARS = 16  # characters of a key for aliases
 
 
 class CaptureResult(NamedTuple):
-    """The numbers of captured things, the reasons of failed readings by name, and omissions.
+    """The counts of a capture, the reasons of failed readings by name, and omissions.
 
     ``left_out`` has a line for each document or pod manager that could not be written as a file.
     """
@@ -175,7 +175,7 @@ class Captures:
         return write_file(readings, file or "", Redactor(aliases, secrets))
 
     def aliases(self, variable: str | None = None) -> Aliases:
-        """Return aliases by the key in a variable, else a random key; CredentialError if weak."""
+        """Return aliases by the key in a variable, else by a random key; CredentialError."""
         if variable is None:
             return Aliases(secrets_module.token_bytes(32))
         key = self._sources.config.environ.get(variable, "")

@@ -34,7 +34,7 @@ BATCH_SIZE = 50  # readings that the state stores together
 
 
 class LiveReader:
-    """Reads each live pod manager that a command applies to once, in the order of the registry.
+    """Reads the live pod managers of a command, each once, in the order of the registry.
 
     Pod managers that only report, ``reporting_names``, come last. ``remarks`` gets a line when the
     state could not store a reading, and for each password of a file that is sent unencrypted. With
@@ -267,8 +267,9 @@ def stored_podm(
     """Return a registered podm as stored in the state, and the reason if its reading is old.
 
     It has no blocks if it was never read, if the failure makes the reading invalid, or if the
-    reading is older than ``limit_s``. Its own report takes precedence: only its ``enabled`` applies
-    now, the rest at the next reading.
+    reading is older than ``limit_s``. If the pod manager has reported its statistics, they take
+    precedence over the registration: of a newer registration only ``enabled`` applies now, the rest
+    at the next reading.
     """
     if known is not None and failure is None:
         if report is not None:

@@ -365,7 +365,8 @@ def _contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterato
 def _with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P, str | None]:
     """Return a podm in which the blocks of nodes are in use; a remark names the first Unused block.
 
-    A ``lean`` podm stays lean. Shareable blocks are skipped: their number of compositions counts.
+    A ``lean`` podm stays lean. Shareable blocks are skipped: their number of compositions shows
+    their use.
     """
     used = {uri: node for node in podm.nodes for uri in node.blocks}
     blocks, doubtful = list(podm.blocks), []

@@ -216,7 +216,7 @@ class Registry:
             return Store(self.url, effects=effects, remark=remark, quarantine=self._quarantine)
 
     def read(self, read: Callable[[Store], T], without: T) -> T:
-        """Return what a function reads from the store, ``without`` if there is no state yet."""
+        """Return the result of a function on the store, ``without`` if there is no state yet."""
         if self.empty:
             return without
         with self.store() as store:

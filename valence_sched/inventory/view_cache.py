@@ -32,7 +32,7 @@ KEY_SIZE_BYTES = 4  # before the key
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a file, with a digest of sampled bytes, and the release of its view."""
+    """The version of a file, with a digest of sampled bytes, and the release that made its view."""
 
     release: str
     path: str

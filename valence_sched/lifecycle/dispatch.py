@@ -30,7 +30,7 @@ def dispatch(
     key_variable: str | None = None,
     timeout_s: float = 30.0,
 ) -> Sequence[Receipt]:
-    """Send a decision to the other system once, without a claim or a node here.
+    """Send a decision to another system once, without a claim or a node here.
 
     ``target`` is ``NAME=URL``: the dispatcher and its URL. ``key_variable`` names the variable of
     ``environ`` with the signing key.

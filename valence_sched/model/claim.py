@@ -340,7 +340,7 @@ def composition_request(
 
 
 def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[str, ...]]:
-    """Return for each block the blocks with equal devices, pool and constrained places."""
+    """Return the blocks with equal devices, pool and constrained places, for each block."""
     found: dict[tuple[Any, ...], list[str]] = {}
     keys: dict[str, tuple[Any, ...]] = {}
     for block in podm.blocks:

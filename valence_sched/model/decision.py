@@ -339,8 +339,8 @@ class Report(Struct, frozen=True, kw_only=True):
     ``fitting`` is the number of nodes that fit; they are ``placed`` if the request requires no
     more. ``undecided`` are pools that might be chosen, but whose search exceeded the budget of the
     policy. Only a dispatched decision on recorded pod managers has a ``recording``. Only a decision
-    over a tree of zones has ``zones``; it may lack verdicts, and has only the inventory of the
-    queried zone.
+    over a tree of zones has ``zones``. Such a decision may lack verdicts, and its ``inventory`` is
+    only that of the queried zone.
     """
 
     schema: str = SCHEMA

@@ -96,7 +96,7 @@ def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
 
 
 def split_attribute(path: str) -> tuple[str, str]:
-    """Split ``facts.year`` into namespace and name; ValueError if it is no attribute."""
+    """Split ``facts.year`` into namespace and name; ValueError if it is not an attribute."""
     namespace, dot, name = qualify(path).partition(".")
     if namespace in NAMESPACES and name:
         return namespace, name

@@ -140,7 +140,7 @@ class RemoteStorage(Noun, frozen=True):
 
 
 class TopologyConstraintSpec(Noun, frozen=True, kw_only=True):
-    """Named groups ``of`` devices with the ``same`` value of a topology domain, or ``apart``.
+    """Named groups ``of`` devices in one (``same``) or in different (``apart``) places of a domain.
 
     ``processor`` and ``memory`` are names, too.
     """
@@ -340,8 +340,8 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
 def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
     """Return an alternative with more needs: totals are added up, others are appended.
 
-    A total with tests remains a separate need; the sum of the totals is required of all devices
-    together.
+    A total with tests remains a separate need. All devices together must also have the sum of the
+    totals.
     """
     before = alternative.needs
     totals = {

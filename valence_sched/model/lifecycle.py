@@ -144,7 +144,7 @@ _SAME_NAMES = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
 def recorded_nodes(
     podms: Iterable[LeanPodm], devices: Mapping[tuple[str, str], Devices]
 ) -> list[NodeRecord]:
-    """Return the nodes of recorded pod managers, made of ``devices`` by pod manager and block URI.
+    """Return the nodes of recorded pod managers; ``devices`` are by pod manager and block URI.
 
     A node without a readable document is UNKNOWN.
     """

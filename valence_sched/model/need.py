@@ -218,7 +218,7 @@ class Proximity(Noun, frozen=True, kw_only=True):
 
 
 class NodeRequest(Noun, frozen=True, kw_only=True):
-    """The part of a request that concerns only its node, not its pod managers and its group."""
+    """The part of a request that concerns only its node, not its pod managers or its group."""
 
     needs: tuple[Need, ...] = ()
     topology: tuple[TopologyConstraint, ...] = ()

@@ -64,7 +64,7 @@ class Plan(Noun, frozen=True, kw_only=True):
 
 
 class PlanResult(Struct, frozen=True, kw_only=True):
-    """A decision and its plan, None where nothing fits."""
+    """A decision and its plan, None if nothing fits."""
 
     decision: DecisionResult
     plan: Plan | None = None

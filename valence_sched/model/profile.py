@@ -37,7 +37,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output: str | None = None
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that it sets; a source in ``environ`` replaces all of them."""
+        """Return the variables that the profile sets, none if ``environ`` has a source."""
         if any(environ.get(name) for name in VARIABLES.values()):
             return {}
         inventories = self.inventory or ()

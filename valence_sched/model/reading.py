@@ -158,7 +158,7 @@ class Liveness(Protocol):
     """A function of the entry point group ``valence_sched.liveness``."""
 
     def __call__(self, signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
-        """Return by id whether each pod manager is alive; a missing pod manager keeps its status.
+        """Return whether each pod manager is alive, by ID; a missing pod manager keeps its status.
 
         ``argument`` is the text after the name and a colon; UsageError if it is invalid.
         """

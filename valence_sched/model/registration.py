@@ -223,7 +223,7 @@ def without(
 
 
 def merge_capabilities(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return capabilities of keys with ``;``-separated values, a repeated key with all values.
+    """Return capabilities from keys with ``;``-separated values; a repeated key adds values.
 
     UsageError for an invalid value.
     """

@@ -100,8 +100,8 @@ class GroupState(Noun, frozen=True, kw_only=True):
     """The counts of nodes placed before a decision.
 
     ``members`` counts the nodes of the request's group by domain and value. ``owned`` counts the
-    nodes of its owner by pod manager. ``open`` lists for each domain of a spread the values with a
-    pod manager that passes every filter, except filters on free hardware.
+    nodes of its owner by pod manager. ``open`` lists the values of each spread domain that have an
+    eligible pod manager: it passes every filter, except filters on free hardware.
     """
 
     members: dict[str, dict[str, int]] = {}

@@ -227,7 +227,7 @@ def edit_text(edit: Edit) -> str:
 
 
 def parse_edit(verb: str, text: str) -> Edit:
-    """Parse the text of an edit after its verb, as the option of this name has it; ValueError.
+    """Parse the text of an edit after its verb, in the form of the option of the verb; ValueError.
 
     A clone is ``PODM`` or ``PODMxN``, an addition ``BLOCK@PODM`` or ``NxBLOCK@PODM``, a change
     ``TARGET:KEY=VALUE``; the text of the other verbs is their target.

@@ -94,7 +94,7 @@ class DecidingVerbs(Verbs, Protocol):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        """Count the nodes of a mix with whole ``shares``, as ``capacity``."""
+        """Count the nodes of a mix with whole ``shares``, as ``capacity`` does."""
         verb = DecidingVerbs.mix_capacity
         return self._call(verb, requests, shares, most, explain=explain, proven=proven)
 
@@ -133,7 +133,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.claim, request, key=key, ttl_s=ttl_s, detail=detail)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        """Hold exactly the blocks of a plan; also the errors of ``check_plan`` and of a decision.
+        """Hold exactly the blocks of a plan; errors as for ``check_plan`` and for a decision.
 
         ClaimLost if the plan is out of date, in use, or rejected by the policy;
         InventoryIncomplete if a pod manager cannot be read; NameTaken for the key of another plan.
@@ -147,7 +147,7 @@ class ClaimingVerbs(Verbs, Protocol):
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
-        """Return claims: of one pod manager or owner, with ``ended`` also ended claims."""
+        """Return claims, of one pod manager or owner if given; ``ended`` includes ended claims."""
         return self._call(ClaimingVerbs.claims, podm=podm, owner=owner, ended=ended)
 
     def claim_record(self, claim_id: str) -> lifecycle.ClaimRecord:
@@ -357,24 +357,24 @@ class RegistryVerbs(Verbs, Protocol):
 
 
 class ZoneVerbs(Verbs, Protocol):
-    """The part of a scheduler that manages the zones below."""
+    """The part of a scheduler that manages its child zones."""
 
     def zone_info(self) -> zone_registry.ZoneInfo:
         """Return the name and the capabilities of the zone of the scheduler."""
         return self._call(ZoneVerbs.zone_info)
 
     def zones(self) -> Sequence[zone_registry.ZoneOverview]:
-        """Return the zones directly below, with the results of polling them."""
+        """Return the child zones, with the results of polling them."""
         return self._call(ZoneVerbs.zones)
 
     def zone(self, name: str) -> zone_registry.ZoneOverview:
-        """Return a zone directly below by its name or ID; UnknownName if unknown."""
+        """Return a child zone by its name or ID; UnknownName if unknown."""
         return self._call(ZoneVerbs.zone, name)
 
     def add_zone(self, registration: zone_registry.ZoneRegistration) -> zone_registry.ZoneOverview:
-        """Register a zone directly below, without a connection to it.
+        """Register a child zone, without a connection to it.
 
-        AccessDenied if zones below this one are disabled; InputError or NameTaken if the
+        AccessDenied if child zones are disabled; InputError or NameTaken if the
         registration is invalid or its name is taken.
         """
         return self._call(ZoneVerbs.add_zone, registration)
@@ -382,11 +382,11 @@ class ZoneVerbs(Verbs, Protocol):
     def change_zone(
         self, name: str, change: zone_registry.ZoneChange
     ) -> zone_registry.ZoneOverview:
-        """Change the registration of a zone directly below; same errors as registering."""
+        """Change the registration of a child zone; same errors as registering."""
         return self._call(ZoneVerbs.change_zone, name, change)
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        """Unregister zones directly below without calling them; yield the error of each failure."""
+        """Unregister child zones without calling them; yield the error of each failure."""
         return self._call(ZoneVerbs.delete_zones, names)
 
     def zone_tree(
@@ -402,7 +402,7 @@ class ZoneVerbs(Verbs, Protocol):
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> Sequence[zone_registry.ZoneNode]:
-        """Return the trees of the zones directly below, in the form of ``zone_tree``."""
+        """Return the trees of the child zones, in the form of ``zone_tree``."""
         return self._call(ZoneVerbs.zone_branches, hops=hops, deadline_s=deadline_s, route=route)
 
 
@@ -413,7 +413,7 @@ class Scheduler(
 
 
 class OwnPodms(Verbs, Protocol):
-    """The pod managers directly below a zone.
+    """The pod managers of a zone itself, without those of child zones.
 
     In all verbs ``earlier`` are the candidates that the tokens of a query name, ``others`` are the
     candidates of other requests.
@@ -444,7 +444,7 @@ class OwnPodms(Verbs, Protocol):
     def mix_supplies(
         self, query: zone.OfferQuery, others: Sequence[zone.OtherCandidate] = ()
     ) -> zone.ZoneSupplies:
-        """Return the supplies of these pod managers to the mix, after the candidates are placed."""
+        """Return the supplies of these pod managers for the mix, with the candidates placed."""
         return self._call(OwnPodms.mix_supplies, query, others)
 
     def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
@@ -468,4 +468,4 @@ class OwnPodms(Verbs, Protocol):
 
 
 class OwnScheduler(Scheduler, OwnPodms, Protocol):
-    """A scheduler over the pod managers directly below a zone."""
+    """A scheduler over the pod managers of a zone itself."""

@@ -130,7 +130,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 
 class ZoneSupplies(Struct, frozen=True, kw_only=True):
-    """The supplies of pools to the mix of a request, by weigher; empty if the mix is complete.
+    """The supplies of pools for the mix of a request, by weigher; empty if the mix is complete.
 
     ``most_nodes`` is an upper bound of the nodes that the pools make; it considers each need alone.
     """
@@ -147,7 +147,7 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     another zone may change these offers. ``unknown_podms`` are pod managers that the request names
     and that these zones do not have. ``silent`` zones did not answer. ``excluded`` zones cannot
     fulfil the request and were not queried. ``answered`` is the number of zones that answered.
-    ``supplies`` are set if every zone reports its supplies to the mix of the request.
+    ``supplies`` are set if every zone reports its supplies for the mix of the request.
     ``overtakings`` are unset if weights differ by pool or zone. If the query has a rival,
     ``most_free`` is the largest free amount of each need in one pool.
     """
@@ -270,7 +270,7 @@ ZoneClaimParts = tuple[ZoneClaimPart, ...]
 
 
 class ZoneClaim(Noun, frozen=True, kw_only=True):
-    """A claim over zones directly below; times are seconds since 1970 by the database's clock.
+    """A claim over child zones; times are seconds since 1970 by the database's clock.
 
     ``content`` is the digest that an idempotency ``key`` is bound to.
     """

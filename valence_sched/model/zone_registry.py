@@ -249,7 +249,7 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
     def stated(
         self, above: Mapping[str, tuple[str, ...]] | None = None
     ) -> dict[str, dict[str, tuple[str, ...]]]:
-        """Return the capabilities of its zone and of the zones ``above``, by inventory."""
+        """Return the capabilities of each inventory, stated by its zone and the zones ``above``."""
         own = {**(above or {}), **inventory.parse_capabilities(self.capabilities)}
         found = dict.fromkeys(self.inventories, own) if own else {}
         for child in self.children:

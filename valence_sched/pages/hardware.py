@@ -85,7 +85,7 @@ def read_hardware(
     podms: Sequence[PodmOverview] | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> HardwareListing:
-    """Return the hardware of a scheduler, or only these pod managers; errors as for its lists."""
+    """Return the hardware of a scheduler, or of these pod managers; errors as for its lists."""
     podms = scheduler.podms() if podms is None else podms
     return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()), old)
 

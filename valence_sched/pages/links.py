@@ -22,7 +22,7 @@ POLICY = (
 
 
 def anchor(*names: str) -> str:
-    """Return the id of a pod manager on a page, or of a block or node by both their names.
+    """Return the HTML ID of a pod manager, or of a block or node of one, from these names.
 
     The ID is unique, as all characters except letters, digits and ``_.-~`` are quoted.
     """

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity: counts the nodes of a flavor or a mix that still fit, and explains the limits.
 
-To find stranded amounts, the site is filled with nodes of the flavors, the most expensive first;
-once per flavor, with that flavor first. The usable amount of a kind on a podm is the largest amount
-that one of these fillings uses. A node uses all devices of its blocks.
+To find stranded amounts, the site is filled with nodes of the flavors, the most expensive flavor
+first. The filling is repeated for each flavor, with that flavor first. The usable amount of a kind
+on a podm is the largest amount that one of these fillings uses. A node uses all devices of its
+blocks.
 """
 
 import bisect
@@ -49,7 +50,7 @@ Lines = dict[Need, float]  # the amount of a resource that one node takes
 class NodeSums(NamedTuple):
     """Upper bounds of the number of nodes, from sums of free amounts.
 
-    ``podms`` is the bound by the sum of ``by_podm``; ``site`` sums amounts over all podms.
+    ``podms`` is the sum of ``by_podm``; ``site`` is the bound from amounts summed over all podms.
     """
 
     by_podm: tuple[int, ...]

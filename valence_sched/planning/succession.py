@@ -118,7 +118,7 @@ class Succession:
         self._counts.add(node.group, node.owner, podm, -1)
 
     def close(self, podm: int) -> Callable[[], None]:
-        """Close a podm to all nodes; return its undo, for the same taken nodes."""
+        """Close a podm to all nodes; return the function that undoes this for the same nodes."""
         return self._ledger.close(podm)
 
     def _count(self, request: Request, fit: Fit, number: int) -> None:

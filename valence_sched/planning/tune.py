@@ -183,7 +183,7 @@ def _scarcest(run: SweepRun) -> str:
 
 
 def _gains_left_out(candidates: Sequence[PolicyTrial]) -> Iterator[float]:
-    """Yield for each sample the gain of the candidate that is best on the other samples."""
+    """Yield the gain on each sample of the candidate that is best on the other samples."""
     base = candidates[0].shares
     for number in range(len(base)):
 

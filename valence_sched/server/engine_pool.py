@@ -144,7 +144,7 @@ class EnginePool:
 
 
 def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
-    """Return time and size of each existing file; one without an ``earlier`` mark rarely exists."""
+    """Return the time and the size of each file that exists; ``earlier`` marks save a check."""
     marks = {}
     for name in files:
         if name not in earlier and not os.access(name, os.F_OK):

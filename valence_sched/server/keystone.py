@@ -58,7 +58,7 @@ class TokenCache:
 
 
 class KeystoneLogins:
-    """Logs browser users in at Keystone by ``USER@PROJECT``; each token is verified each time."""
+    """Logs browser users in at Keystone by ``USER@PROJECT``; a token is verified at every use."""
 
     def __init__(self, settings: KeystoneSettings) -> None:
         self._settings = settings

@@ -209,7 +209,7 @@ class Schedulers(Protocol):
     """The schedulers of one process."""
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Yield the shared scheduler to one thread at a time; tenants take turns. ServiceBusy."""
+        """Yield the shared scheduler to one thread at a time; tenants take turns."""
 
     def changing(self) -> AbstractContextManager[Scheduler]:
         """Yield a scheduler for the caller alone, for compositions and other changes."""

@@ -27,8 +27,8 @@ class Limits(base.Noun, frozen=True, kw_only=True):
 
     The request must arrive within ``read_s``. It is refused if it waits longer than ``queue_s`` for
     other decisions. ``tenant_requests`` is the largest number of concurrent requests of a tenant in
-    a process. It defaults to one less than its threads, and to no limit without authentication.
-    ``ttl_s`` is the longest time that a claim is held.
+    a process. The default is one less than the threads of the process, and no limit without
+    authentication. ``ttl_s`` is the longest time that a claim is held.
     """
 
     body_bytes: Positive = 4 << 20
@@ -46,8 +46,8 @@ class RateSettings(base.Noun, frozen=True, kw_only=True):
     """The request rates of a tenant: a rate such as ``100/second``, or a ``;``-separated list.
 
     ``requests`` counts all requests, ``changes`` the requests that hold, compose or change
-    something. ``failures`` counts the failed logins and malformed requests from one address. They
-    are counted in each process, or for all processes in the Redis at ``redis_url``.
+    something. ``failures`` counts the failed logins and malformed requests from one address. Each
+    process has its own counts, unless all processes share the counts in the Redis at ``redis_url``.
     """
 
     requests: str | None = None

@@ -130,7 +130,7 @@ MOST_EXPIRY_ROUNDS = 20
 class Claims:
     """The claims of a store; ``effects`` records state changes.
 
-    Writing an effect on a pod manager waits for an unreachable database.
+    A write that records an effect on a pod manager waits while the database is unreachable.
     """
 
     def __init__(self, database: Database, effects: EffectLog) -> None:
@@ -341,7 +341,7 @@ class Claims:
             expiry.expire_claims(self._database)
 
     def reap(self, *, dry_run: bool = False) -> Sequence[Claim]:
-        """End expired claims and free their holds; return them, with ``dry_run`` unchanged."""
+        """End expired claims, free their holds, and return them; ``dry_run`` only returns them."""
         over = _claims.c.sweep_at <= statement_time()
         expired = self._read(lambda c: claim_rows.find(c, over), "reading claims")
         if not dry_run:

@@ -294,7 +294,7 @@ class Database:
                 raise sa.exc.OperationalError(None, None, error) from None
 
     def patient(self, patience_s: float = PATIENCE_S) -> Self:
-        """Return this database, with the same connections, that waits while it is unreachable."""
+        """Return a copy with the same connections that waits while the database is unreachable."""
         patient = copy.copy(self)
         patient.patience_s = patience_s
         return patient

@@ -61,7 +61,7 @@ def known_identities(connection: sa.Connection) -> dict[str, str]:
 
 
 def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
-    """Return by key the readings of another service or name, which must not be stored.
+    """Return the readings of another service or name, by key; they must not be stored.
 
     An old name of a service is dropped if it is neither registered nor in use: the pod manager was
     renamed in its file.

@@ -137,7 +137,7 @@ class PodmUpdate(NamedTuple):
 
     @property
     def content_changed(self) -> bool:
-        """Return whether more than the time of reading and the reported stats changes."""
+        """Return whether any value changes, except the time of reading and the reported stats."""
         return self.row is None or self.row.gone or self.row.digest != self.reading.digest
 
     @property

@@ -225,7 +225,7 @@ def _newly_claimed(
 def _changed_podms(
     connection: sa.Connection, rows: Sequence[_ChangedRow], known: Mapping[str, LeanPodm]
 ) -> tuple[dict[str, LeanPodm], int]:
-    """Return decodable pod managers, known ones again, and the number of documents read."""
+    """Return decodable pod managers, including known ones, and the number of documents read."""
     found = {}
     for row in rows:
         podm = known.get(row.name)

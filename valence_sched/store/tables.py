@@ -375,7 +375,7 @@ quota_charges = table(
     sa.Index("quota_charges_owner", "owner_key"),
 )
 
-#: Claims over the zones directly below, including ended claims.
+#: Claims over the child zones, including ended claims.
 zone_claims = table(
     "zone_claims",
     *_claim_columns("model.zone.ZoneClaimState"),
@@ -436,7 +436,7 @@ events = table(
     sa.Index("events_claim", "claim_id"),
 )
 
-#: The zones directly below; zones below a child are only in the state of that child.
+#: The child zones; zones below a child are only in the state of that child.
 zones = table(
     "zones",
     sa.Column("id", SERIAL, primary_key=True, autoincrement=True),

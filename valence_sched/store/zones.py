@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones of the store: the zones directly below, their reports, and claims over them.
+"""Zones of the store: the child zones, their reports, and claims over them.
 
-A zone claim lists the parts of a claim in these zones; their own states have the holds.
+A zone claim lists the parts of a claim in these zones; the holds are in their own states.
 """
 
 import contextlib
@@ -48,9 +48,9 @@ class ZoneClaimRows(Stored):
     ) -> tuple[nouns.ZoneClaim, bool]:  # fmt: skip
         """Store the zones to query; return the claim, and whether it is new.
 
-        The same ``key`` of the same owner returns the same claim until it ends. During its
-        preparation, other claims of its ``group`` cannot begin or be held here. Under hard rules
-        of the group, ``generation`` is its generation at the decision.
+        The same ``key`` of the same owner returns the same claim until it ends. Until the claim is
+        held or ends, other claims of its ``group`` can neither begin nor be held here. Under hard
+        rules of the group, ``generation`` is its generation at the decision.
 
         Raises:
             NameTaken: the key belongs to a claim with other content.

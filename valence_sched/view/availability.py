@@ -21,7 +21,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return per need a mask of rows with enough free capacity; one stock grants the whole amount.
+    """Return a mask of the rows with enough free capacity, per need; one stock grants an amount.
 
     A mask is ``view.all_rows`` itself if every row has enough.
     """
@@ -39,7 +39,7 @@ def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 
 def feasible_rows(view: View, needs: tuple[Need, ...]) -> Mask:
-    """Return a mask of the rows with enough of each need by itself, and of all its grants.
+    """Return a mask of the rows with enough for each need alone, and for all grants of a need.
 
     The mask is ``view.all_rows`` itself if every row has enough.
     """
@@ -79,7 +79,7 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
 
 
 def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
-    """Return per need the largest grant by row, None for devices, and the least of these grants."""
+    """Return the largest grants by need and row, None for devices, and the least of them."""
     grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
     least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
     return grants, np.array(least)

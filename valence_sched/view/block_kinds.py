@@ -111,7 +111,7 @@ class BlockKinds:
         return number
 
     def amounts(self, need: Need) -> Floats:
-        """Return per kind the amount of ``need`` that a block supplies; shape ``(len(self),)``."""
+        """Return the amount of ``need`` that a block supplies, by kind; shape ``(len(self),)``."""
         remembered = self._amounts.get(need)
         if remembered is not None and len(remembered) == len(self.kinds):
             return remembered
@@ -275,7 +275,7 @@ class BlockCounts(Struct, frozen=True):
         return len(self.start) - 1
 
     def sum(self, amounts: Floats, *, free: bool) -> Floats:
-        """Return per row the sum of ``amounts[kind]`` over its blocks; shape ``(rows,)``."""
+        """Return the sum of ``amounts[kind]`` over the blocks of each row; shape ``(rows,)``."""
         counts = self.free if free else self.total
         return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
 

@@ -228,7 +228,7 @@ class BlockColumns:
         return [self.codes[positions] for positions in pools]
 
     def _topology_codes(self) -> npt.NDArray[Any]:
-        """Return per block the number of its topology, from 1; 0 if it reports none."""
+        """Return the topology number of each block, from 1; 0 for a block without topology."""
         codes: dict[int, int] = {}
         lists: list[Sequence[int]] = []
         for table, size in zip(self._tables, self._sizes, strict=True):

@@ -42,7 +42,7 @@ COMPARATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 def truth_values(
     view: View, expression: Expression, inherited: Inherited = NO_CAPABILITIES
 ) -> TruthValues:
-    """Return per row 1 where the expression holds, -1 where it does not, 0 where unknown.
+    """Return 1 for each row where the expression holds, -1 where it does not, 0 where unknown.
 
     A pod manager without a capability has the value ``inherited`` from its zones.
     """
@@ -58,7 +58,7 @@ def truth_values(
 def reported_values(
     view: View, expression: Expression, inherited: Inherited = NO_CAPABILITIES
 ) -> Labels:
-    """Return per row the values at the paths of an expression, formatted when they are read.
+    """Return the values of each row at the paths of an expression, formatted when they are read.
 
     With one path, the values; with several paths, a map from each path to its values.
     """

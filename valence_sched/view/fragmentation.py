@@ -36,7 +36,7 @@ class FlavorMix:
         return bool(self._shares)
 
     def useless_and_free(self, view: View) -> tuple[Floats, Floats]:
-        """Return by row the numbers of free accelerators: useless for the mix, and all.
+        """Return the numbers of free accelerators by row: those useless for the mix, and all.
 
         The useless number is the weighted mean over the shares. If no node of a share fits in the
         row, all free accelerators are useless. Otherwise accelerators of another kind are useless.
@@ -54,7 +54,7 @@ class FlavorMix:
         return useless, free
 
     def _usable(self, needs: Sequence[Need], rows: Leftover) -> Floats:
-        """Return by row the number of free accelerators that nodes with these needs can use."""
+        """Return the number of free accelerators by row that nodes with these needs can use."""
         kinds, fits = rows.kinds, np.ones(len(rows), dtype=bool)
         scarce = [need for need in needs if _is_scarce(need)]
         serves = np.logical_or.reduce([kinds.amounts(need) > 0.0 for need in scarce])

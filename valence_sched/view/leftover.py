@@ -47,7 +47,7 @@ class NodeBlocks(Struct, frozen=True, eq=False):
     parts: list[KindBlocks]
 
     def supply(self, amounts: Floats) -> Floats | None:
-        """Return per row the sum of ``amounts``, by kind, of these blocks; None if all are 0."""
+        """Return the sum of ``amounts``, by kind, over the blocks of each row; None if all 0."""
         total: Floats | None = None
         for part in self.parts:
             if amounts[part.among].any():
@@ -120,7 +120,7 @@ class Leftover(Struct, frozen=True, dict=True):
                 taken.parts.extend(self._more_parts(need, part, rows, missing_amounts, others))
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
-        """Return the blocks that each row gives of its first free kind among these kinds.
+        """Return the blocks that each row gives: of the first of these kinds that it has free.
 
         Rows whose earlier blocks count for the need give no blocks.
         """
@@ -203,7 +203,7 @@ def imbalance(view: View) -> UseDeviation:
 
 
 def use_shares(view: View, counts: BlockCounts) -> Floats:
-    """Return per row the share in use of its most used resource; NaN without any resource."""
+    """Return the share in use of the most used resource of each row; NaN without any resource."""
     amounts = view.kinds.amount_matrix(tuple(MEASURES[name] for name in MEASURED))
     total, free = (counts.sums(amounts, free=only) for only in (False, True))
     share = np.divide(total - free, total, out=np.full(total.shape, np.nan), where=total > 0.0)

@@ -121,7 +121,7 @@ class MixRoom:
         return RoomBefore(free, read_only(have), read_only(nodes), has_room, BoundedMemo(MOST_LOST))
 
     def lost(self, view: View, needs: tuple[Need, ...], scarcity: Sequence[float]) -> Floats:
-        """Return by row the number of nodes that are lost if it makes a node with ``needs``.
+        """Return the number of nodes that each row loses if it makes a node with ``needs``.
 
         The number is the mean over the shares of the mix, by their weight and scarcity. It is
         infinite for rows that cannot make the node.
@@ -181,7 +181,7 @@ class MixRoom:
         return slice(first, first + len(self._stocks[name]))
 
     def _nodes(self, have: Floats) -> Floats:
-        """Return by list of needs and row the number of nodes."""
+        """Return the number of nodes by list of needs and row."""
         if have.shape[1] >= MANY_ROWS:
             return np.array([self._nodes_of(number, have) for number in range(len(self._lists))])
         least = np.full((len(self._lists), have.shape[1]), np.inf)
@@ -206,7 +206,7 @@ class MixRoom:
         return _whole(nodes, least)
 
     def totals(self, view: View) -> tuple[int, ...]:
-        """Return per share the number of nodes that all rows can make.
+        """Return the number of nodes of each share that all rows can make.
 
         A row counts for at most ``MOST_NODES``, so that sums are exact in any order.
         """
@@ -296,7 +296,7 @@ def distinct_needs(shares: Iterable[FlavorShare]) -> tuple[list[tuple[Need, ...]
 
 
 def accepted(shares: Sequence[FlavorShare], traits: Labels) -> Mask:
-    """Return by share and value of ``traits`` whether such rows meet the share's requirements."""
+    """Return whether rows with each value of ``traits`` meet the requirements of each share."""
 
     def match(names: NameRequirements, has: frozenset[str]) -> bool:
         if not has.issuperset(names.required) or not has.isdisjoint(names.forbidden):

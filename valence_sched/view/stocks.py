@@ -47,7 +47,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return bool(self.min.any() or self.step.any() or np.isfinite(self.max).any())
 
     def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
-        """Return per amount and stock the size of one grant, and the number of such grants.
+        """Return the size of one grant, and the number of such grants, per amount and stock.
 
         ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is infinite if the
         stock has no grant.
@@ -67,7 +67,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return size, np.floor(self.free / size + EPSILON)
 
     def counts(self, amounts: Floats) -> Floats:
-        """Return per amount and stock the number of grants, as in ``sizes_and_counts``."""
+        """Return the number of grants per amount and stock, as in ``sizes_and_counts``."""
         if self.has_limits():
             return self.sizes_and_counts(amounts)[1]
         return self._unlimited_counts(amounts)
@@ -78,20 +78,20 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return np.floor(number, out=number)
 
     def sums(self, values: Floats) -> Floats:
-        """Return per row the sum of ``values``, one per stock, along the last axis."""
+        """Return the sum per row of ``values``, one per stock, along the last axis."""
         if len(self.free) == len(self.start) - 1:
             return values
         return np.add.reduceat(values, self.start[:-1], axis=-1)
 
     def grant_count(self, amount: float) -> Floats:
-        """Return per row the number of separate grants of ``amount`` that its stocks can make."""
+        """Return the number of separate grants of ``amount`` by the stocks of each row."""
         counts: Floats = self.sums(self.counts(np.array([[amount]])))[0]
         return counts
 
     def after_grants(self, amount: float, count: int) -> "StockGrants":
         """Return the stocks after ``count`` grants, which use the tightest stocks first.
 
-        Rows that cannot make that many grants make as many as possible.
+        A row that can make fewer grants makes as many as possible.
         """
         size, number = (array[0] for array in self.sizes_and_counts(np.array([[amount]])))
         if len(self.free) == len(self.start) - 1:

@@ -46,7 +46,7 @@ class Term(Struct, frozen=True):
 
     @property
     def mask(self) -> Mask:
-        """Return per row whether the term holds."""
+        """Return whether the term holds for each row."""
         if self.holds is not None:
             return self.holds
         assert isinstance(self.have, np.ndarray), "labels need holds"
@@ -204,7 +204,7 @@ class PreferenceRule(FactRule, frozen=True, kw_only=True):
 
 
 def matches(view: View, rule: FactRule) -> Mask:
-    """Return per row whether its pod manager (of a trait: its pool) matches the rule."""
+    """Return whether the pod manager of each row (of a trait: the pool) matches the rule."""
     if rule.zone is not None:
         return view.zone.where(lambda name: name == rule.zone)
     if rule.trait is not None:
@@ -217,7 +217,7 @@ def matches(view: View, rule: FactRule) -> Mask:
 
 
 def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, float]]) -> Floats:
-    """Return per row the sum of the values of the rules that match, read-only.
+    """Return the sum per row of the values of the rules that match, read-only.
 
     Placing nodes does not change it: the View memoises the latest sum of each ``name``.
     """
@@ -293,7 +293,7 @@ class MixCompletion(NamedTuple):
     """The functions that complete the mix of a request for a weigher.
 
     Both functions take its options. ``supplies(view, mix)`` returns the supply of all pools of a
-    View to each share; supplies of several Views are added up. It is empty if the mix needs no
+    View for each share; supplies of several Views are added up. It is empty if the mix needs no
     completion. ``complete(mix, supplies)`` returns the completed mix.
     """
 

@@ -103,7 +103,7 @@ class Labels(Struct, frozen=True):
     codes: Ints
 
     def where(self, accepts: Callable[[Any], bool]) -> Mask:
-        """Return per row whether its value is accepted; each distinct value is tested once."""
+        """Return whether the value of each row is accepted; each distinct value is tested once."""
         verdicts = np.fromiter(map(accepts, self.values), dtype=bool, count=len(self.values))
         if verdicts.all():
             return np.ones(len(self.codes), dtype=bool)
@@ -178,7 +178,7 @@ class View:
         return PoolRef(podm=self.podm(row).id, pool=self.pools[row].id)
 
     def free(self, need: Need, by: By = "pool") -> Floats:
-        """Return per row the amount of ``need`` that free blocks or stocks supply, in its unit."""
+        """Return the amount of ``need`` per row that free blocks or stocks supply, in its unit."""
         if need.kind == "stock":
             column = self.stock(need.resource)
             return column.free if by == "pool" else column.podm_free
@@ -221,7 +221,7 @@ class View:
         self._memo = BoundedMemo(MOST_MEMOISED, fixed)
 
     def total(self, need: Need, by: By = "pool") -> Floats:
-        """Return per row the amount of ``need``, in use or free; an unknown amount counts as 0."""
+        """Return the amount of ``need`` per row, in use or free; an unknown amount counts as 0."""
         if need.kind == "stock":
             column = self.stock(need.resource)
             return column.total if by == "pool" else column.podm_total
@@ -230,7 +230,7 @@ class View:
         return self.memoise_selected(("total", subject, by), getitem, make)  # type: ignore[no-any-return]
 
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
-        """Return per row whether every amount of ``need`` is unknown."""
+        """Return whether every amount of ``need`` is unknown, per row."""
         any_unknown = structs.replace(need.subject, amount=1, unknown="allow")
         known, every = (self._sum(it, by, free) for it in (need.subject, any_unknown))
         unknown: Mask = (known == 0.0) & (every > 0.0)
@@ -245,11 +245,11 @@ class View:
         return self.memoise_selected(key, getitem, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
 
     def largest_grant(self, need: Need) -> Floats:
-        """Return per row the largest single grant of a stock, in its unit."""
+        """Return the largest single grant of a stock per row, in the unit of the stock."""
         return self.stock(need.resource).largest_grant
 
     def grant_count(self, need: Need) -> Floats:
-        """Return per row the number of separate grants of ``need.amount`` by its stocks."""
+        """Return the number of separate grants of ``need.amount`` by the stocks of each row."""
         return self.stock(need.resource).by_stock.grant_count(need.amount)
 
     def number(self, fact: str) -> Floats:
@@ -405,7 +405,7 @@ class DomainIndex(Struct, frozen=True):
     numbers: Ints
 
     def largest_count(self, counts: Mapping[str, int]) -> Floats:
-        """Return per row the largest of the counts of its values; NaN where it has no value."""
+        """Return the largest of the counts of the values of each row; NaN if a row has no value."""
         size, last = len(counts), len(self.values)
         if size > last:  # few rows: most values belong to other rows
             by_value = np.array([*(counts.get(value, 0) for value in self.values), np.nan])

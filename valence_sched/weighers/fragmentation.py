@@ -15,7 +15,7 @@ Power = Annotated[float, Meta(ge=0, le=2)]
 
 
 def mix_supplies(view: View, mix: Mix, *, power: float = 1.0, of: str = "") -> MixSupplies:
-    """Return by share of a mix the number of nodes that all pools of a View can make.
+    """Return the number of nodes of each share of a mix that all pools of a View can make.
 
     The result is empty if the mix already has its scarcity, or if scarcity has no effect.
     """

@@ -39,10 +39,11 @@ class ZoneAnswers(NamedTuple):
 
 @dataclass(frozen=True)
 class ZonesBelow:
-    """The parts directly below a zone: its ``own`` pod managers (``""``), and children by name.
+    """The parts of a zone: its ``own`` pod managers (``""``), and its children by name.
 
-    A child that cannot be queried is the reason for it. ``disabled`` children are queried only for
-    claims and nodes. ``stated`` capabilities of the zone also apply to its children.
+    In place of a child that cannot be queried, ``children`` has the reason. ``disabled`` children
+    are queried only for claims and nodes. ``stated`` capabilities of the zone also apply to its
+    children.
     """
 
     own: OwnScheduler
@@ -111,7 +112,7 @@ class ZonesBelow:
         return True
 
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
-        """Return the children with a pod manager; ServiceError if only a silent one may have it."""
+        """Return the children with a pod manager; ServiceError if only silent ones may have it."""
         answers = self._call_enabled(lambda child: self.has(child, name))
         having = [child for child, answer in answers.items() if answer is True]
         silent = errors_of(answers)

@@ -24,7 +24,7 @@ class NoAnswerInTime(ServiceError):
 def call_all(
     call: Callable[[A], T], arguments: Mapping[str, A], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call with all arguments in parallel; return by their names the result or the error.
+    """Make a call with each argument in parallel; return each result or error by name.
 
     A call beyond ``deadline_s`` continues on a daemon thread. An exception that is not a
     SchedulerError is raised.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children: the registered zones directly below this one, and their polls."""
+"""Children: the registered child zones of this zone, and their polls."""
 
 import contextlib
 import time

@@ -293,7 +293,7 @@ class ZoneClaims:
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> nouns.ZonedList[Claim]:
-        """List claims by path; parts that zones below hold for a claim here appear only in it."""
+        """List claims by path; a part of a zone claim appears only within that claim."""
         if podm is not None:
             zone, _, name = self.below.find_podm(podm)
             podm = paths.path(zone, name)

@@ -99,7 +99,7 @@ MOST_TRIES = 3  # attempts at a decision if other requests take its offers
 
 #: Returns a request with the pod manager names of a zone below or of this zone (``""``).
 RequestFor = Callable[[str], Request]
-#: Returns the report of each zone directly below on a request, or its error.
+#: Returns the report of each child zone on a request, or its error.
 ReportsBelow = Callable[
     [RequestFor, nouns.Detail], Mapping[str, nouns.Report | errors.SchedulerError]
 ]

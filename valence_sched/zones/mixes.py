@@ -27,7 +27,7 @@ SumKey = tuple[str, str, tuple[tuple[str, tuple[str, ...]], ...]]
 
 @dataclass(frozen=True)
 class SupplySum:
-    """The supplies of all zones to a mix under a policy, and the completed mix."""
+    """The supplies of all zones for a mix under a policy, and the completed mix."""
 
     policy: Policy
     supplies: ZoneSupplies

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths: names of objects in lower zones, ``CHILD/NAME``; each level adds a prefix.
 
-The function ``below`` returns an object of a child zone as the zone above names it.
+The function ``below`` returns an object of a child zone with the names that its parent uses.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -93,7 +93,7 @@ def name_in(
 
 
 def below(zone: str, noun: N) -> N:
-    """Return an object of a child zone with its names as the zone above spells them."""
+    """Return an object of a child zone with the names that its parent uses."""
 
     def renamed(value: Any) -> Any:
         if value in (None, "", NO_CLAIM):

@@ -32,7 +32,7 @@ def rolled_up(
 def why_ruled_out(
     capabilities: Mapping[str, Collection[str]], required: Mapping[str, Collection[str]]
 ) -> str | None:
-    """Return why no pod manager can have the required capabilities; a missing key is unchecked."""
+    """Return the reason why no pod manager has the capabilities; a missing key is unchecked."""
     for key, wanted in sorted(required.items()):
         have = capabilities.get(key)
         if have and not set(have).intersection(wanted):

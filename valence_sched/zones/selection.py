@@ -55,7 +55,7 @@ class OtherOffer:
 class Selected:
     """The nodes that zones offer, and the facts about the answer.
 
-    ``queries`` counts the queries to the zones directly below, ``rounds`` those for offers.
+    ``queries`` counts the queries to the child zones, ``rounds`` those for offers.
     ``answered`` is the largest number of zones in one answer. ``request`` has its mix completed,
     without the supplies of ``uncounted`` zones.
     """

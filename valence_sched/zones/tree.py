@@ -64,7 +64,7 @@ PLAIN = Weighting()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The answer of a zone directly below; without a ``child``, of the zone's own pod managers."""
+    """The answer of a child zone; without a ``child``, of the zone's own pod managers."""
 
     answer: nouns.ZoneAnswer
     child: str = ""
@@ -144,7 +144,7 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
 
 @dataclass(frozen=True)
 class ChildZone:
-    """A zone directly below, with the ``name`` that its parent gave it.
+    """A child zone, with the ``name`` that its parent gave it.
 
     It is not queried if its ``capabilities`` rule out a request, or if it is not ``enabled``.
     ``inactive`` is the reason why it cannot be queried. Queries run on its own ``threads``, so that

@@ -14,11 +14,11 @@ from valence_sched_cli.output.cells import format_time
 class WatchPodm(base.Command):
     """Keep the readings of pod managers fresh.
 
-    Reads each registered pod manager repeatedly into the state, until Ctrl-C or SIGTERM ends it,
-    which exits 0. An event of a pod manager causes an earlier reading. Standard error gets a line
-    when a pod manager becomes unreachable, becomes reachable again, or has changed: the time, and
-    the event or interval that caused the reading. If several watches share a state, one of
-    them reads; when it ends, another takes over. With --report the readings are also sent to
+    Reads each registered pod manager repeatedly into the state, until Ctrl-C or SIGTERM ends the
+    command with exit code 0. An event of a pod manager causes an earlier reading. Standard error
+    gets a line when a pod manager becomes unreachable, becomes reachable again, or has changed: the
+    time, and the event or interval that caused the reading. If several watches share a state, one
+    of them reads; when it ends, another takes over. With --report the readings are also sent to
     schedulers of another state. Child zones are not polled: the service of a zone does that.
     """
 
@@ -91,7 +91,7 @@ class ServePodm(base.Command):
 
     Each pod manager keeps state and listens on its own port of 127.0.0.1. When all listen, a line
     with the ID and the URL of each is printed. Composed nodes last until SIGTERM or Ctrl-C ends the
-    service, which exits 0. Fault rules, listed below, inject faults.
+    service with exit code 0. Fault rules, listed below, inject faults.
     """
 
     arguments = """

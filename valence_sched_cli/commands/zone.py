@@ -69,7 +69,7 @@ def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
 
 
 class AddZone(base.ShowOne):
-    """Add a zone directly below this one.
+    """Add a child zone.
 
     The zone is only stored. The service of this zone connects to the new zone and polls it later.
     """
@@ -99,7 +99,7 @@ class AddZone(base.ShowOne):
 
 
 class ListZone(base.Lister):
-    """List the zones directly below this one."""
+    """List the child zones."""
 
     nouns, next_step = "zones", "scheduler zone add adds one"
     arguments = "output --long: list more columns"
@@ -116,23 +116,23 @@ class ListZone(base.Lister):
 
 
 class ShowZone(base.ShowOne):
-    """Show a zone directly below this one."""
+    """Show a child zone."""
 
-    arguments = "<zone>: zone directly below (name or ID)"
+    arguments = "<zone>: child zone (name or ID)"
 
     def take_action(self, args: base.Args) -> base.Table:
         return SHOW_COLUMNS, zone_cells(self.scheduler(args).zone(args.zone))
 
 
 class SetZone(base.Command):
-    """Set properties of a zone directly below this one.
+    """Set properties of a child zone.
 
     A new URL or login discards the zone's stored capabilities until the next poll.
     """
 
     examples = ("east --weight-scale 2", "east --url https://east:8790 --disable")
     arguments = """
-        <zone>: zone directly below (name or ID)
+        <zone>: child zone (name or ID)
         what --url <url>: new URL of the service of the zone"""
     option_settings = _OPTION_SETTINGS
     option_groups = (
@@ -161,13 +161,13 @@ class SetZone(base.Command):
 
 
 class DeleteZone(base.Command):
-    """Delete zones directly below this one.
+    """Delete child zones.
 
     Only the records of this zone are deleted, not the zones themselves. A zone with claims or nodes
     of this zone is not deleted.
     """
 
-    arguments = "<zone>...: zone directly below (name or ID; repeat for several)"
+    arguments = "<zone>...: child zone (name or ID; repeat for several)"
 
     def take_action(self, args: base.Args) -> None:
         self.log_errors(self.scheduler(args).delete_zones(args.zone))

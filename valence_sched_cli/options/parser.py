@@ -278,7 +278,7 @@ def positive(text: str) -> int:
 
 
 def parsed(parse: Callable[[str], Value], text: str) -> Value:
-    """Return a parsed text; an error of the parsing is one of the option, in its own words."""
+    """Return a parsed text; a parse error becomes an error of the option, with the same text."""
     try:
         return parse(text)
     except (ValueError, RequestError) as error:

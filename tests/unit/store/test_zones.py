@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones directly below, and the claims over them."""
+"""Child zones, and the claims over them."""
 
 import threading
 import time

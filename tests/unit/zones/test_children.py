@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children: the zones directly below, as decisions see them, and their polls."""
+"""Children: the child zones, as decisions see them, and their polls."""
 
 import tempfile
 import threading

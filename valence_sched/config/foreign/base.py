@@ -61,7 +61,7 @@ def strip_ignored(
 ) -> Any:
     """Return a map without its nulls and without the keys that only matter after placement.
 
-    ``refused`` has the hint for each key that is an InputError. ``noted`` has the reason why a key
+    Each key in ``refused`` raises InputError with its hint. ``noted`` has the reason why a key
     has no effect, which is added to ``remarks``. A value other than a map is returned unchanged.
     """
     if not isinstance(document, dict):

@@ -75,7 +75,7 @@ def _class_word(text: str) -> str:
 
 
 def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
-    """Return the required trait of each value: ``trait`` plus the value or its other name."""
+    """Return the required trait of each value: ``trait`` plus the value as Placement names it."""
     traits = {name: _class_word(name) for name in names} | others
     return {name: Effect(required=f"COMPUTE_{trait}{end}") for name, end in traits.items()}
 
@@ -179,7 +179,7 @@ class HardwareSpecs:
             raise cursor.error("an extra spec unknown to Nova", "a known extra spec", hint)
 
     def check(self, required: list[str], forbidden: list[str]) -> None:
-        """Raise InputError if keys contradict each other, or the named traits of the flavor."""
+        """Raise InputError if keys contradict each other, or the traits that the flavor names."""
         model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
         if model and not version:
             raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version'", "both keys")
@@ -196,7 +196,7 @@ class HardwareSpecs:
                 raise cursor.error(found, "only one of them")
 
     def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
-        """Return the amounts of VCPU and PCPU; either in ``named``, also 0, overrides ``vcpus``."""
+        """Return the amounts of VCPU and PCPU; amounts in ``named``, even 0, override ``vcpus``."""
         policy = self._values.get("hw:cpu_policy")
         isolates = self._values.get("hw:emulator_threads_policy") == "isolate"
         explicit = {name: named[name] for name in ("VCPU", "PCPU") if name in named}

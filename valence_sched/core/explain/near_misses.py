@@ -100,7 +100,7 @@ class NearMissSearch:
 
     @functools.cached_property
     def _may_fit(self) -> list[bool]:
-        """Per row, whether it passes every filter and may have a fit."""
+        """Whether each row passes every filter and may have a fit."""
         passing = self.decision.batch.evaluation.cost != INFINITE_COST
         passing[list(self.decision.batch.rows_without_fit)] = False
         return passing.tolist()  # type: ignore[no-any-return]

@@ -163,7 +163,7 @@ def _has_ties(context: EvaluationContext, row: int) -> bool:
 def weight_changes(
     policy: Policy, rival: Rival, chosen: PoolRef | None, found: Sequence[Overtaking]
 ) -> Iterator[Sensitivity]:
-    """Yield for each weight of a policy the least change that lets another pool overtake.
+    """Yield the least change of each weight of a policy that lets another pool overtake.
 
     ``found`` has the overtaking pools of all zones. The zones share no pod manager.
     """
@@ -194,7 +194,7 @@ def weight_changes(
 
 
 def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
-    """Return for each weight, up and down, the pool that is the first to overtake a rival.
+    """Return the first pool that overtakes a rival if each weight increases, and if it decreases.
 
     None if weights differ by pool. Valid only for a scheduler that takes the pool with the least
     cost.
@@ -280,7 +280,7 @@ class AmountSearch:
     _choice_by_amount: dict[tuple[int, float], Choice] = field(default_factory=dict)
 
     def changes(self) -> Iterator[Sensitivity]:
-        """Yield for each need the smallest increase and decrease that change the choice."""
+        """Yield the smallest increase and decrease of each need that change the choice."""
         present = self.choices.request.alternatives[self.choices.attempt_index]
         for number, need in enumerate(present.needs):
             yield from self._smallest_change(number, need, -1, self._most_less(number, need))

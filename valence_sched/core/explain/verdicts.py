@@ -94,7 +94,7 @@ class Verdicts:
 
     @functools.cached_property
     def _passed_before(self) -> list[int]:
-        """Per row, the number of earlier rows that pass every filter for the first node."""
+        """The number of rows before each row that pass every filter for the first node."""
         passed = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
         return [0, *np.cumsum(passed).tolist()]
 

@@ -274,7 +274,7 @@ class Dive:
 
 
 def _helpful(item: Item, demand: Sequence[int]) -> int:
-    """Return the number of an item that meets every demand that the item covers."""
+    """Return how many of an item are enough for every demand that the item covers."""
     return max([-(-d // g) for d, g in zip(demand, item.coverage, strict=True) if g], default=0)
 
 

@@ -449,7 +449,7 @@ class TopologyProgramme:
 
 
 def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
-    """Return for each domain the maximal sets of names that must be pairwise apart."""
+    """Return the maximal sets of names that must be pairwise apart, for each domain."""
     apart: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for constraint in fitter.constraints:
         if constraint.relation == "apart":

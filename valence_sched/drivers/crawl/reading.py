@@ -331,7 +331,7 @@ class ListCheck:
                 self.check(one, is_near=is_service)
 
     def _check_list(self, page: Collection, to: type[Resource], *, is_service: bool) -> None:
-        """Check a collection; in place of a service, one of its members must be the service."""
+        """Check a collection; if it is in place of a service, it must contain the service."""
         first, found_any, pages = page.uri, not is_service, set[str]()
         counts = to.reports_use or any(not way.to.lasting for way in to.link_fields)
         while page.uri not in pages:

@@ -197,7 +197,7 @@ def _lines(
 
 
 def _in_mib(podm: bytes | Raw) -> bytes | Raw:
-    """Return a pod manager with memory in MiB; a text without GiB, which is usual, as it is."""
+    """Return a pod manager with memory in MiB; the usual text without GiB is unchanged."""
     text = bytes(podm)
     if _GIB_KEY not in text:
         return podm

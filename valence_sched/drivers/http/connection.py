@@ -163,7 +163,7 @@ class Login:
         return self._connection.send("POST", uri, data=account)
 
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
-        """POST with basic authentication; without a challenge a read tests the password first."""
+        """POST with basic authentication; without a challenge, a read tests the password first."""
         challenge = refused.headers.get("WWW-Authenticate", "")
         if challenge and "basic" not in challenge.casefold():
             return refused

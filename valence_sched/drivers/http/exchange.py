@@ -78,7 +78,7 @@ class Answer(NamedTuple):
 
     @property
     def ends_early(self) -> bool:
-        """Whether it is truncated JSON without an announced length."""
+        """Whether the body is truncated JSON without an announced length."""
         if self.status != 200 or not _LENGTHS.isdisjoint(map(str.lower, self.headers)):
             return False
         try:

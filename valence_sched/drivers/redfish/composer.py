@@ -289,7 +289,7 @@ class BlockReservations:
         return [block for block in blocks if block and not own_status(block).shareable]
 
     def _set(self, block: ResourceBlock, reserved: bool, *, verify: bool = True) -> bool:
-        """Set or clear the flag, once more after a refused ETag; return whether that succeeded."""
+        """Set or clear the flag; retry once after a refused ETag. Return whether it succeeded."""
         uri, status = block.uri, "CompositionStatus"
         # Some services replace the whole object, so all of it is sent.
         body = {status: dict(block.json[status], Reserved=reserved)}

@@ -333,8 +333,8 @@ def _completed(
 ) -> Devices:
     """Return devices without empty media, but with devices from summaries and unreadable lists.
 
-    The owners of the parts of several systems are unknown: a summary then only replaces unlisted
-    parts.
+    If there are several systems, the owner of a part is unknown, so a summary only replaces
+    unlisted parts.
     """
     devices = plausibility.without_empty_media(holders[0].uri, devices, service.notes)
     if len(systems) == 1:

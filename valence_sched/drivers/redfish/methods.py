@@ -209,7 +209,7 @@ class _Actions(Resource):
 def read_capabilities(
     session: Session, request: CompositionRequest | None = None, own: tuple[ComposeMethod, ...] = ()
 ) -> ComposeCapabilities:
-    """Read the capabilities; without methods of a vendor, up to a use case for the request."""
+    """Read the capabilities; without vendor methods, stop at a use case for the request."""
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     systems = next(link_paths(root.systems), None)
     cases: list[UseCase] = []

@@ -54,7 +54,7 @@ _SUMMARISED_MEMORY = _Summarised(_MODULE, _SIZES, _RAM, _RAM.size_gib, "memory m
 
 
 def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Device]:
-    """Return by URI the devices that the summaries of a system add to the listed devices.
+    """Return the devices, by URI, that the summaries of a system add to the listed devices.
 
     A summary replaces unlisted parts or, with an unknown amount, parts that are all absent. It
     gives sizes to parts without a size. If it contradicts the parts, it is ignored with a note.

@@ -396,7 +396,7 @@ class ResourceBlock(DeviceHolder):
 
 
 class Zone(NamedResource):
-    """Zone; the older place of capabilities is the zone itself."""
+    """Zone; in older versions the zone itself has the capabilities."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
     blocks = Link(

@@ -119,7 +119,7 @@ class NodeReader:
         return replace(found, state=state, reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
-        """Return whether a block shows the system; a service that only stores requests has none."""
+        """Return whether a block links the system; a service that composes nothing has no link."""
         for uri, block in made_of.items():
             if block is None:
                 continue
@@ -144,7 +144,7 @@ class NodeReader:
         return f"its blocks are also part of {', '.join(others)}" if others else ""
 
     def _other_systems(self, system: ListedSystem, made_of: Blocks) -> set[str]:
-        """Return other systems with the blocks; read all, since a free block may lack the link."""
+        """Return other systems with the blocks; reads all, since a free block may lack the link."""
         own = [block for block in made_of.values() if block and not own_status(block).shareable]
         near = (self._system(uri) for block in own for uri in link_paths(block.in_systems))
         others = {it.uri for it in near if it is not None and it.is_composed}
@@ -164,7 +164,7 @@ class NodeReader:
     def _own_systems(
         self, request: CompositionRequest, node: str | None, blocks: Blocks, written: Written | None
     ) -> Iterator[ListedSystem]:
-        """Yield our node, searching its URI, the systems that its blocks link, then all systems."""
+        """Yield our node; search its URI, the systems that its blocks link, then all systems."""
         named = self._system_or_none(node)
         new_to = written.is_new if written is not None and written.succeeded else lambda _: False
         if named is not None:
@@ -187,7 +187,7 @@ class NodeReader:
                 yield system
 
     def _doubtful(self, request: CompositionRequest, same: bool, written: Written | None) -> str:
-        """Return the reason to suspect that a system is the node, empty without a suspect."""
+        """Return the reason to suspect that a system is the node, empty if there is no reason."""
         exact = composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
         for it in (it for it in self._seen if it.is_composed):

@@ -145,7 +145,7 @@ def _reachable_fabrics(
     systems: list[schema.RackSystem],
     offers: list[FabricOffer],
 ) -> dict[str, FabricReach]:
-    """Return by system URI the reachable PCIe fabrics with pooled devices."""
+    """Return the reachable PCIe fabrics with pooled devices, by the URI of the system."""
     named: dict[str, set[str]] = {system.uri: set() for system in systems}
     silent: set[str] = set()  # fabrics without cables to systems
     rich = {fabric for offer in offers for fabric in offer.fabrics}

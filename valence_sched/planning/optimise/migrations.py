@@ -247,8 +247,8 @@ def search_migrations(
 ) -> tuple[tuple[Migration, ...] | None, int]:
     """Try all plans of up to ``most`` migrations, while fits are left.
 
-    Return a plan that reaches the goal, which the state has then made, else None; and a lower bound
-    of the migrations.
+    Return a plan that reaches the goal, else None, and a lower bound of the migrations. The state
+    then contains the migrations of the plan.
     """
     if state.is_spent:
         return None, 0

@@ -142,7 +142,7 @@ class Witness:
 
 
 def _class_counts(column: NodeColumn, values: Floats, number: int) -> Iterator[list[ClassCounts]]:
-    """Yield for each part the numbers of blocks by class, one dict per node."""
+    """Yield the numbers of blocks by class for each part, one dict per node."""
     for part, columns in column.parts:
         used = [round(values[one]) for one in columns]
         if part.covers is None:
@@ -240,7 +240,7 @@ def _blocks_of(
 def _expanded(
     grants: Sequence[GrantColumn], values: Floats, number: int, stocks: list[int]
 ) -> list[list[tuple[int, float]]]:
-    """Return by node the ``(stock, size)`` grants of one of its amounts."""
+    """Return the ``(stock, size)`` grants of one amount, for each node."""
     if len(grants) == 1:
         return [[(stocks[grants[0].stock], grants[0].size)] * grants[0].times] * number
     order = [

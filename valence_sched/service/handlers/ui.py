@@ -321,7 +321,7 @@ def _around(
     query: Mapping[str, object],
     every: int | None = None,
 ) -> dict[str, str]:
-    """Return the fields of the frame of a part of a list: its range, and the parts around it."""
+    """Return the frame fields of a part of a list: its range, and links to the adjacent parts."""
     if page == 1 and not more:
         return {}
     of = "" if every is None else f" of {every:,}"

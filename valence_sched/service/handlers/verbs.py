@@ -275,13 +275,13 @@ def zone_tree(call: Call) -> ZoneNode:
 
 
 def offers(call: Call) -> ZoneAnswer:
-    """Offer nodes of this zone and of the zones below to the parent zone, for a request."""
+    """Offer nodes of this zone and the zones below it to the parent zone, for a request."""
     zone = served_zone(call)
     return zone.tree(call.user.tenant).offers(_bounded(call, zone))
 
 
 def group_state(call: Call) -> GroupAnswer:
-    """Return the nodes of a group and the supplies to a mix, in this zone and all zones below."""
+    """Return the nodes of a group and the supplies for a mix, in this zone and zones below it."""
     zone = served_zone(call)
     return zone.tree(call.user.tenant).group_state(_bounded(call, zone))
 
@@ -306,7 +306,7 @@ def _bounded(call: Call, zone: ServedZone) -> OfferQuery:
 
 
 def hold(call: Call) -> CallResult:
-    """Hold offers of this zone and of the zones below for the parent zone: all or no offers."""
+    """Hold offers of this zone and the zones below it for the parent zone, all or none."""
     zone, body = served_zone(call), call.body
     hops, deadline_s = min(body.hops, zone.most_hops), min(body.deadline_s, zone.deadline_s)
     body = replace(body, request=call.checked(body.request), hops=hops, deadline_s=deadline_s)

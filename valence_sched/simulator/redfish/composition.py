@@ -126,7 +126,7 @@ def node_name(faults: Faults, wanted: str | None) -> str | None:
 
 
 def _equal_blocks(documents: DocumentTree, named: Sequence[str]) -> tuple[str, ...]:
-    """Return for each block the last equal block that is free, if there is one."""
+    """Return the last equal block that is free, for each block that has one."""
 
     def content(uri: str) -> Any:
         json = documents.get(uri) or {}

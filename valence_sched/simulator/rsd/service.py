@@ -319,7 +319,7 @@ def _listed(documents: DocumentTree, *names: str) -> list[tuple[str, Json]]:
 
 @contextlib.contextmanager
 def _changed(documents: DocumentTree, uri: str) -> Iterator[Json]:
-    """Yield a copy of a document to change, which replaces it; an empty one if it is missing."""
+    """Yield a copy of a document, empty if it is missing; the copy then replaces the document."""
     json = copy.deepcopy(documents.get(uri))
     yield {} if json is None else json
     if json is not None:

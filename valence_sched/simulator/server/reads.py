@@ -45,7 +45,7 @@ class HttpRequest:
 
 
 class DocumentReads:
-    """Answers the reads of one pod manager."""
+    """Answers the GET requests to one pod manager."""
 
     def __init__(
         self, documents: DocumentTree, faults: Faults, tasks: Tasks, page_size: int

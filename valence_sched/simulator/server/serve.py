@@ -36,7 +36,7 @@ def serve(
 ) -> None:
     """Serve these pod managers (empty: all) until SIGTERM or SIGINT; port 0 means free ports.
 
-    ``ready`` gets the id and the URL of each once all listen; ``settings`` are fields of
+    When all listen, ``ready`` gets the ID and the URL of each. ``settings`` are fields of
     :class:`SimulatorSettings`. Raises errors about options, ports, and a missing aiohttp.
     """
     try:

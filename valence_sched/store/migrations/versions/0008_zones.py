@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones: the zones directly below this one, and the unique id of this zone."""
+"""Zones: the child zones of this zone, and the unique id of this zone."""
 
 import sqlalchemy as sa
 from alembic import op

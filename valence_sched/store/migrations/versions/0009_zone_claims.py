@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zone claims: the parts of one claim in the zones directly below and in this zone."""
+"""Zone claims: the parts of one claim in the child zones and in this zone."""
 
 import sqlalchemy as sa
 from alembic import op
