@@ -93,8 +93,8 @@ class CloudLogin(NamedTuple):
 class IronicSettings(Noun, frozen=True, kw_only=True):
     """The connection to Ironic, by default at the endpoint of the service catalogue.
 
-    ``username`` and ``password`` are for HTTP basic. ``cafile`` is the file of the trusted
-    authorities; an answer may take ``timeout_s``.
+    ``username`` and ``password`` are for HTTP basic. ``cafile`` is the file of CA certificates.
+    Ironic must answer within ``timeout_s``.
     """
 
     url: str | None = None

@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 N = TypeVar("N", bound=Struct)
-MAX_WHOLE = 2**53  # floats represent smaller whole numbers
+MAX_WHOLE = 2**53  # floats represent all smaller whole numbers exactly
 Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 #: A property of a pod manager: a number, a text, or several texts.
 Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
-#: A value that an explanation shows: the need of a filter, or the value of a pool.
+#: A value in an explanation: the value that a filter requires, or the value of a pool.
 Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 ROOM = "valence_sched."
 _FACT_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
@@ -93,11 +93,11 @@ def as_number(value: Any) -> float:
 
 
 def prepare_nouns() -> int:
-    """Have msgspec build the types of all nouns, which is not thread-safe; return their number."""
+    """Build the decoders of all nouns (not thread-safe in msgspec); return the number of nouns."""
     with _BUILDING:
         nouns = [kind for kind in _subclasses(msgspec.Struct) if kind.__module__.startswith(ROOM)]
         for kind in nouns:
-            with contextlib.suppress(TypeError, NameError):  # it is only ever encoded
+            with contextlib.suppress(TypeError, NameError):  # a noun that is never decoded
                 msgspec.json.Decoder(kind)
     return len(nouns)
 

@@ -17,9 +17,9 @@ NOT_REQUESTED = "no flavor requests it"  # why an amount is stranded
 class PodmCapacity(Noun, frozen=True, kw_only=True):
     """The number of nodes that fit on a pod manager, and the reasons against one more.
 
-    ``sums`` is an upper bound from the sums of its free amounts, ``bound`` a proven upper bound,
-    None if unknown. ``reasons`` are the reasons of the nearest pool against one more node, the
-    scarcest amount first. They are empty if the count stopped at its limit.
+    ``sums`` is an upper bound, computed from the sums of its free amounts. ``bound`` is a proven
+    upper bound, None if unknown. ``reasons`` explain why the nearest pool takes no further node,
+    the scarcest amount first. They are empty if the count stopped at its limit.
     """
 
     podm: str
@@ -53,8 +53,8 @@ class Capacity(Noun, frozen=True, kw_only=True):
 
     ``podm_sums`` is an upper bound from the free amounts of each pod manager, ``site_sums`` from
     the free amounts of the whole site. ``exhausted`` are the resources that run out first, sorted
-    by the nodes on their pod managers. For a mix ``by_flavor`` counts its nodes, and ``refused`` is
-    the flavor of the first node that does not fit. ``silent`` zones are not counted.
+    by the number of nodes on their pod managers. For a mix ``by_flavor`` has the nodes per flavor;
+    the first node of flavor ``refused`` does not fit. ``silent`` zones are not counted.
     """
 
     name: str
@@ -81,8 +81,8 @@ class Capacity(Noun, frozen=True, kw_only=True):
 class StrandedAmount(Noun, frozen=True, kw_only=True):
     """Free devices of one kind and model on a pod manager, or an amount of a resource.
 
-    Nodes take the ``usable`` amount until no flavor fits; the ``stranded`` amount remains. ``why``
-    has the reason for each part of the stranded amount, the largest part first. ``unit`` is empty
+    Nodes of the flavors can take the ``usable`` part of it; the ``stranded`` part remains. ``why``
+    has each reason with its part of the stranded amount, the largest part first. ``unit`` is empty
     for a count.
     """
 
@@ -100,7 +100,7 @@ class StrandedAmount(Noun, frozen=True, kw_only=True):
 
 
 def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
-    """Return the resources that run out first, sorted by the nodes on their podms."""
+    """Return the resources that run out first, sorted by the number of nodes on their podms."""
     ending = [one for one in podms if one.runs_out is not None]
     taking = [one for one in ending if one.nodes] or ending
     nodes: Counter[str] = Counter()
@@ -114,7 +114,7 @@ def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
 
 
 def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
-    """Return shares as the smallest whole numbers; UsageError if their sum is too large."""
+    """Return shares as whole numbers without common divisor; UsageError if their sum is too big."""
     parts = [Fraction(repr(share)) for share in shares.values()]
     least = math.lcm(*(part.denominator for part in parts))
     whole = [int(part * least) for part in parts]

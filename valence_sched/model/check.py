@@ -182,7 +182,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 
 
 def check_name(check: Check) -> str:
-    """Return the name of an expectation, else a sentence with the scenario and the edits."""
+    """Return the name of an expectation, else a sentence with its scenario and its edits."""
     expected = check.expectation
     if expected.name is not None:
         return expected.name

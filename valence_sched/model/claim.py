@@ -26,7 +26,7 @@ WAIT_S = 300.0  # how long to wait for a pod manager that is still composing
 KEEP_S = 30 * 86400.0  # the age at which ended claims, and decisions, are deleted
 LONGEST_TTL_S = 90.0 * 86400
 TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
-#: The state that is read back after a write, independent of the answer to it.
+#: The state of a node, read back after a write; the response to the write does not matter.
 #:
 #: composed  the node exists, with all its blocks
 #: absent    the node does not exist, and none of its blocks is in use by this program
@@ -267,7 +267,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
     """The state of a node on its pod manager after a write, as it was read back.
 
     ``node`` is the URI of the node, ``blocks`` are its actual blocks, ``amounts`` its memory chunks
-    and volumes. ``reason`` is the refusal, the remaining part, or the reason for an unknown state.
+    and volumes. ``reason`` names the refusal, the remaining part, or the cause of an unknown state.
     ``works`` is true while the pod manager composes the node. ``freed`` are the blocks that its
     removal freed.
     """

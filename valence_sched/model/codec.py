@@ -72,7 +72,7 @@ def check_depth(data: bytes, file: str) -> None:
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
-    """Convert lists and maps to ``type_``, also amounts as ``256GiB``; errors as for decode."""
+    """Convert lists and maps, with amounts such as ``256GiB``, to ``type_``; errors as decode."""
     try:
         amounts = _convert_amounts(value, type_, file, document_path)
         return msgspec.convert(amounts, type_, strict=False)
@@ -137,7 +137,7 @@ class ShippedJson(bytes):
 
 
 def load_yaml(data: bytes, file: str) -> Any:
-    """Load plain lists and maps of YAML or JSON; InputError also for aliases and duplicate keys."""
+    """Load YAML or JSON as plain lists and maps; InputError also for aliases and duplicate keys."""
     if isinstance(data, ShippedJson):
         return msgspec.json.decode(data)
     import yaml
@@ -284,12 +284,12 @@ class _FoundTwiceError(Exception):
 def refuse_duplicate_keys(
     data: bytes, file: str, document_path: str = "$", *, bytes_before: int = 0
 ) -> None:
-    """Raise InputError where an object of JSON has a key twice: a decoder would lose a value.
+    """Raise InputError if a JSON object has a key twice: a decoder would drop one of the values.
 
-    Invalid JSON passes, as does a single line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
+    Invalid JSON passes, as does a single line that ends after byte ``MOST_COMPACT_BYTES``.
     ``bytes_before`` is the position of the text in its file.
     """
-    # a line end before the last two bytes
+    # the last two bytes may be the end of the only line
     has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
         return
@@ -305,7 +305,7 @@ def refuse_duplicate_keys(
 
 
 def _read(text: str, hook: Any) -> Any:
-    # numbers stay text: Python refuses to convert thousands of digits
+    # numbers remain text, because Python refuses to convert thousands of digits
     return json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str)
 
 
@@ -324,8 +324,8 @@ def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:
 
 
 def _within(value: Any, step: str) -> _Duplicate | None:
-    """Return the first duplicate key in a value; its path begins with the step to the value."""
-    above = [(step, value)]  # nested lists may be deeper than the limit of recursion
+    """Return the first duplicate key in a value, with its path, which begins with ``step``."""
+    above = [(step, value)]  # no recursion: lists may be nested deeper than its limit
     while above:
         path, value = above.pop()
         if isinstance(value, _Duplicate):

@@ -46,7 +46,7 @@ class CustomResource(Noun, frozen=True, kw_only=True):
     step: Amount = 0.0
 
     def __post_init__(self) -> None:
-        # worded as msgspec's own errors, so that the message names the path
+        # msgspec adds the path to a ValueError; these texts have the form of its own errors
         if self.name in MEASURES:  # else $free.cores would be ambiguous
             raise ValueError(f"Expected a name other than {', '.join(MEASURES)}")
         if self.total is None and self.fact is None and not self.podms:

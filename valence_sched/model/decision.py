@@ -89,7 +89,7 @@ class NearMiss(Struct, frozen=True, kw_only=True):
 
     ``kind`` is ``hardware`` if it lacks only free hardware. Then ``freeing`` is a node whose
     removal is enough, None if no ``tried`` node is enough. ``kind`` is ``word`` if exactly one
-    filter rejects it, and not for lack of free hardware.
+    filter rejects it, for a reason other than free hardware.
     """
 
     podm: str
@@ -177,7 +177,7 @@ class GrantRef(Struct, frozen=True, kw_only=True):
 
     uri: Name
     resource: str
-    amount: Count | Amount  # keeps 600 apart from 600.0
+    amount: Count | Amount  # 600 and 600.0 remain distinct
     unit: str
 
 
@@ -224,9 +224,9 @@ class Uncounted(Struct, frozen=True, kw_only=True):
 class Reason(Struct, frozen=True, kw_only=True):
     """A reason against a pool: the filter, its need, and the value of the pool.
 
-    ``podm_have`` is the sum over all pools of the pod manager; it is set if the sum is enough,
-    although a node must fit in one pool. ``instead`` counts free devices of that kind by model.
-    ``uncounted`` are amounts that do not count because of their health or state.
+    ``podm_have`` is the sum over all pools of the pod manager. It is set only if that sum would be
+    enough, but a node must fit in one pool. ``instead`` counts the free devices of the same kind by
+    model. ``uncounted`` are amounts that do not count because of their health or state.
     """
 
     filter: str
@@ -336,8 +336,8 @@ class Recording(Struct, frozen=True, kw_only=True):
 class Report(Struct, frozen=True, kw_only=True):
     """A decision with all its inputs; the same inputs and seed give the same bytes.
 
-    ``fitting`` is the number of nodes that fit; they are ``placed`` if the request requires no
-    more. ``undecided`` are pools that might be chosen, but whose search exceeded the budget of the
+    ``fitting`` nodes fit. They are ``placed`` if they are as many as the request requires, or more.
+    ``undecided`` are pools that might be chosen, but whose search exceeded the budget of the
     policy. Only a dispatched decision on recorded pod managers has a ``recording``. Only a decision
     over a tree of zones has ``zones``. Such a decision may lack verdicts, and its ``inventory`` is
     only that of the queried zone.

@@ -98,7 +98,7 @@ def text_kind(data: bytes) -> tuple[str, str]:
 def input_error(
     message: str, value: object, type_: Any, file: str, document_path: str, *, strict: bool = False
 ) -> InputError:
-    """Return the error of a document; with ``strict`` a text is never a number."""
+    """Return the error for msgspec's ``message``; with ``strict`` a text is never a number."""
     text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
     inner = inner.rstrip("`")
     kinds = types_at(type_, inner)
@@ -135,7 +135,7 @@ def input_error(
 
 def _field_hint(name: str, fields: set[str]) -> str:
     """Return the hint for an unknown field; it never suggests a field with another unit."""
-    if name == "capacity_gib" and "capacity_mib" in fields:  # no number, or both
+    if name == "capacity_gib" and "capacity_mib" in fields:  # not a number, or both given
         return "give one number: capacity_gib or capacity_mib"
     nearest = closest(name, fields) or ""
     word = name.rpartition("_")[2].casefold()
@@ -152,7 +152,7 @@ def _located(value: Any, path: str, is_wrong: Callable[[Any], bool]) -> tuple[st
     if "[...]" in path and (found := _find(value, steps, is_wrong)):
         return found[0], _shortened(found[1])
     for key, index in steps:
-        if not key and not index:  # msgspec does not say which value
+        if not key and not index:  # msgspec does not name the key of a map
             break
         at = next(_items_at(value, key, index), None)
         if at is None:

@@ -49,7 +49,7 @@ class Progress(Protocol):
     """Receives the progress; any thread may call it, and no call blocks."""
 
     def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
-        """Report how many are read; ``awaited`` are up to :data:`MAX_AWAITED` others."""
+        """Report the number of podms read; ``awaited`` names up to :data:`MAX_AWAITED` others."""
 
     def end_count(self) -> None:
         """Report that all pod managers of the last count are read."""
@@ -83,22 +83,22 @@ def awaiting(progress: Progress, subject: str, activity: str) -> Iterator[None]:
         progress.finish(subject)
 
 
-MAX_NAMES = 3  # on the line; the others are a number
+MAX_NAMES = 3  # names on the line; other names are counted
 MAX_NAME_LENGTH = 40  # characters of a name on the line
 
 
 class Awaited:
-    """The number of read pod managers, the names without an answer, and the activities."""
+    """The number of pod managers read, the names of those awaited, and the present activities."""
 
     def __init__(self) -> None:
-        self.count: tuple[int, int | None, Sequence[str]] | None = None  # read, of all, and names
+        self.count: tuple[int, int | None, Sequence[str]] | None = None  # read, total, awaited
         self.activities: dict[str, str] = {}  # by subject
 
     def __bool__(self) -> bool:
         return bool(self.activities) or self.count is not None
 
     def text(self, width: int) -> str:
-        """Return the text with as many names as fit into a width, at least one; or nothing."""
+        """Return the text with as many names as fit into a width, but at least one name."""
         texts, activities = [""], self.activities.items()
         if activities:
             names = [f"{_shorten(subject)}: {escape(activity)}" for subject, activity in activities]
@@ -115,7 +115,7 @@ class Awaited:
 
 
 def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
-    """Return texts with fewer and fewer of the names, and the number of the others."""
+    """Return texts that name fewer and fewer of the names, and count the others."""
     texts = []
     for most in range(MAX_NAMES, 0, -1):
         some = [*names[:most]]
@@ -202,7 +202,7 @@ class EffectLog:
 
     @contextlib.contextmanager
     def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
-        """Record the change of a ``with`` block; a SchedulerError of known outcome removes it."""
+        """Record the change that a ``with`` block makes; restore the old state if it is refused."""
         before = self._states.get((kind, id_))
         self.note(kind, id_, begun)
         try:

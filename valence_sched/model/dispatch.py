@@ -43,7 +43,7 @@ class Order:
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """The composer's answer about some ``nodes`` of an order, given by number."""
+    """The composer's answer for some nodes of an order; ``nodes`` are their numbers."""
 
     nodes: tuple[int, ...]
     podm: str

@@ -28,7 +28,7 @@ MAX_INTEGER = 1 << 63
 #: Paths without a name, and paths with one.
 PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
 NAMESPACES = ("capabilities", "facts", "free", "total")
-_VARIADIC = ("=", "in")  # of two or more arguments; the other comparisons take two
+_VARIADIC = ("=", "in")  # take two or more arguments; the other comparisons take two
 _OPERATOR_ALIASES = {"==": "=", "===": "=", "<>": "!=", "=<": "<=", "=>": ">="}
 _OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"}
 

@@ -68,7 +68,7 @@ class MemorySpec(Noun, frozen=True):
 
 
 class DeviceGroupSpec(Noun, frozen=True, kw_only=True):
-    """A number of devices; constraints use their ``name``; ``same`` and ``apart`` are domains."""
+    """A number of devices; constraints refer to its ``name``. ``same``, ``apart``: domains."""
 
     name: Word | None = None
     count: PositiveInt = 1
@@ -155,7 +155,7 @@ class TopologyConstraintSpec(Noun, frozen=True, kw_only=True):
 
 
 class Properties(Noun, frozen=True, kw_only=True):
-    """The devices and amounts of a node; ``resources`` are amounts of one stock each."""
+    """The devices and amounts of a node; each amount of ``resources`` comes from one stock."""
 
     processor: ProcessorSpec | None = None
     memory: MemorySpec | None = None
@@ -316,7 +316,7 @@ def resource_class_problem(name: str) -> str | None:
 
 
 def compile_amounts(amounts: Mapping[str, float]) -> Properties:
-    """Return amounts of resource classes as properties; only ``DISK_GB`` keeps a fraction."""
+    """Return amounts of resource classes as properties; of ours only ``DISK_GB`` has a fraction."""
     whole = {name: int(amount) for name, amount in amounts.items()}
     cores = sum(whole.get(name, 0) for name in CORES)
     sockets = whole.get(SOCKETS)
@@ -338,7 +338,7 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
 
 
 def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
-    """Return an alternative with more needs: totals are added up, others are appended.
+    """Return an alternative with more needs: a total adds to its earlier total; others are added.
 
     A total with tests remains a separate need. All devices together must also have the sum of the
     totals.

@@ -17,7 +17,7 @@ Amounts = tuple[int | None, int | None]
 #: ``shared``: in use, and another node may use it as well. ``unusable``: not in use, and reserved,
 #: disabled, unhealthy or in another state that forbids it.
 BlockUse = Literal["free", "shared", "used", "unusable"]
-#: The noun for the devices of a field; for an accelerator the noun is its kind.
+#: The noun for a device, by field of ``Devices``; the noun for an accelerator is its own kind.
 _KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
 
 

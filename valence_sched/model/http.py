@@ -17,7 +17,7 @@ MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:valence-sched:error:"
 #: Operators see texts of other services, tenants do not.
 MOST_FOREIGN = 60  # characters shown of one text of another service
-#: Each with its replacement; a message may be cut within a text.
+#: The forms of such texts, with replacements; a shortened message may end within a text.
 _HIDDEN = (
     (re.compile(r"an answer of '[^']*(?:'|$)"), "an answer of another kind"),
     (re.compile(r"a redirect to '[^']*(?:'|$)"), "a redirect to another host"),
@@ -28,7 +28,7 @@ _UNSENDABLE = re.compile(r"[\r\n\0]|[^\0-\xff]")
 ROUTE_HEADER = "X-Podm-Scheduler-Route"
 DEADLINE_HEADER = "X-Podm-Scheduler-Deadline"
 MOST_DEADLINE_S = 600.0
-MOST_HOPS = 16  # levels of zones below the one that is asked first
+MOST_HOPS = 16  # levels of zones below the zone that gets the request first
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 _ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
 
@@ -185,7 +185,7 @@ _FAILURE_HINTS = {
     "alert certificate required": _CLIENT,
     "unrecognized name": "it has no certificate for this name (SNI): use its own name in the URL",
     "protocol version|unsupported protocol|wrong ssl version|no protocols available": _VERSION,
-    "legacy renegotiation": "it renegotiates in a way that is not safe: update its firmware",
+    "legacy renegotiation": "it renegotiates TLS in an unsafe way: update its firmware",
     "too small": "its key is too weak: use RSA with 2048 bits or more",
     "too weak": _WEAK,
     "insufficient security": "no common cipher is strong enough for it",
@@ -199,7 +199,7 @@ _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 
 
 class ClientCertificate(NamedTuple):
-    """The files of a client certificate and of its key, which one file may hold."""
+    """The files of a client certificate and its key; one file may contain both."""
 
     cert: str
     key: str | None = None

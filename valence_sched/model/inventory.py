@@ -67,7 +67,7 @@ class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The state if it is not Enabled, else the health if it is not OK; Critical comes first."""
+        """Critical if its health is Critical, else a state other than Enabled, else the health."""
         return _condition(self.state, self.health)
 
 
@@ -274,7 +274,7 @@ class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
 
     @property
     def unusable(self) -> str:
-        """The state in which the default policy places no nodes here, else empty."""
+        """The state, if the default policy places no nodes in this state; else empty."""
         if not self.enabled:
             return "disabled"
         return {"Online": "", "Unknown": "unreachable"}.get(self.status, self.status)
@@ -349,7 +349,7 @@ def to_json(value: object) -> bytes:
 
 
 def free_amount(stock: Stock) -> float:
-    """Return the free amount of a stock, to a billionth; 0 if its total is unknown."""
+    """Return the free amount of a stock, rounded to a billionth; 0 if its total is unknown."""
     if stock.total is None:
         return 0.0
     free = stock.total - stock.used
@@ -359,7 +359,7 @@ def free_amount(stock: Stock) -> float:
 
 
 def to_a_billionth(amount: float) -> float:
-    """Return an amount without rounding errors; other functions inline the expression for speed."""
+    """Return an amount rounded to a billionth; other functions inline this expression for speed."""
     return amount if amount % 1 == 0 else round(amount, 9)
 
 

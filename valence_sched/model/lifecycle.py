@@ -168,7 +168,7 @@ def recorded_nodes(
 
 
 def find_record(records: Iterable[NodeRecord], name: str) -> NodeRecord:
-    """Return the node of an ID, ``PODM/ID``, URI or the last part of it.
+    """Return the node with this name: an ID, ``PODM/ID``, a URI or the last part of a URI.
 
     UnknownName: no node has the name. UsageError: several nodes have it.
     """

@@ -41,7 +41,7 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     kind: NeedKind
     measure: Measure
-    amount: _Count | _Amount  # keeps 600 apart from 600.0
+    amount: _Count | _Amount  # 600 and 600.0 remain distinct
     count: Annotated[int, Meta(ge=1, lt=MAX_WHOLE)] = 1
     tests: tuple[Test, ...] = ()
     resource: str = ""
@@ -73,7 +73,7 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return [format_size(float(test.value), test.attribute) for test in least]
 
     def total_amount(self, headroom: float = 0.0) -> float:
-        """Return the sum of all grants plus the share ``headroom``, to a billionth."""
+        """Return the sum of all grants plus the share ``headroom``, rounded to a billionth."""
         return round(self.amount * (1.0 + headroom) * self.count, 9)
 
     @property
@@ -166,7 +166,7 @@ def parse_forbidden(text: str) -> NameRequirements:
 def parse_aggregates(text: str) -> NameRequirements:
     """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b`` of Placement; else ValueError.
 
-    A list alone is ambiguous in Placement.
+    In Placement a list without ``in:`` is ambiguous.
     """
     word = text.removeprefix("!")
     is_list = word.startswith("in:")

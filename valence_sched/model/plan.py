@@ -37,8 +37,8 @@ class Plan(Noun, frozen=True, kw_only=True):
     """A decision to apply later, and the pod managers that it was based on.
 
     ``podms`` are the pod managers that take a node, ``zone`` is the path of their zone. ``digest``
-    covers all fields before it. ``signature`` covers all other fields as the zone that made the
-    plan wrote them; a scheduler without a key does not sign.
+    covers all fields before it. ``signature`` covers all other fields, as written by the zone that
+    made the plan. A scheduler without a key does not sign.
     """
 
     schema: str

@@ -2,7 +2,7 @@
 """The addresses of pod managers: URL, identity, and the URL for their events.
 
 An identity is ``uuid:…`` with the UUID of the service, else ``address:…`` with the address of its
-URL, which is checked together with the blocks.
+URL. Equal identities do not suffice: two readings must also have a block in common.
 """
 
 import base64
@@ -111,7 +111,7 @@ def address_of(identity: str) -> str:
 
 
 def contradicts(known: str | None, found: str | None) -> bool:
-    """Return whether identities differ; a service known by its address may report a UUID later."""
+    """Return whether identities differ; an address may become a UUID once a service reports it."""
     if known is None or found is None or known == found:
         return False
     return not (is_address(known) and not is_address(found))
@@ -136,7 +136,7 @@ def change_text(name: str, known: str, found: str) -> str:
 
 
 class EventAddress:
-    """The base ``url`` of events; a token is a pod manager's name with a digest by ``secret``."""
+    """The base ``url`` of events; a token is the name of a pod manager, signed by ``secret``."""
 
     def __init__(self, url: str, secret: str) -> None:
         if not _EVENTS_URL.fullmatch(url):

@@ -72,7 +72,7 @@ DEFAULT_BUDGET = Budget()
 Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms", "spread"]
 
 
-# Not a subclass of PolicyText: the digest of a policy is over the bytes that this class encodes to.
+# Not a subclass of PolicyText: the digest of a policy covers the encoded bytes of this class.
 class Policy(Noun, frozen=True, kw_only=True):
     """A named list of filters and of weighted weighers, in the order in which they run.
 

@@ -37,7 +37,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output: str | None = None
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that the profile sets, none if ``environ`` has a source."""
+        """Return the variables that the profile sets, none if ``environ`` sets one of them."""
         if any(environ.get(name) for name in VARIABLES.values()):
             return {}
         inventories = self.inventory or ()
@@ -93,8 +93,8 @@ def settings_in_effect(
 ) -> Iterator[tuple[str, Any, str]]:
     """Yield each setting, its value (None: no default), and the source of the value.
 
-    An option names the profile if it is ``named``, else the environment or the ``file``. Options
-    and the cloud's ``catalogue`` may have the URL of the service.
+    The profile is set by an option if it is ``named``, else by the environment or the ``file``. An
+    option or the cloud's ``catalogue`` may set the URL of the ``service``.
     """
     name, own = profile
     source = file if name else "default"

@@ -18,7 +18,7 @@ from valence_sched.model.registration import Registration
 from valence_sched.model.zone import ZoneSettings
 
 LEAST_FOUND = 0.9  # share of the blocks of the last reading; fewer are reported
-DEFAULT_LIMIT_S = 600.0  # largest age of a live pod manager, if a liveness names none
+DEFAULT_LIMIT_S = 600.0  # largest age of the last sign of a live pod manager, by default
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):
@@ -109,8 +109,8 @@ class ReadFailure(Noun, frozen=True, kw_only=True):
     """A failed last reading of a pod manager; ``reason`` is one line without its name.
 
     ``status`` is Offline if it did not answer, Unknown if its answer is invalid. Readings have
-    failed since ``since``, in seconds since 1970 by the clock of the store. ``refused``: another
-    service answers, so that stored readings must not be used.
+    failed since ``since``, in seconds since 1970 by the clock of the store. ``refused`` is true if
+    another service answers at its URL: its stored readings must not be used.
     """
 
     reason: str

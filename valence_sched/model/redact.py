@@ -41,7 +41,7 @@ _BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
 #: Texts without a match are not searched for credentials: most are names.
 _MAYBE_SECRET = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^\s/?#\"'<>]*@")
-#: Text before a host, which may end in ``user:password``, and the start of ``user``.
+#: The text before ``@HOST``, which may end in ``user:password``; and the start of ``user`` in it.
 _BEFORE_HOST = re.compile(r"(?<![^\s/@\"'])[^\s/@\"']++@(?=[\w\[])")
 _USER = re.compile(r"(?<![\w/@:.-])[^:]")
 _PEM = re.compile(

@@ -32,7 +32,7 @@ class PasswordReference(Noun, frozen=True, kw_only=True):
     stored: bool = False
 
     def check_source(self, file: str, path: str) -> None:
-        """Raise InputError unless the source is exactly one of a variable and a file."""
+        """Raise InputError unless the source is a variable or a file, and not both."""
         if self.stored or (self.env is None) == (self.file is None):
             raise InputError(file, path, "no reference", "exactly one of env and file")
 
@@ -204,9 +204,9 @@ def parse_max_blocks(text: str) -> dict[BlockType, Positive]:
 def without(
     old: Registration, flags: Iterable[str], names: Mapping[str, Sequence[str]]
 ) -> RegistrationChange:
-    """Return the change that resets ``flags`` and removes ``names`` of fields with several values.
+    """Return the change that resets the fields ``flags``, and removes ``names`` from other fields.
 
-    UnknownName if a name is not registered.
+    UnknownName if the field does not have the name.
     """
     plain = Registration(name=old.name, url=old.url)
     changes: dict[str, Any] = {flag: getattr(plain, flag) for flag in flags}

@@ -96,7 +96,7 @@ class SiteMeasure(Noun, frozen=True, kw_only=True):
     """The measures of a site for moves: room for nodes of a flavor, fragmentation, imbalance.
 
     ``fragmentation`` is the share of the free accelerators that a mix of flavors cannot use.
-    ``imbalance`` is the standard deviation of use over pod managers; the most used resource counts.
+    ``imbalance`` is the standard deviation over pod managers of the use of the most used resource.
     """
 
     room: int | None = None
@@ -114,9 +114,9 @@ class Rebalance(Noun, frozen=True, kw_only=True):
     """The moves in their order after which a goal is ``reached``.
 
     The goal is fragmentation ``below`` a share, imbalance below ``imbalance_below``, or else
-    ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. The moves of a
-    search that is not ``complete`` are the best it found. ``waiting`` nodes need each other's
-    places, and no spare place was found.
+    ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. If the search
+    is not ``complete``, better moves may exist. Each ``waiting`` node needs the blocks of another
+    one, and no spare blocks were found.
     """
 
     flavor: str | None = None

@@ -18,7 +18,7 @@ from valence_sched.model.quantity import number_of
 SCHEMA = "valence-sched/replay"
 VERSION = "1.0"
 Better = Literal["higher", "lower"]
-#: Measures with a better direction on the same workload; other measures have none.
+#: The better direction of a measure on the same workload; other measures have no better direction.
 _BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
 _BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
 #: A run that placed fewer nodes is never better by these measures.
@@ -371,7 +371,7 @@ def _is_clear(one: Mapping[int, float], other: Mapping[int, float], sign: int) -
     error, freedom = standard_error(differences), len(differences) - 1
     if error is None:
         return False
-    # the 0.975 quantile of Student's t; beyond 8 degrees an expansion, within 0.01
+    # the 0.975 quantile of Student's t; above 8 degrees of freedom an expansion, exact to 0.01
     expansion = 1.96 + 2.37 / freedom + 2.82 / freedom**2
     student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else expansion
     return fmean(differences) > student * error

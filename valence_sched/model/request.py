@@ -38,7 +38,7 @@ MAX_ID = 255  # characters
 MAX_DOMAINS = 32  # topology domains in the rules of one group
 ID_BYTES = 8  # length of a generated id
 Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
-#: The number of nodes of each share of a mix that pools can make.
+#: For each share of a mix, the number of its nodes that pools can make.
 MixSupplies = tuple[int, ...]
 SCARCITY_PART = 10  # the scarcity of a mix is renewed after changes to 1/10 of the pools
 #: Fields that change neither verdicts nor scores.
@@ -362,7 +362,7 @@ def _check_alternative(alternative: Alternative) -> None:
 
 
 def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> Request:
-    """Return a request with the capabilities that a zone states, if the request names them."""
+    """Return a request with those capabilities stated by a zone that the request refers to."""
     if not stated:
         return request
     names = {*request.capabilities}

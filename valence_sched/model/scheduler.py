@@ -135,7 +135,7 @@ class ClaimingVerbs(Verbs, Protocol):
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         """Hold exactly the blocks of a plan; errors as for ``check_plan`` and for a decision.
 
-        ClaimLost if the plan is out of date, in use, or rejected by the policy;
+        ClaimLost if the plan is out of date, or its blocks are in use or rejected by the policy;
         InventoryIncomplete if a pod manager cannot be read; NameTaken for the key of another plan.
         """
         return self._call(ClaimingVerbs.claim_plan, plan, key=key, ttl_s=ttl_s)
@@ -177,12 +177,12 @@ class ClaimingVerbs(Verbs, Protocol):
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
         """Replace the limits of an owner (None: the default limits); return the effective quota.
 
-        Usage beyond a limit stays. InputError for an invalid resource or limit.
+        Present usage may exceed the new limits. InputError for an invalid resource or limit.
         """
         return self._call(ClaimingVerbs.set_quota, owner, limits)
 
     def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        """Change some limits (None: unset), otherwise as ``set_quota``."""
+        """Change some limits (None: the default limit); otherwise the same as ``set_quota``."""
         return self._call(ClaimingVerbs.change_quota, owner, limits)
 
 

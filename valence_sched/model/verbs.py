@@ -199,10 +199,10 @@ class Route(NamedTuple):
     ``operation`` and ``text`` name and describe it in the document of the API. ``rule`` is its
     access rule, ``role`` the lowest role that has the rule by default. Without a rule the route is
     public, or for a single pod manager if its path has a ``{token}``. ``query`` has the names of
-    the query parameters, or their noun. ``reads``: the route changes nothing, for any role.
-    ``reading``: the scheduler only reads, and waiting tenants take turns. ``decides``: the request
-    gets a new id, which breaks ties. A long-running operation ends with a ``result``. ``several``:
-    the verb takes a list of names, and yields their errors.
+    the query parameters, or their noun. ``reads``: the route changes nothing, although ``role`` is
+    above reader. ``reading``: the scheduler only reads, and waiting tenants take turns.
+    ``decides``: the request gets a new id, which breaks ties. ``result`` is the type of the result
+    of a long-running operation. ``several``: the verb takes a list of names and yields errors.
     """
 
     verb: str

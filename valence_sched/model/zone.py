@@ -57,7 +57,7 @@ class OtherCandidate(Struct, frozen=True, kw_only=True):
 
 
 class Rival(Noun, frozen=True, kw_only=True):
-    """The candidate that a decision chose: cost, lot, and scores in millionths by weigher."""
+    """The candidate that a decision chose: cost, lot for ties, and scores in millionths."""
 
     cost: Annotated[int, Meta(ge=0, le=MAX_WHOLE)]
     lot: Annotated[int, Meta(ge=0)]
@@ -67,7 +67,7 @@ class Rival(Noun, frozen=True, kw_only=True):
 class Overtaking(Struct, frozen=True, kw_only=True):
     """The first pool that overtakes a rival as the weight of a weigher changes by a ``step``.
 
-    The step is in thousandths. After the step the pool has this ``cost``; ``lot`` is its lot.
+    The step is in thousandths. After the step the pool has this ``cost``; its ``lot`` breaks ties.
     ``by_lot`` is true if pools of its zone have equal cost. ``zone`` is the path of its zone.
     """
 
