@@ -177,7 +177,7 @@ class App:
         ``messaging`` is the file of the broker that carries hints. Readings are reported every
         ``report_interval_s`` to each target in ``report``: the URL of a service, or ``messaging``
         for all receivers of that broker. With ``report_policies`` a report has only the fields that
-        decisions of these policies of the service read.
+        the service reads for decisions of these policies.
 
         UsageError: no pod manager is registered; a URL is invalid, or there is no broker. InUse:
         with ``once``, another process already reads. InventoryIncomplete: with ``once``, no pod
@@ -227,7 +227,7 @@ class App:
     def _report_target(
         self, target: str, fanout: HintFanout | None, policies: Sequence[str]
     ) -> Callable[[str, Mapping[str, Any]], object]:
-        """Return the function that reports a pod manager to a service, by its URL, or a broker."""
+        """Return the function that reports a pod manager to the service at a URL or to a broker."""
         if target == "messaging":
             if fanout is None:
                 text = "--report messaging: name the file of the broker (--messaging)"

@@ -59,7 +59,7 @@ class SchedulerClient:
         an owner. Ties are broken at random, except for a request with a seed or an id.
 
         Raises:
-            NothingFits: no pod manager makes the nodes; the message has the nearest reasons.
+            NothingFits: the nodes fit on no pod manager; the message has the nearest reasons.
             InputError, RequestError, UnknownName: the request is invalid, or has unknown names.
         """
         request = self._compiled(context, request_spec, filter_properties)
@@ -173,4 +173,4 @@ def _refusal(report: decision.Report) -> str:
     reasons = [f"{one.podm}: {one.reason.text}" for one in report.podms if one.reason]
     more = f", and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
     why = "; ".join(reasons[:MAX_REASONS]) or report.outcome.replace("_", " ")
-    return one_line(f"no pod manager makes the nodes: {why}{more}")
+    return one_line(f"the nodes fit on no pod manager: {why}{more}")

@@ -12,7 +12,7 @@
     ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
     ├── NothingMatches        nothing_matches       1  404   the target of an edit matches nothing
     ├── RequestError          request_invalid       1  400   the request contradicts itself
-    ├── NothingFits           nothing_fits          3  409   no pod manager makes the nodes
+    ├── NothingFits           nothing_fits          3  409   the nodes fit on no pod manager
     ├── PluginError           plugin_failed         1  500   a plug-in broke its contract
     ├── CloudError            cloud_failed          1  502   OpenStack does not answer or refuses
     ├── PodmError             podm_failed           1  502   a pod manager fails to answer
@@ -28,7 +28,7 @@
     ├── ServiceError          service_failed        1  502   the service fails to answer
     ├── ServiceBusy           service_busy          1  503   the service is busy
     ├── NameTaken             name_taken            1  409   the name or key is already in use
-    ├── IdentityConflict      identity_conflict     1  409   another service, or another name of one
+    ├── IdentityConflict      identity_conflict     1  409   the name or service is already known
     ├── InUse                 in_use                1  409   a pod manager has claims or nodes
     ├── StaleOffer            stale_offer           6  409   an offer of a zone is no longer valid
     ├── HardwareInUse         hardware_in_use       6  409   another system uses the hardware
@@ -177,7 +177,7 @@ class RequestError(SchedulerError):
 
 
 class NothingFits(SchedulerError):
-    """No pod manager makes the nodes of a request; the message has reasons."""
+    """The nodes of a request fit on no pod manager; the message has reasons."""
 
     code, exit_code, http_status = "nothing_fits", 3, 409
 

@@ -15,7 +15,7 @@ MIB = 1 << 20
 #: Bytes of one document in a tree (a larger document is left out), and of all documents together.
 MAX_DOCUMENT_BYTES, MAX_TREE_BYTES = 16 * MIB, 512 * MIB
 MAX_DOCUMENTS = 200_000
-#: Files, folders and links of any kind in a folder or an archive.
+#: The maximum number of files, folders and links in one folder or archive.
 MAX_MEMBERS = 1_000_000
 #: Bytes of one JSON inventory or map of documents, and of one line of JSON Lines.
 MAX_JSON_BYTES, MAX_LINE_BYTES = 512 * MIB, 64 * MIB
@@ -27,7 +27,7 @@ BUFFER_BYTES = 1 * MIB
 
 
 class BoundedStream(io.RawIOBase):
-    """A stream of ``head`` and then ``source``; InputError after more than ``most`` bytes."""
+    """Reads ``head`` and then ``source``; raises InputError after more than ``most`` bytes."""
 
     def __init__(self, source: BinaryIO, file: str, most: int, head: bytes = b"") -> None:
         self._source, self._file, self._most, self._head = source, file, most, head

@@ -14,7 +14,7 @@ from valence_sched.drivers.links import collection_pages, link_path, link_paths
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.claim import CompositionRequest, CompositionResult
 
-#: Statuses of a write whose ETag is outdated, and of a write without a required ETag.
+#: The HTTP status if the ETag of a write is outdated, and if a required ETag is missing.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
 #: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
@@ -39,8 +39,8 @@ class Reply(NamedTuple):
 class Session(Protocol):
     """A connection to one pod manager; every verb raises PodmError if it gets no reply.
 
-    Each write is sent once. A service with ETags refuses a change or removal of a document that
-    differs from the last read.
+    Each write is sent once. A service with ETags refuses to change or delete a document that has
+    changed since the last read.
     """
 
     def get(self, uri: str) -> Reply: ...
@@ -66,7 +66,7 @@ class ComposerReads(Protocol):
 
 
 class Composer(ComposerReads, Protocol):
-    """One pod manager; verbs that write read back, since an HTTP status proves no outcome."""
+    """Composes on one pod manager; reads back after each write: an HTTP status proves nothing."""
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve the blocks if the service supports it; return whether they are reserved.
@@ -76,16 +76,16 @@ class Composer(ComposerReads, Protocol):
         """
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Undo a :meth:`reserve` of any process; PodmError if a block stays reserved."""
+        """Undo a :meth:`reserve`, also of another process; PodmError if a block stays reserved."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Compose the node, wait for it, and read it back."""
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
-        """Decompose a node and read back; ``absent`` means that the node and its parts are gone.
+        """Decompose a node and read it back: ``absent`` if the node and its parts are gone.
 
-        If its URI now belongs to another node, that node is not changed. An empty ``node`` deletes
-        only its memory chunks and volumes.
+        If the URI now belongs to another node, that node is not changed. With an empty ``node``,
+        only the memory chunks and volumes of the request are deleted.
         """
 
 
@@ -162,9 +162,9 @@ def _message_text(item: Any) -> str:
 class SendResult(NamedTuple):
     """The outcome of a write: the node in its answer, and the reason of a refusal or loss.
 
-    A ``lost`` write may still take effect: it has no answer, or a success without a readable node.
-    An ``unsent`` write has no effect. A write that ``goes_on`` was accepted but did not end in
-    time.
+    A ``lost`` write may still take effect: it got no answer, or an answer that reports success
+    without a readable node. An ``unsent`` write has no effect. A write that ``goes_on`` was
+    accepted but did not end in time.
     """
 
     node: str | None = None
@@ -190,11 +190,11 @@ def write(
     watch: Watch,
     is_undone: Callable[[], bool] = lambda: False,
 ) -> SendResult:
-    """POST ``body`` to ``target``, or DELETE it without a body; wait for the task of the write.
+    """POST ``body`` to ``target``, or DELETE ``target`` if there is no body; wait for the task.
 
     The write is sent again once if its ETag is refused, once if an ETag is required, and after each
-    pause that a busy service requests. Before each retry ``is_undone`` reads again and must find
-    that the write had no effect.
+    pause that a busy service requests. Before each retry, ``is_undone`` reads the node and must
+    return True: the write had no effect.
     """
 
     def send() -> Reply:
@@ -235,7 +235,7 @@ def write(
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Return the last reply, and whether the task still runs; failed reads of it are ignored."""
+    """Return the last reply, and whether the task still runs; ignore failed reads of the task."""
     if reply.status != ACCEPTED:
         return reply, False
     link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")

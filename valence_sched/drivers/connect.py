@@ -31,10 +31,10 @@ MOST_TEXT = 200  # characters of a body that is not a document
 
 @dataclass(frozen=True, slots=True)
 class HttpSession:
-    """Sends requests over a connection; every HTTP answer is a reply, of any status and body.
+    """Sends requests over a connection; returns each HTTP answer, of any status, as a reply.
 
-    Each request has its own ``timeout_s``: after a lost write there is time to read back. ``root``
-    is the service root from the login. A PATCH or DELETE carries the ETag of the last read.
+    Each request has its own ``timeout_s``, so that time remains to read back after a lost write.
+    ``root`` is the service root from the login. A PATCH or DELETE has the ETag of the last read.
     """
 
     connection: Connection
@@ -91,7 +91,7 @@ class HttpSession:
             body, text = answer.json(uri) if answer.body else None, ""
         except InputError as error:
             body, text = None, one_line(answer.body[:MOST_TEXT].decode(errors="replace"), MOST_TEXT)
-            # an HTML page or truncated JSON is reported only by its kind
+            # of an HTML page or truncated JSON only the kind is reported
             if answer.body.lstrip()[:1] in (b"<", b"{") or len(answer.body) > MAX_DOCUMENT_BYTES:
                 text = error.found
         return Reply(answer.status, answer.headers, body, text)

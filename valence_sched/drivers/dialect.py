@@ -32,7 +32,7 @@ class ServiceIdentity(Resource):
 
     uuid = Field("UUID", text, "the UUID of the service")
     rsd_uuid = Field("Oem/Intel_RackScale/UUID", text, "the UUID of a rack")
-    provider = Link("Links/ManagerProvidingService", ServiceManager, "the manager it runs on")
+    provider = Link("Links/ManagerProvidingService", ServiceManager, "the manager of the service")
     managers = Field("Managers", links, "a single manager identifies the service")
 
     @property
@@ -121,14 +121,14 @@ class Dialect(NamedTuple):
     root: type[Resource]
     #: Reads a pod manager from its documents, its id and the name of the driver.
     read: Callable[[LinkedDocuments, str, str], FullPodm]
-    #: Whether a service root is of this dialect; by default only a registration selects the
-    #: dialect.
+    #: Whether a service root is of this dialect. By default no root is: only a registration
+    #: selects the dialect.
     recognise: Callable[[Json], bool] = lambda _root: False
     #: Makes a composer from a session and a factory of patiences; None if the dialect only reads.
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
     #: The stock resources of which its composer can compose amounts.
     amounts: frozenset[str] = frozenset()
-    #: The root of a composing service has at least one of these links; empty means any link.
+    #: A root with at least one of these links has a composition service; empty means any link.
     services: tuple[Link, ...] = ()
     #: Links to blocks in a root without a composition service.
     bare_blocks: tuple[Link, ...] = ()
@@ -158,9 +158,9 @@ Dialects = Mapping[str, Callable[[], Dialect]]
 
 
 def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
-    """Return the first dialect, in the order of names, that recognises a root, else DMTF's.
+    """Return the first dialect, in the order of names, that recognises a root, else ``redfish``.
 
-    PluginError: a dialect fails. UnknownName: DMTF's is not installed.
+    PluginError: a dialect fails. UnknownName: ``redfish`` is not installed.
     """
     present = current_form(root, root=True) if root else {}
     for name in dialects if present else ():

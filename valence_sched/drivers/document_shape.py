@@ -64,7 +64,7 @@ def current_form(json: Json, *, root: bool = False) -> Json:
     >>> current_form({"Links": {"Members": [{"@odata.id": "/a"}]}})["Members"]
     [{'@odata.id': '/a'}]
     """
-    if not json.get("Links"):  # other spellings: "links", with names in lower case
+    if not json.get("Links"):  # older documents have "links", with names in lower case
         spelled = next((it for it in json if it != "Links" and it.casefold() == "links"), None)
         if spelled and isinstance(inner := json[spelled], dict):
             named = {name[:1].upper() + name[1:]: inner[name] for name in reversed(inner)}

@@ -25,7 +25,7 @@ from valence_sched.drivers.links import ROOT, collection_pages
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.podm_address import EventAddress
 
-#: Services whose resources are not read. The login of a reading is an event of SessionService, and
+#: Services whose resources are not read. Each reading logs in, which is an event of SessionService:
 #: as a hint it would cause another reading.
 OTHER_SERVICES = frozenset(
     "SessionService AccountService EventService TaskService TelemetryService UpdateService "
@@ -39,13 +39,13 @@ _MOST_TEXT = 120
 MAX_EVENT_BYTES = 1 * MIB
 _END = re.compile(rb"\r\n|\n|\r")
 STREAM_TYPE = "text/event-stream"
-#: Seconds without a byte after which a stream is opened again, since its peer may be lost.
+#: Seconds without a byte after which a stream is opened again: the connection may be lost.
 QUIET_S = 900.0
-#: The most bytes of a stream within a number of seconds; a stream with more is closed.
+#: A stream that sends more than these bytes within these seconds is closed.
 MOST_BYTES, MOST_BYTES_S = 16 * MIB, 60.0
 #: Seconds between checks that the subscription still exists, and seconds for its deletion.
 CHECK_S, DELETE_S = 300.0, 3.0
-#: The most subscriptions in which to search for those of an earlier process.
+#: The maximum number of subscriptions that are searched for those of an earlier process.
 MOST_SUBSCRIPTIONS = 100
 
 
@@ -91,7 +91,7 @@ class EventParser:
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Yield the events that a piece completes; PodmError if an event is too large."""
         if self._after_return and piece.startswith(b"\n"):
-            piece = piece[1:]  # the second half of a line end that two pieces share
+            piece = piece[1:]  # the second byte of a line end that was split between two pieces
         self._after_return = piece.endswith(b"\r") if piece else self._after_return
         *lines, rest = _END.split(piece)
         for line in lines:

@@ -51,7 +51,7 @@ class Resource:
 
     #: Whether the content rarely changes, so that a repeated reading may use the cache.
     lasting: ClassVar[bool] = False
-    #: Whether the use of other resources is known only from such resources: each must be read.
+    #: Whether only resources of this class state the use of others, so that each must be read.
     reports_use: ClassVar[bool] = False
     #: The fields that link other documents, in the order of their names.
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()

@@ -78,7 +78,7 @@ def _is_plain(uri: str) -> bool:
 
 
 class LinkedDocuments:
-    """Documents that link each other; a URI has one spelling: the known one, else the first.
+    """Documents that link each other; of several spellings of a URI, the known or first one counts.
 
     ``max_blocks`` is the operator's limit on blocks of a type in one node, ``known_nodes`` are the
     nodes of the last reading, ``shared`` is used by several threads.
@@ -303,7 +303,7 @@ def fold_uri(uri: str) -> str:
 
 
 def host_and_path(link: str) -> tuple[str, str]:
-    """Return the host of a URL, with its port unless that is the usual port, and the path."""
+    """Return the host of a URL, with the port unless it is the default port, and the path."""
     try:
         parts = urlsplit(link)
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service catalogue of an OpenStack cloud behind a connection of openstacksdk."""
+"""The service catalogue of an OpenStack cloud, read through a connection of openstacksdk."""
 
 import hashlib
 import itertools

@@ -37,7 +37,7 @@ Query = Mapping[str, Any]
 
 
 def new_session(url: str, verify: bool | str = True) -> requests.Session:
-    """Return a session to a URL; from the environment it uses the proxy, but no login."""
+    """Return a session for a URL; it takes the proxy, but no login, from the environment."""
     session = requests.Session()
     session.proxies, session.trust_env = get_environ_proxies(url), False
     session.verify = (verify is True and http.default_authorities(os.environ)) or verify
@@ -214,7 +214,7 @@ class _Bounds:
 
 
 def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, str]]:
-    """Return the path and the query of an object or its part; a name with a slash is queried."""
+    """Return the path and query of an object or its part; a name with a slash is in the query."""
     plain = bool(_PLAIN.fullmatch(name))
     path = f"{collection}/{quote(name, safe='') if plain else '-'}"
     return f"{path}/{part}" if part else path, {} if plain else {"name": name}

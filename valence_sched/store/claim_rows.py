@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claim rows: inserts, finds and updates claims, each step within one transaction.
 
-PostgreSQL and MariaDB check and hold a claim without amounts or limits with one statement, so that
-its locks last one round trip, or two with the commit. If it writes nothing or fails, the statements
-of :mod:`valence_sched.store.claims` find the reason or hold the claim.
+On PostgreSQL and MariaDB, one statement checks and holds a claim without amounts or limits: locks
+last one round trip, or two with the commit. If this statement writes nothing or fails, those of
+:mod:`valence_sched.store.claims` hold the claim or find the reason.
 """
 
 import functools
@@ -34,7 +34,7 @@ decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
 decode_node = msgspec.json.Decoder(ComposedNode).decode
 NodesByClaim = dict[tuple[str, str], list[ComposedNode]]
 _UNCHANGED = ("id", "state", "owner", "content", "created_at", "expires_at", "note")
-#: The column of each field; the first column, the id, names a row.
+#: The column of each field; the first column, the id, identifies a row in messages.
 _FIELDS = {name: name for name in _UNCHANGED} | {"group": "group_name", "key": "idempotency_key"}
 _INSERT = sa.insert(_table)
 
@@ -166,7 +166,7 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
     own = parts.podm_key == key_of(part.podm), parts.claim_id == claim_id
     if connection.scalar(sa.select(parts.claim_id).where(*own)) is None:
         hold(connection, claim_id, part, lock(connection, part))
-    # after the row of the pod manager: every transaction locks them in this order
+    # locked after the row of the pod manager, as in every transaction
     query = sa.select(_table.c.state).where(_table.c.id == claim_id)
     if (state := connection.scalar(query.with_for_update())) != "PREPARED":
         raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {state}", part.podm)
@@ -174,7 +174,7 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
 
 
 def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: int | None) -> Claim:
-    """Change a prepared claim to HELD; its single row decides for all parts.
+    """Change a prepared claim to HELD: one update of its row holds all parts.
 
     Its nodes then count as members of its group. ``generation`` is as for ``Claims.create``.
     """
@@ -239,7 +239,7 @@ def events(connection: sa.Connection, claim: str | None = None, last: int = 1000
     return history[-last:]
 
 
-#: The lock comes first, since the other parts read from it. A statement that waited for the lock
+#: The lock comes first: the other parts read its result. A statement that waited for the lock
 #: sees the present row of the pod manager; the primary key refuses blocks that were held meanwhile.
 _POSTGRESQL = """
 with podm as materialized (
@@ -310,7 +310,7 @@ def is_plain(part: ClaimPart) -> bool:
 def insert_whole(
     connection: sa.Connection, claim: Claim, part: ClaimPart, ttl_s: float
 ) -> Claim | None:
-    """Hold a plain part with a new claim; return it with its times, None if nothing is written.
+    """Hold a plain part with a new claim; return the claim, or None if nothing was written.
 
     After an IntegrityError the caller rolls back. InvalidDocument as for any stored document.
     """
@@ -379,10 +379,9 @@ def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> boo
 
 
 def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> set[str]:
-    """Settle the claims whose composed nodes appear in the readings ``podms``, by key.
+    """Settle the claims whose composed nodes appear in ``podms``, which are readings by key.
 
-    The caller has locked their rows in its transaction. Returns the keys of the pod managers with
-    fewer holds.
+    The caller has locked the rows of these pod managers. Return the keys of those with fewer holds.
     """
     settled, parts = set(), tables.claim_parts.c
     for (key, claim), nodes in sorted(composed_claims(connection, podms).items()):

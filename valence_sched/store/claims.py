@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of the store, each atomic over its parts, and the nodes composed from them.
 
-One transaction gives the rows of a claim to another, so that no block is free in between.
+One transaction moves the rows of a claim to another claim, so that no block is free in between.
 """
 
 import contextlib
@@ -43,8 +43,8 @@ _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     """Release a held claim and return claims of one node each in its place.
 
-    They have the owner, group, content and end of the claim. Their keys are its key with ``#`` and
-    the number of the node.
+    The new claims have the owner, group, content and expiry of the old claim. The key of each is
+    the old key with ``#`` and the number of its node.
     """
     claim = claim_rows.get(connection, claim_id)
     singles = []
@@ -95,7 +95,7 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
     for part in claim.parts:
         local = [node for node in nodes if node.podm == part.podm]
         shares = []
-        for share in part.shares:  # find its node by number, or the only one
+        for share in part.shares:  # its node is the only node, or the node with its number
             numbered = [node for node in local if node.id.endswith(f"-{share.node}")]
             (node,) = local if len(local) == 1 else numbered
             shares.append(replace(share, blocks=node.blocks))
@@ -123,7 +123,7 @@ def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: 
 
 
 TTL_S = 600.0
-PREPARE_TTL_S = 60.0  # for the parts of a claim on several pod managers
+PREPARE_TTL_S = 60.0  # seconds to hold all parts of a claim on several pod managers
 MOST_EXPIRY_ROUNDS = 20
 
 
@@ -226,7 +226,7 @@ class Claims:
 
     @transaction("renewing a claim", write=True)
     def renew(self, connection: sa.Connection, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Let a claim expire ``ttl_s`` from now; ClaimState if it ended or never expires."""
+        """Let a claim expire in ``ttl_s`` seconds; ClaimState if it has ended or never expires."""
         of, expires_at = _claims.c, now() + ttl_s
         unexpired = sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
         sweep_at = sa.case((of.sweep_at.is_(None), None), else_=expires_at)
@@ -257,7 +257,7 @@ class Claims:
         self._end(self._database, claim_id, work, FINAL_STATES, "releasing a claim")
 
     def fail(self, claim_id: str, note: str, refused_by: str | None = None) -> None:
-        """End a claim with nothing left on its pod manager; count a refusal of the pod manager."""
+        """End a claim that left nothing on a pod manager; count a failure of ``refused_by``."""
 
         def work(connection: sa.Connection) -> bool:
             if refused_by is not None:  # locked before the claim, as in every transaction

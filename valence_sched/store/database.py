@@ -169,11 +169,11 @@ Work = Callable[[sa.Connection], T]
 MOST_ATTEMPTS = 40
 LONGEST_PAUSE_S = 0.5
 BUSY_TIMEOUT_MS = 20_000
-PATIENCE_S = 60.0  # how long to wait for the database after a pod manager was changed
+PATIENCE_S = 60.0  # seconds to wait for the database after a change of a pod manager
 
 
 class WorkCounts:
-    """The work done through one database, which tests and benchmarks count instead of time."""
+    """Counts the work of one database: tests and benchmarks compare counts, not time."""
 
     def __init__(self) -> None:
         self.transactions = self.retries = self.rows_read = 0

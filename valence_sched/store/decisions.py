@@ -23,7 +23,7 @@ from valence_sched.store.tables import decode_decision, key_of, now
 
 _dispatches = tables.dispatches
 _queue = _dispatches.c
-_UNREAD = ("id", "request_key", "due_at")  # the first column, the id, names a row
+_UNREAD = ("id", "request_key", "due_at")  # the first column, the id, is for messages
 _COLUMNS = (_queue.id, *(one for one in _queue if one.name not in _UNREAD))
 _WAITS = _queue.due_at.is_not(None)
 PAGE = 20  # due dispatches to examine: some may be undecodable or taken
@@ -32,7 +32,7 @@ PAGE = 20  # due dispatches to examine: some may be undecodable or taken
 def queue_dispatch(
     connection: sa.Connection, id_: str, report: Report | None, claim_id: str | None = None
 ) -> None:
-    """Queue a decision, if there is one that placed a node."""
+    """Queue the decision of a report if it placed a node; None queues nothing."""
     if report is not None and report.placements:
         request_key, document = key_of(report.request.id), to_json(report)
         row = {"id": id_, "request_key": request_key, "claim_id": claim_id, "document": document}
@@ -44,7 +44,7 @@ class Dispatches(Stored):
     """The dispatches of a store; StoreError if the store cannot be used."""
 
     def take(self, hold_s: float) -> Dispatch | None:
-        """Return the oldest due dispatch, if any; it is due again later, by ``hold_s`` per node."""
+        """Return the oldest due dispatch or None; it is due again after ``hold_s`` seconds per node."""
         earlier = _dispatches.alias()
         is_first = ~sa.exists().where(
             earlier.c.request_key == _queue.request_key,

@@ -4,8 +4,8 @@
 A claim ends by a change of its state. Any process then drops its rows, in one transaction for each
 pod manager. The clock of the database applies. A store in a file uses the clock of the machine,
 which may be set while claims are held: each boot has a row with the difference between clock and
-uptime. If it changes, the expiry of every claim moves by the same amount. After a reboot, time
-continues from the last recorded time.
+uptime. If this difference changes, the expiry of every claim moves by the same amount. After a
+reboot, time continues from the last recorded time.
 """
 
 import contextlib
@@ -78,7 +78,7 @@ class PurgeCounts(NamedTuple):
 
 
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-    """Delete older ended claims, events, decisions, accepted dispatches and records.
+    """Delete old ended claims, events, decisions, accepted dispatches and records.
 
     Claims over several zones are included. Records of operations and answers stay for at least
     ``RECORD_S``. A claim with a node or a hold stays. Each transaction deletes at most ``CHUNK``

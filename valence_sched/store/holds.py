@@ -140,7 +140,7 @@ def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = F
 
     The lock serialises the claims of one pod manager. A transaction that waited for the lock may
     not see the rows of the previous transaction. The primary key of the blocks then refuses its
-    rows, and it runs again.
+    rows, and the transaction runs again.
     """
     wanted = sorted({key_of(uri) for uri in part.blocks})
     rows = connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()

@@ -120,7 +120,7 @@ class StoredPodm(NamedTuple):
 
 
 class PodmUpdate(NamedTuple):
-    """A pod manager to store over its row, which is None for a new pod manager.
+    """A pod manager to store in its ``row``, which is None for a new pod manager.
 
     If ``is_read`` is False, the update is not a reading, and an earlier read failure stays.
     """
@@ -215,7 +215,7 @@ def remember(
 
     A generation changes only with the content. A reading that began before the stored reading, or
     that is of another service, is ignored. Composed nodes are counted from the reading once they
-    appear in it.
+    appear there.
     """
     every, stored = _compare(connection, rows_of(connection, readings, lock=True), readings)
     moves = (update.identity_move for update in every)
@@ -441,7 +441,7 @@ def count_failure(connection: sa.Connection, name: str) -> None:
 
 
 def _store_failures(connection: sa.Connection, name: str, row: PodmRow, count: float) -> None:
-    """Store the count as the pod manager reports it: in ``facts``, or as a separate key."""
+    """Store the count in ``facts`` if the pod manager reports it there, else as a separate key."""
     in_facts = FAILURES in (row.reported.stats.get("facts") or {})
     stats: Stats = {"facts": {FAILURES: count}} if in_facts else {FAILURES: count}
     _store_report(connection, name, row, stats, row.reported.at)

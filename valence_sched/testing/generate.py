@@ -130,8 +130,8 @@ PROFILES: tuple[Profile, ...] = (
 )
 PROFILE_WEIGHTS = (40, 30, 10, 20)
 
-#: States of use: percent, the status of a block that is not shared, and of one that is. The first
-#: two split the rest of the percentages by how busy the podm is.
+#: States of use: the percentage of blocks, and the status of an unshared and of a shared block. The
+#: first two states share the remaining percentage: :data:`BUSY` is the part of the second.
 STATES: tuple[tuple[int, Status, Status], ...] = (
     (0, Status(), Status(shareable=True, max_compositions=8)),
     (0, Status(state="Composed"), _shared_status(3)),
@@ -178,7 +178,7 @@ def podms(count: int, blocks: int, seed: int, pools: int = 2, stocks: int = 0) -
     """Yield ``count`` pod managers as JSON, each with these numbers of blocks, pools and stocks.
 
     A pod manager without blocks has only stocks, and one pool. About one block in seven is in two
-    pools, about three in ten are composed. ValueError if a number is below 0, or no pool.
+    pools, about three in ten are composed. ValueError if a number is below 0, or ``pools`` below 1.
     """
     if min(count, blocks, stocks) < 0 or pools < 1:
         found = f"{count} podms, {blocks} blocks, {stocks} stocks, {pools} pools"

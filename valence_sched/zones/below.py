@@ -31,7 +31,7 @@ class ZoneChild(NamedTuple):
 
 
 class ZoneAnswers(NamedTuple):
-    """Answers by zone, ``""`` for own pod managers; ``silent`` has missing zones of all levels."""
+    """Answers by zone, ``""`` for own pod managers; ``silent`` zones, of all levels, gave none."""
 
     by_zone: Mapping[str, Any]
     silent: Sequence[SilentZone]
@@ -41,9 +41,8 @@ class ZoneAnswers(NamedTuple):
 class ZonesBelow:
     """The parts of a zone: its ``own`` pod managers (``""``), and its children by name.
 
-    In place of a child that cannot be queried, ``children`` has the reason. ``disabled`` children
-    are queried only for claims and nodes. ``stated`` capabilities of the zone also apply to its
-    children.
+    If a child cannot be queried, its value is the reason. ``disabled`` children are queried only
+    for claims and nodes. ``stated`` capabilities of the zone also apply to its children.
     """
 
     own: OwnScheduler
@@ -127,7 +126,7 @@ class ZonesBelow:
         return call_below(call, enabled, self.deadline_s)
 
     def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
-        """Return the answers of zones; UnknownName or NoPodm is raised only if every zone does."""
+        """Return the answers of zones; raise UnknownName or NoPodm only if every zone raises it."""
         named = [self.requests(one) for one in requests]
 
         def call(zone: str) -> Any:

@@ -52,7 +52,7 @@ def call_below(
 ) -> dict[str, T | SchedulerError]:
     """Call zones below by name as ``call_all`` does, within 80 % of this zone's remaining time.
 
-    So a zone with a hanging child still answers in time.
+    A zone with a hanging child can therefore still answer in time.
     """
     left_s = time_left(deadline_s)
     token = DEADLINE.set(left_s * DEADLINE_SHARE)
@@ -67,7 +67,7 @@ def errors_of(answers: Mapping[str, object]) -> dict[str, SchedulerError]:
 
 
 def time_left(deadline_s: float) -> float:
-    """Return the seconds of this zone: ``deadline_s``, or less if the zone above allows less."""
+    """Return the seconds left for this zone: ``deadline_s``, or less if the caller allows less."""
     left_s = DEADLINE.get()
     return deadline_s if left_s is None else min(deadline_s, left_s)
 

@@ -41,7 +41,7 @@ class StateOpener(Protocol):
 
 
 class ZoneRegistry:
-    """The verbs about zones: they use the child zones in a state, and the zone's own ``podms``.
+    """The verbs about zones, over the child zones in a state and the zone's own ``podms``.
 
     ``settings_file`` is the source of ``settings``, named in messages. ``reports`` returns the
     reports of the zone's own pod managers with their ages and times.
@@ -277,7 +277,7 @@ class ZonePoller:
     def _info(self, zone: nouns.ZoneOverview) -> nouns.ZoneInfo:
         info = self._ask(zone.registration)
         if info.id and info.id == self._zones.own_id():
-            raise errors.AccessDenied("it is this zone itself: set the URL of a zone below it")
+            raise errors.AccessDenied("its URL is of this zone itself: set the URL of a child zone")
         return info
 
 

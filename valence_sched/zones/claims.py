@@ -54,7 +54,7 @@ class PartLost(errors.ClaimLost):
 
     @property
     def refusal(self) -> errors.SchedulerError | None:
-        """Return the error of a child that a retry would repeat."""
+        """Return the error of a child that would occur again in a retry, if any."""
         for zone, error in self.errors.items():
             if not isinstance(error, _AVOIDABLE):
                 return in_zone(zone, error)

@@ -37,7 +37,7 @@ SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 @dataclass(frozen=True)
 class ZoneTrial:
-    """The selections in one order; the score counts missing required nodes, then all missing."""
+    """The selections in one order; the score has the missing required nodes, then all missing."""
 
     selected: Mapping[int, Selected]
     score: tuple[int, int]
@@ -95,7 +95,7 @@ class ZoneBatch:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST_TRIES = 3  # attempts at a decision if other requests take its offers
+MOST_TRIES = 3  # attempts at a decision while other requests take its offers
 
 #: Returns a request with the pod manager names of a zone below or of this zone (``""``).
 RequestFor = Callable[[str], Request]

@@ -48,7 +48,7 @@ class RemoteZone:
 
 
 MOST_LOGINS = 1000  # logins that a process keeps
-KEYSTONE_TIMEOUT_S = 10.0  # the part of a child's time for Keystone
+KEYSTONE_TIMEOUT_S = 10.0  # seconds for Keystone, of the time for the call to a child
 INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched[keystone]'"
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixes of requests: completed from the supplies of the pools of all zones together.
 
-The sum of supplies is kept for the next decision, which needs no other query if it is unchanged.
+The sum of supplies is kept: if it has not changed, the next decision needs no further query.
 """
 
 import threading

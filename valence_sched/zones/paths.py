@@ -19,7 +19,7 @@ from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
-LACK = "no pod manager "  # begins a line about a fact that no pod manager of a zone has
+LACK = "no pod manager "  # begins a line about a property that all pod managers of a zone lack
 N = TypeVar("N", bound=Struct)
 NO_CLAIM = "-"  # the claim of a node that was composed without one
 #: The fields of each noun with names, and with nouns that have names.
@@ -152,7 +152,7 @@ def line_below(zone: str, line: str) -> str:
 
 
 def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines of zones, each with its zone, without facts that another zone may have."""
+    """Return the lines of zones, each with its zone; a ``LACK`` line of all zones appears once."""
     lacks = [
         {line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}
         for lines in by_zone.values()

@@ -84,7 +84,7 @@ def _remarks(
     }
 
 
-MOST_CANDIDATES = 6  # contenders of an explanation: the chosen one, and the best on others
+MOST_CANDIDATES = 6  # in an explanation: the chosen one, and the best of other pod managers
 
 
 def with_reasons_below(
@@ -92,7 +92,7 @@ def with_reasons_below(
     below: Mapping[str, nouns.Report | SchedulerError],
     chosen: Sequence[nouns.Candidate] = (),
 ) -> nouns.Report | None:
-    """Merge reports of zones; ``chosen`` candidates, by path, replace what each zone chose."""
+    """Merge reports of zones; ``chosen`` candidates, by path, replace the choices of each zone."""
     reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
     if first is None:

@@ -23,8 +23,8 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, GroupState, Request
 from valence_sched.zones.mixes import CompletedRequest, as_asked_below
 
-LEAST_DEADLINE_S = 0.001  # for a query when the time of its decision is over
-MOST_ANCHORS = 64  # places of the first node tried for one group; the best is used
+LEAST_DEADLINE_S = 0.001  # seconds for a query if its decision has no time left
+MOST_ANCHORS = 64  # places that are tried for the first node of a group; the best is used
 
 #: Places the nodes of a request; the first node avoids the given places.
 Attempt = Callable[[tuple[nouns.DomainValues, ...]], "list[PlacedOffer]"]
@@ -142,7 +142,7 @@ class ZoneSelection:
     def first_node(
         self, alternative: Alternative, limit: int, rival: nouns.Rival | None = None
     ) -> nouns.ZoneAnswer:
-        """Return the answer for one node by an alternative, with offers that overtake a rival."""
+        """Return the answer for one node by an alternative, with pools that overtake a rival."""
         per_podm = self._policy.pick.best_of == 1
         query = replace(self._query, limit=limit, per_podm=per_podm, rival=rival)
         return self._first_node(query, alternative)

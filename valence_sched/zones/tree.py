@@ -2,8 +2,8 @@
 """Tree: requests offers from the child zones and merges them as if all were one flat zone.
 
 All children are queried in parallel; each offer of a child has a token that only the child reads.
-Costs are absolute, and ties are broken by lots of names: the best offer is the best of its zone.
-Each zone lists the nodes that it would place in turn; a node changes only costs of its own zone.
+Costs are absolute, and names and the seed break ties: the best offer is the best of its zone. Each
+zone lists, in order, the nodes that it would place; a node changes only the costs of its zone.
 """
 
 import functools

@@ -251,7 +251,7 @@ class TestPolling(unittest.TestCase):
     def test_a_url_that_leads_back_to_this_zone_is_refused(self):
         self.answers["east"] = replace(INFO, id="own")
         self.after(0)
-        self.assertEqual((False, "it is this zone itself: set the URL of a zone below it"),
+        self.assertEqual((False, "its URL is of this zone itself: set the URL of a child zone"),
                          (self.report().is_active, self.report().reason))  # fmt: skip
 
     def test_one_that_hangs_costs_its_deadline_and_is_a_failure(self):

@@ -29,7 +29,7 @@ MAX_FILE_BYTES = 64 * MIB
 VERSION = 1
 #: Starts work in another thread if enough requests wait; returns whether it has started.
 Start = Callable[[Callable[[], None], int], bool]
-#: Approximate bytes of a reading memory; a result of 40 blocks takes about 10,000.
+#: The approximate maximum bytes of a ReadingMemory; a result of 40 blocks takes about 10,000.
 MAX_BYTES = 64 * MIB
 #: Approximate bytes of a remembered request with its digest, but without its URI.
 REQUEST_BYTES = 350
@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(FullPodm).decode
 
 
 class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The content of the file: documents by folded URI, each with the time of its read."""
+    """The content of a cache file: documents by folded URI, each with the time of its read."""
 
     version: int
     url: str
@@ -148,9 +148,9 @@ class ReadRequest(NamedTuple):
 
 
 class Answers:
-    """The answers of one reading by request; ``get`` sends each request once.
+    """The answers of one reading, by request.
 
-    A missing answer, or an answer in two forms, is not ``certain``: such a reading is not cached.
+    A reading is not ``certain``, and not cached, if a request fails or gets two different answers.
     """
 
     def __init__(self, get: Callable[..., Answer]) -> None:
@@ -160,7 +160,7 @@ class Answers:
         self.certain = True
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Return a prefetched answer, once, else a new answer; errors as for a connection."""
+        """Return the prefetched answer the first time, else a new one; errors of a connection."""
         request = ReadRequest(uri, most, share)
         found = self._early.pop(request, None)
         try:
@@ -176,7 +176,7 @@ class Answers:
         return answer
 
     def are(self, expected: dict[ReadRequest, bytes], start: Start, parallel: int) -> bool:
-        """Send requests early, some in parallel; return whether all answers are as expected."""
+        """Prefetch the answers, some in parallel; return whether all have the expected digests."""
         todo, ended = deque(expected), queue.SimpleQueue[None]()
 
         def work() -> None:
@@ -204,7 +204,7 @@ class Answers:
 class RememberedReading(NamedTuple):
     """The result of a reading as a document, with digests of the answers.
 
-    ``basis`` are the other inputs; cached documents expire at ``until_s``, seconds since 1970.
+    ``basis`` has the other inputs; cached documents expire at ``until_s``, seconds since 1970.
     """
 
     basis: Hashable

@@ -18,19 +18,19 @@ from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError
 
 T = TypeVar("T")
-#: Bytes of an answer with many documents; a longer one is requested with fewer levels.
+#: The maximum bytes of an expanded answer; a longer one is requested again with fewer levels.
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
 #: The share of the remaining time for an expanded answer; the rest is for plain answers.
 TIME_SHARE = 0.5
-#: The most dangling links to try at other places before the first success.
+#: The maximum number of dangling links to try at other URIs before the first success.
 MAX_TRIALS = 100
 
 
 class FetchTask(NamedTuple):
     """A document to fetch: its URI, its folded URI, its resource class, and levels to expand.
 
-    ``parent`` is the document with the link. If the document is gone, the URIs ``instead`` are
-    tried; they are None until the link itself was tried.
+    ``parent`` is the document with the link. If there is no document at ``uri``, the URIs
+    ``instead`` are tried; they are None until ``uri`` has been tried.
     """
 
     uri: str
@@ -207,7 +207,7 @@ class Crawler:
 
     @property
     def expands(self) -> bool:
-        """Whether an answer may contain a document with everything below it."""
+        """Whether one answer may contain a document and all documents below it."""
         return self._source.levels > 0 and not self._cache.enabled
 
     def below(self, task: FetchTask) -> list[FetchTask]:

@@ -17,7 +17,7 @@ from valence_sched.drivers.links import Shared
 from valence_sched.model.diagnostic import MAX_AWAITED, NoProgress, Progress
 
 __all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
-#: Pod managers that are read in parallel, and extra threads for their parallel requests.
+#: The most pod managers read in parallel, and the most extra threads for their parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
 #: Pod managers to read in parallel at first: more would wait for the same processor. If no result
 #: arrives for a while, these pod managers are slow, and the pool starts as many more.
@@ -44,8 +44,8 @@ def read(
 ) -> Iterator[Reading]:
     """Yield a reading of each pod manager, in the order of ``targets``.
 
-    ``progress`` gets the number of answers, and the names of the missing pod managers. At the end,
-    or after an error, the sessions are deleted, which may take a few seconds.
+    ``progress`` gets the number of read pod managers and the names of the others. At the end, or
+    after an error, the sessions are deleted, which may take a few seconds.
     """
     receiver = NoProgress() if progress is None else progress
     pool = ReaderPool(targets, dialects, settings, clock)

@@ -31,7 +31,7 @@ from valence_sched.model.registration import AUTO, Registration
 
 MaxBlocks = Mapping[BlockType, int]
 LOG = logging.getLogger(__name__)
-MAX_PASSES = 20  # in which the reader may need more documents
+MAX_PASSES = 20  # each may find that the reader needs more documents
 _NO_RESOURCE = "found no property of its schema, expected a service, a collection or a member"
 
 
@@ -181,8 +181,8 @@ class PodmReader:
         is_certain = answers.certain and not any(node.stale for node in podm.nodes)
         if memory is not None and is_certain and not (connection.login.remarks or cache.problem):
             stamp = cache.stamp()
-            # After the first save of the cache the next reading requests fewer documents:
-            # this result must not be remembered.
+            # Once the cache was saved, the next reading requests fewer documents:
+            # the result of the first reading must not be remembered.
             if basis[-1] is not None or stamp is None:
                 reading = caches.RememberedReading(
                     basis=(*basis[:-1], stamp),
@@ -257,8 +257,8 @@ def read_in_passes(
     """Repeat passes until every needed document is fetched; return the last pass.
 
     ``linked`` returns the linked documents. Its arguments are a function that returns a document,
-    the notes, and the URIs of present documents. A full crawl takes as long as reading. If answers
-    are expanded, a pass runs before the crawl, since the documents that the root links may be
+    the notes, and the URIs of present documents. A full crawl takes as long as a pass. If answers
+    are expanded, a pass therefore runs before the crawl: the documents that the root links may be
     enough.
     """
     crawl.add(ROOT, root)
@@ -331,7 +331,7 @@ class ListCheck:
                 self.check(one, is_near=is_service)
 
     def _check_list(self, page: Collection, to: type[Resource], *, is_service: bool) -> None:
-        """Check a collection; if it is in place of a service, it must contain the service."""
+        """Check a collection; with ``is_service``, one of its members must be the service."""
         first, found_any, pages = page.uri, not is_service, set[str]()
         counts = to.reports_use or any(not way.to.lasting for way in to.link_fields)
         while page.uri not in pages:

@@ -37,7 +37,7 @@ _REGISTER = "set the login in its file, or with `podm set --username --password-
 MAX_REDIRECTS = 5
 #: Seconds for the deletion of a session, also after the deadline.
 LOGOUT_S = 3.0
-#: Headers of every request; ``identity`` as in sushy, because of ETags.
+#: Headers of every request; ``identity`` as in sushy: a compressed answer may have another ETag.
 HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
@@ -87,7 +87,7 @@ class Login:
             self._open_session(self._sessions)
 
     def renew(self, count: int) -> bool:
-        """Log in again after login ``count``; return whether to repeat the request."""
+        """Log in again, unless it was done since login ``count``; return whether to retry."""
         with self._renewing:
             if self.count != count:
                 return True
@@ -100,7 +100,7 @@ class Login:
             else:
                 self._connection.set_auth()
                 self._open_session(self._sessions)
-            self.count += 1  # last, once the new session exists
+            self.count += 1  # only now that the new session exists
             return True
 
     def refusal(self) -> LoginRefused:
@@ -255,7 +255,7 @@ class Connection:
             self._headers = HEADERS
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Read, and retry while a later answer is possible.
+        """GET a URI; retry until the deadline if the server is busy or does not answer.
 
         A body is truncated after ``most`` bytes. The server may be silent for at most a ``share``
         of the time until the deadline. InputError: only this document is unreadable. Unreachable:
@@ -344,10 +344,10 @@ class Connection:
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
-        """Read, and retry after HTTP 429 or 503, or without an answer.
+        """GET a URI; retry after HTTP 429 or 503, or without an answer.
 
-        If the requested pause exceeds the whole deadline, the answer is returned. If it exceeds the
-        remaining time, which closing a connection shortens, the error of the deadline is raised.
+        If the server requests a pause longer than the whole deadline, its answer is returned. If
+        the pause is longer than the remaining time only, the error of the deadline is raised.
         """
         for attempt in range(1, exchange.READ_ATTEMPTS + 1):
             is_last = attempt == exchange.READ_ATTEMPTS
@@ -358,7 +358,7 @@ class Connection:
                 if answer.status not in exchange.BUSY_STATUSES or is_last:
                     return answer
                 pause_s = exchange.retry_after_s(answer.headers, pause_s)
-                if pause_s >= self.deadline.seconds:  # no reading waits so long
+                if pause_s >= self.deadline.seconds:  # longer than any reading may wait
                     return answer
             except Unreachable as error:
                 if not error.retryable or is_last or self._ended:

@@ -179,7 +179,7 @@ class Patience:
 
 
 class TlsContexts:
-    """The TLS contexts by their files, each made once; ``environ`` names default authorities."""
+    """Makes each TLS context once for its files; ``environ`` may name the default authorities."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ

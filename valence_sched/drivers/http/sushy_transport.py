@@ -106,7 +106,7 @@ def _wrapped_error(error: BaseException) -> Unreachable:
 
 
 class SushyTransport:
-    """The connector to one host; only here ``_op`` and ``_session`` of sushy are used."""
+    """The connector to one host; no other class uses ``_op`` and ``_session`` of sushy."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class SushyTransport:
 
 
 class _HttpStatus(Exception):
-    """An answer that sushy would retry or read without a bound."""
+    """Passes on an answer that sushy would retry, or read without a size limit."""
 
     def __init__(self, response: requests.Response) -> None:
         super().__init__(response.status_code)

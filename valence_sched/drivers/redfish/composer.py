@@ -237,7 +237,7 @@ class BlockReservations:
         self._reserved: list[str] | None = None
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve all unshared blocks; return whether that succeeded, else undo it."""
+        """Reserve all unshared blocks and return True; if one fails, undo it and return False."""
         self._reserved = []
         for block in self._own(request, self._reader.last_block):
             if block.reserved:
@@ -309,7 +309,7 @@ class BlockReservations:
 
 
 class RedfishComposer:
-    """Composes on one Redfish service; ``own`` are the methods of its vendor."""
+    """Composes on one Redfish service; ``own`` has the compose methods of its vendor."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the devices of each block; a device that several blocks link gets one of them."""
+"""Finds the devices of each block; assigns a device that several blocks link to one of them."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -209,7 +209,7 @@ class _Merger:
             others = (it for it in before if it not in partners)
             if uri := self._partner(one, others, device, _may_be_same):
                 partners.add(uri)
-                known = self.devices[uri]  # if these are two devices, both count
+                known = self.devices[uri]  # it may be another device, so both stay
                 is_device = _key_count(known) >= _key_count(device)
                 known.certain = known.certain and is_device
                 unclear.add(device.uri if is_device else uri)

@@ -130,7 +130,7 @@ def composes_exact_blocks(capabilities: ComposeCapabilities, request: Compositio
 def specific(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
     """Return a write with the URIs of the blocks.
 
-    A use case must offer it, or the service must state neither use cases nor a Compose action.
+    A use case must offer this, unless the service states neither use cases nor a Compose action.
     """
     case = _use_case(capabilities, SPECIFIC, request.pool)
     target = case.target if case else capabilities.systems

@@ -132,9 +132,9 @@ def unreadable_devices(
 ) -> Iterator[Device]:
     """Yield a device of unknown count for each kind with an unreadable list in a block or system.
 
-    An unreadable list has a link without a target, into an ``Oem`` part, or to a document below
-    another document that ``is_gone``. If no device of the kind is listed, these are also unreadable
-    lists: a list in an ``Oem`` part, an empty list with a count, and a storage without drives.
+    An unreadable list has a link without a target, a link into an ``Oem`` part of a document, or a
+    link that ``is_gone`` and has ``Oem`` in its path. If no device of the kind is listed, these are
+    unreadable too: a list in an ``Oem`` part, an empty list with a count, storage without drives.
     """
     known: dict[str, bool] = {}  # whether a device of a kind is only a summary
     for device in devices:

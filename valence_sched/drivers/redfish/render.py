@@ -44,7 +44,7 @@ class DocumentWriter:
         self._folded: set[str] = set()
 
     def inventory_uri(self, uri: str) -> str:
-        """Reserve a URI of the inventory as links spell it, extended if already reserved."""
+        """Reserve and return a URI of the inventory, extended if it is already reserved."""
         return self._unique(path_of(uri), self._uris)
 
     def new_uri(self, uri: str) -> str:
@@ -322,7 +322,7 @@ def _write_capabilities(
 
 
 def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) -> Json:
-    """Return limits; all maxima of compute units are stated: a driver would assume 1."""
+    """Return limits with all maxima of compute units: for a missing one a driver assumes 1."""
     known = dict(pool.limits) if pool else {}
     here = [block for block in blocks if pool is None or pool.id in block.pools]
     for kind in inventory.SINGLE_PER_NODE:

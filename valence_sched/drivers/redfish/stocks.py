@@ -184,7 +184,7 @@ def _memory(service: LinkedDocuments, root: schema.ServiceRoot, pools_of: PoolsO
             modules = _modules(service, domain)
             shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
             if shared and not domain.size_mib and stock.total is not None:
-                what = f"found modules of {shared}, expected other modules"
+                what = f"found modules that {shared} also has, expected others"
                 domain.remark(f"{what} (its size is unknown)")
                 stock = replace(stock, total=None)
             owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))

@@ -62,8 +62,8 @@ class NodeReader:
     ) -> CompositionResult:
         """Read a node by its URI, or by its name and blocks; ``unknown`` if it is unreadable.
 
-        The node is a system with its name, or a new system that our write returned or that has the
-        blocks. With ``same_blocks``, another system with the blocks makes the node ``unknown``.
+        The node is a system of the requested name, or a new system that our write returned or that
+        has the blocks. With ``same_blocks``, any other system of the blocks makes it ``unknown``.
         With ``confirmed``, a node that no block confirms is ``unknown``. A ``deleted`` node is
         ``absent`` if its URI is gone and its blocks are free.
         """
@@ -119,7 +119,7 @@ class NodeReader:
         return replace(found, state=state, reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
-        """Return whether a block links the system; a service that composes nothing has no link."""
+        """Return whether a block shows the system; none does if a service only stores requests."""
         for uri, block in made_of.items():
             if block is None:
                 continue

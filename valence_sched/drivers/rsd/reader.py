@@ -48,7 +48,7 @@ def rack_stocks(
         for stock in newer + older:
             found.setdefault(stock.uri, replace(stock, pools=pools))
     owners: dict[str, str] = {}
-    for uri, stock in found.items():  # a stock that shares a drive has an unknown size
+    for uri, stock in found.items():  # the size of a stock that shares a drive is unknown
         shared = sorted({owners[drive] for drive in drives.get(uri, ()) if drive in owners})
         for drive in drives.get(uri, ()):
             owners.setdefault(drive, uri)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends one request to a dispatch URL, without redirects and with a bounded answer."""
+"""Sends one request to a dispatch URL; follows no redirect, and limits the size of the answer."""
 
 import base64
 import itertools
@@ -15,14 +15,14 @@ from valence_sched.errors import DispatchFailed, UsageError
 from valence_sched.model.dispatch import Order
 from valence_sched.remote.connection import new_session
 
-#: The most bytes to read of an answer.
+#: The bytes of one piece of an answer, and the most pieces to read.
 PIECE_BYTES, MAX_PIECES = 1 << 16, 16
 
 
 def post(
     url: str, body: bytes, timeout_s: float, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any]:
-    """Return status and JSON of a success, with None for a body that is not JSON.
+    """Return the status and JSON of a successful answer, None for a body that is not JSON.
 
     Raises UsageError for an unusable URL, and DispatchFailed if no success is received.
     """

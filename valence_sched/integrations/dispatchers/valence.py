@@ -89,7 +89,7 @@ TOTALS = {
 def properties(alternative: Alternative) -> dict[str, Any]:
     """Return the properties of an equivalent Valence flavor; RequestError if there is none."""
     if alternative.topology:
-        raise RequestError("Valence does not support rules for devices together or apart")
+        raise RequestError("Valence does not support topology constraints")
     totals: dict[str, Any] = {}
     types: list[str] = []
     for need in alternative.needs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Compose action (DSP2050): a manifest applied as a whole or not at all; reservations."""
+"""The Compose action (DSP2050), which applies a whole manifest or nothing, and its reservations."""
 
 import datetime
 import re
@@ -20,7 +20,7 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 class ComposeAction:
     """The action ``#CompositionService.Compose`` of one pod manager, and its reservations.
 
-    Recorded reservations begin when it starts.
+    The time of a recorded reservation begins when this object is created.
     """
 
     def __init__(self, composition: Composition, clock: Callable[[], float]) -> None:
@@ -141,7 +141,7 @@ class ComposeAction:
             try:
                 response = self._response(stanza, manifest, client, reservation, blocks)
             except RequestRefused as refused:
-                text = "Not done, because another stanza cannot be done."
+                text = "Not applied, because another stanza was refused."
                 ids = (str(one.get("StanzaId")) for one in stanzas)
                 responses = [docs.error_body(UNABLE, text, id_) for id_ in ids]
                 responses[number] = refused.answer.body or {}

@@ -18,7 +18,7 @@ from valence_sched.simulator.server.faults import Faults
 
 #: Properties that distinguish equal devices.
 _OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
-#: Properties of a request for devices that may be exceeded if the client accepts more.
+#: Requested properties that a device may exceed if the client accepts more.
 AMOUNTS: tuple[str, ...] = ("TotalCores", "TotalThreads", "MaxSpeedMHz", "OperatingSpeedMhz")
 AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
 
@@ -126,7 +126,7 @@ def node_name(faults: Faults, wanted: str | None) -> str | None:
 
 
 def _equal_blocks(documents: DocumentTree, named: Sequence[str]) -> tuple[str, ...]:
-    """Return the last equal block that is free, for each block that has one."""
+    """Return for each named block another free block with equal content, the last if several."""
 
     def content(uri: str) -> Any:
         json = documents.get(uri) or {}
@@ -203,7 +203,7 @@ def _limits(json: Json) -> Iterator[tuple[str, int]]:
 
 
 class DeviceRequest(NamedTuple):
-    """Requested devices of a system: kind, number, properties, and whether more are allowed."""
+    """Requested devices: kind, number, properties, and whether amounts may be exceeded."""
 
     kind: str
     wanted: int

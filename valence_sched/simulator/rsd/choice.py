@@ -270,8 +270,8 @@ def match_devices(
 ) -> list[D] | None:
     """Return the smallest remaining device for each request, or None if a request gets no device.
 
-    Requests with a URI come first. The choice is greedy, as that of real pod managers: it may
-    refuse a body that could be met.
+    Requests with a URI come first. As on a real pod manager, the choice is greedy: it may refuse a
+    body although other devices would fit.
     """
     left = sorted(there, key=size)  # type: ignore[arg-type]
     found: list[D] = []

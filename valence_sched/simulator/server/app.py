@@ -17,7 +17,7 @@ from valence_sched.simulator.server.podm import EncodedReply, SimulatedPodm, enc
 from valence_sched.simulator.server.reads import HttpRequest
 from valence_sched.simulator.server.services import Destination, bodies_of, events_of
 
-LOOK_S = 0.05  # between checks for changes
+LOOK_S = 0.05  # seconds between checks for changes
 QUIET_LOOKS = 20  # checks without a change, after which a stream sends a comment
 ENDLESS_BYTES = 1 << 30
 #: Bodies that are not documents, by the kind of the rule ``body``.
@@ -29,7 +29,7 @@ RECEIVER_S = 2.0  # time limit of the answer of an event receiver
 
 
 async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.StreamResponse | None:
-    """Send an event for each change to a connected client; None if a fault rule cuts it."""
+    """Send an event for each change to a client; return None if a fault rule cuts the stream."""
     if "stream-redirect" in podm.faults:
         where = f"https://elsewhere.example.net{request.path}"
         return web.Response(status=307, headers={"Location": where})
@@ -69,7 +69,7 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """The received requests: their number, the last of them, and how many are concurrent."""
+    """The received requests: the numbers of all and of concurrent requests, and the last ones."""
 
     requests: int = 0
     writes: int = 0
@@ -190,7 +190,7 @@ async def _send_endless(response: web.StreamResponse, begin: bytes) -> None:
 
 
 async def deliver_events(podms: Sequence[SimulatedPodm]) -> None:
-    """Send events until cancelled; a receiver that does not answer loses some."""
+    """Send events until cancelled; a receiver that does not answer loses some events."""
     positions = [podm.documents.changes for podm in podms]
     sent = 0
     async with ClientSession(timeout=ClientTimeout(total=RECEIVER_S)) as session:

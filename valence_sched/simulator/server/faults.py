@@ -98,7 +98,7 @@ _BY_NAME = {rule.name: rule for rule in RULES}
 
 @dataclass(slots=True)
 class Fault:
-    """One rule as given; ``times`` counts down its uses."""
+    """One rule as given; ``times`` is the number of remaining uses."""
 
     name: str
     number: int = 0

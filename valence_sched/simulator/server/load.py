@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the documents of recorded pod managers and completes them to a service."""
+"""Loads the documents of recorded pod managers, and adds the missing documents of a service."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator

@@ -144,7 +144,7 @@ def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
 
 
 def add_event_service(documents: DocumentTree, faults: Faults) -> str:
-    """Give a tree an event service without subscriptions; return its stream, or an empty text."""
+    """Give a tree an event service without subscriptions; return the URI of its stream, or ""."""
     root = documents.get(ROOT) or {}
     service_uri = docs.uri_at(root, "EventService") or EVENT_SERVICE
     known = documents.get(service_uri)

@@ -200,7 +200,7 @@ class TestMemoryStocks(TestCase):
         documents = {"M_1": {"CapacityMiB": 8192}, "M_2": absent}
         first, second = self.stocks(self.domain(**shared), self.domain(**shared), **documents)
         self.assertEqual((8192.0, None), (first.total, second.total))
-        line = "/D/2: found modules of /D/1, expected other modules (its size is unknown)"
+        line = "/D/2: found modules that /D/1 also has, expected others (its size is unknown)"
         self.assertEqual([line], self.notes.lines())
         gone = self.modules("/M/2", MemorySizeMiB=None)
         self.stocks(self.domain(**gone), self.domain(**gone), **documents)

@@ -13,7 +13,7 @@ down_revision = "0012"
 TABLES = {"claims": "id", "nodes": "id", "podms": "podm_key", "decisions": "id"}
 TABLES |= {"dispatches": "number"}
 #: Old and new names, each with the beginning of its value. A text cannot contain such a match, as
-#: JSON escapes its quotes. Facts and capabilities of these names have other values.
+#: JSON escapes its quotes. Values of facts and capabilities of these names begin differently.
 FIELDS = (
     (b'"bonds":[{"relation":', b'"topology":[{"relation":'),
     (b'"fallbacks":[{', b'"other_alternatives":[{'),
