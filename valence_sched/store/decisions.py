@@ -44,7 +44,7 @@ class Dispatches(Stored):
     """The dispatches of a store; StoreError if the store cannot be used."""
 
     def take(self, hold_s: float) -> Dispatch | None:
-        """Return the oldest due dispatch or None; it is due again after ``hold_s`` seconds per node."""
+        """Return the oldest due dispatch, if any; delay it by ``hold_s`` seconds per node."""
         earlier = _dispatches.alias()
         is_first = ~sa.exists().where(
             earlier.c.request_key == _queue.request_key,
