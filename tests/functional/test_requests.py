@@ -111,8 +111,8 @@ class TestRequestFiles(Case):
 
     def test_choices_are_tried_in_order(self):
         done = self.schedule(0, CHOICES)
-        self.assertIn("choice 1 of 2 fits nowhere (filters: 16 pools, ", done.err)
-        self.assertIn("1 node by choice 2", done.err)
+        self.assertIn("alternative 1 of 2 does not fit (filters: 16 pools, ", done.err)
+        self.assertIn("1 node with alternative 2", done.err)
 
     def test_the_report_holds_every_decision(self):
         file = self.folder / "report.json"

@@ -177,7 +177,7 @@ class _Parser:
             if abs(item) < MAX_INTEGER if isinstance(item, int) else math.isfinite(item):
                 return item
             raise self._wrong(path, one_line(str(item)[:40]), "a finite number of 64 bits")
-        hint = "an unknown value fulfils no comparison"
+        hint = "a comparison with an unknown value is never true"
         expected = "a text, a number, true or false"
         raise self._wrong(path, _format_found(item), expected, hint if item is None else "")
 

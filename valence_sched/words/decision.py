@@ -117,10 +117,12 @@ def outcome_lines(
     choices = len(request.alternatives)
     for failed in result.details.failed_choices if result.details else ():
         funnel = funnel_text(report, failed.funnel)
-        yield f"choice {failed.choice} of {choices} fits nowhere (filters: {funnel})"
+        yield f"alternative {failed.choice} of {choices} does not fit (filters: {funnel})"
     if report.placements and choices > 1:
         counts = sorted(Counter(placement.choice for placement in report.placements).items())
-        texts = (f"{format_count(count, 'node')} by choice {choice}" for choice, count in counts)
+        texts = (
+            f"{format_count(count, 'node')} with alternative {choice}" for choice, count in counts
+        )
         yield ", ".join(texts)
     if report.fitting and not report.placements:
         yield f"{_would_fit(report)}: accept fewer with {fewer.format(report.fitting)}"

@@ -56,8 +56,8 @@ class ListPodm(base.PagedLister):
         what --driver <driver>: only pod managers of this driver
         what --trait <trait>...: only with this trait
         what --aggregate <aggregate>...: only with this aggregate
-        what --stale: only pod managers read longer ago than --max-age (default: 10m), or at an
-            unknown time"""
+        what --stale: only pod managers with a reading of unknown age or older than --max-age
+            (default: 10m)"""
     option_settings = {
         "status": {"choices": ("Online", "Offline", "Unknown")},
         "aggregate": nonempty_name,

@@ -177,7 +177,7 @@ class UnsetPodm(base.Command):
         <podm>: registered pod manager
         what --driver: detect the driver again
         what --identity: accept the next service that answers at the URL
-        what --username: log in without a user name and password
+        what --username: remove the user name and the password: the scheduler does not log in
         what --password: remove the password reference, and a stored password
         what --auth: choose the authentication automatically
         what --cacert: trust the system's certificates

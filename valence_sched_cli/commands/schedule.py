@@ -128,7 +128,7 @@ class SchedulePodm(base.Lister):
                 self.closing.append(f"--key {args.key} already belongs to this claim")
             self.closing += claims.claim_lines(self, claim) if claim else []
             if result is None:
-                assert claim is not None, "not decided now: claimed before"
+                assert claim is not None, "without a new decision there is an earlier claim"
                 self._log_no_report()
                 self.exit_code = 0 if claim.nodes == request.count else 4
                 return self._table(self._columns, output.decision.claim_rows(claim))

@@ -247,7 +247,7 @@ class NeedWhatif(_Answer):
             self.exit_code = base.PLACED_IN_PART
             reached = f"{result.placed:,} of {result.wanted:,} nodes with these blocks"
             hint = "a better order or policy is needed"
-            self.closing.append(f"warning: placed one after another, they fit {reached}: {hint}")
+            self.closing.append(f"warning: podm schedule would place {reached}: {hint}")
         rows = []
         for one in result.lines or ():
             cost = one.price and one.price * one.number
@@ -484,8 +484,8 @@ class TunePolicy(base.Lister):
         options.WORKLOAD,
         """
         decide --policy <policy>: policy whose weights are varied (default: default)
-        decide --goal <nodes|use>: serve the most nodes, or the highest use of the scarcest
-            resource (default: nodes)
+        decide --goal <nodes|use>: maximize the placed nodes, or the use of the scarcest resource
+            (default: nodes)
         decide --samples <n>: number of samples: draws of generated requests, or parts of a file
         then --jobs <n>: number of processes (default: one for each core)
         output --name <name>: name of the tuned policy (default: the policy's name with -tuned)

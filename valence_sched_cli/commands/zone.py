@@ -138,7 +138,7 @@ class SetZone(base.Command):
     option_groups = (
         _OPTIONS,
         """
-        what --no-login: log in without a user
+        what --no-login: remove the login
         decide | --enable: poll the zone, and request offers from it
         decide | --disable: do not poll the zone or request offers from it""",
         inventory.STATE,

@@ -12,8 +12,8 @@ inventory --state <url>: state with the registered pod managers: a file, or the 
     without a password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the state
     directory)"""
 LIVE = f"""\
-inventory --podm-file <file>...: YAML file of pod managers to read, instead of the registered ones;
-    in addition to --inventory, if given
+inventory --podm-file <file>...: YAML file of pod managers to read: instead of the registered ones,
+    or in addition to those of --inventory
 {STATE}
 inventory --from-catalog: read the pod managers of the cloud's service catalogue, service type podm
     (only inside openstack)
@@ -23,8 +23,8 @@ inventory --request-timeout <seconds>=30: how long to wait for each pod manager;
 {PARALLEL}
 inventory --full: read every resource again, not only those that may have changed since the last
     reading
-inventory --max-age <age>: exit 5 if the time of a reading is unknown, or longer ago than this, such
-    as 30s, 10m, 2h or 1d"""
+inventory --max-age <age>: exit 5 if a reading is of unknown age or older than this, such as 30s,
+    10m, 2h or 1d"""
 RESOURCE_FILE = """\
 inventory --resource-file <file>...: YAML file of resources that pod managers do not report, such as
     power"""

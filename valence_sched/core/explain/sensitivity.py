@@ -84,7 +84,7 @@ def choice_changes(choices: Choices, notes: list[str]) -> Iterator[Sensitivity]:
             notes.append("sensitivity: one node would fit, but not the required number")
             return
     elif request.count > 1 and choices.needs_anchor():
-        text = "the group decides where the first node goes: no other weight or need was tried"
+        text = "the group determines the place of the first node: no other weight or need was tried"
         notes.append(f"sensitivity: {text}")
         return
     elif pick.best_of > 1:

@@ -239,7 +239,7 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
     if any(isinstance(cause, TimeoutError) for cause in causes):
         if connected:
             return Slow("no answer in time (increase --request-timeout)")
-        return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
+        return Slow(f"connection timed out ({CHECK_HINT})", sent=False)
     return connection_error(causes[-1], connected=connected)
 
 
