@@ -17,6 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tests.unit.store import dialects
 from valence_sched.store import tables
 from valence_sched.store.database import StoreUrl
 from valence_sched.store.store import Store
@@ -38,6 +39,8 @@ HOW = {
     "mysql": "start MariaDB on 127.0.0.1:3306 with an account root that has no password, or name "
     "a server in VALENCE_SCHED_TEST_MYSQL",
 }
+
+dialects.register()
 
 SHARED: dict[str, str] = {}  # the URL of each server for all tests of this process
 _NAMES = [one.name for one in reversed(tables.METADATA.sorted_tables)]
