@@ -143,6 +143,26 @@ class TestInstead(unittest.TestCase):
         used = self.in_pool("p", status={"state": "Composed"})
         self.assertEqual({}, self.instead({"kind": "GPU", "model": "A100"}, used)["p"])
 
+    def test_a_size_that_is_required_stands_beside_the_model(self):
+        cards = [{"kind": "GPU", "model": "T4", "memory_mib": 16384, "count": None},
+                 {"kind": "GPU", "model": "T4"}, {"kind": "GPU", "memory_mib": 24576}]  # fmt: skip
+        blocks = [{"uri": "b", "pools": ["p"], "devices": {"accelerators": cards}}]
+        found = self.instead({"kind": "GPU", "memory_mib": 40960}, blocks)
+        self.assertEqual({"T4 of 16 GiB": 1, "T4": 1, "of 24 GiB": 1}, found["p"])
+
+    def test_devices_without_a_model_are_named_by_their_size(self):
+        memory = {"memory": [{"capacity_mib": 8192}]}
+        site = view({"id": "a", "blocks": [{"uri": "b", "devices": memory}]})
+        wanted = asked({"modules": [{"capacity_mib": 16384}]})
+        terms = [term for term in devices.terms(site, wanted) if term.instead]
+        self.assertEqual([{"of 8 GiB": 1}], [dict(term.instead(0)) for term in terms])
+
+    def test_devices_in_too_bad_a_health_do_not_count(self):
+        cards = [{"kind": "GPU", "model": "T4", "health": "Critical"}, {"kind": "GPU"}]
+        blocks = [{"uri": "b", "pools": ["p"], "devices": {"accelerators": cards}}]
+        found = self.instead({"kind": "GPU", "model": "A100"}, blocks)
+        self.assertEqual({"of unknown model": 1}, found["p"])
+
 
 class TestFields(unittest.TestCase):
     """The changes of a pod manager that can change a verdict."""
