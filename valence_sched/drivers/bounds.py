@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on one source, the stream that enforces them, and the documents that mark a tree."""
+"""Limits on one inventory source, the stream that enforces them, and the marks of a tree."""
 
 import io
 from typing import BinaryIO

@@ -91,7 +91,7 @@ class HttpSession:
             body, text = answer.json(uri) if answer.body else None, ""
         except InputError as error:
             body, text = None, one_line(answer.body[:MOST_TEXT].decode(errors="replace"), MOST_TEXT)
-            # of an HTML page or truncated JSON only the kind is reported
+            # only the kind of an HTML page or of truncated JSON is reported
             if answer.body.lstrip()[:1] in (b"<", b"{") or len(answer.body) > MAX_DOCUMENT_BYTES:
                 text = error.found
         return Reply(answer.status, answer.headers, body, text)

@@ -21,14 +21,14 @@ from valence_sched.model.registration import AUTO
 
 
 class ServiceManager(Resource):
-    """Manager, for its identity."""
+    """Manager, read for its identity."""
 
     service_uuid = Field("ServiceEntryPointUUID", text, "the UUID of its service")
     uuid = Field("UUID", text, "its own UUID")
 
 
 class ServiceIdentity(Resource):
-    """ServiceRoot, for its identity."""
+    """ServiceRoot, read for its identity."""
 
     uuid = Field("UUID", text, "the UUID of the service")
     rsd_uuid = Field("Oem/Intel_RackScale/UUID", text, "the UUID of a rack")
@@ -61,7 +61,7 @@ def service_identity(service: LinkedDocuments) -> str | None:
 
 
 def _only_manager(service: LinkedDocuments, uri: str) -> ServiceManager | None:
-    """Return the manager at a URI, or the only member of that collection if it is complete."""
+    """Return the manager at a URI; of a collection return the only member, if it is complete."""
 
     def read(uri: str) -> Json | None:
         return service.json(uri, ROOT)
@@ -124,7 +124,7 @@ class Dialect(NamedTuple):
     #: Whether a service root is of this dialect. By default no root is: only a registration
     #: selects the dialect.
     recognise: Callable[[Json], bool] = lambda _root: False
-    #: Makes a composer from a session and a factory of patiences; None if the dialect only reads.
+    #: Makes a composer from a session and a factory of Patience; None if the dialect only reads.
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
     #: The stock resources of which its composer can compose amounts.
     amounts: frozenset[str] = frozenset()

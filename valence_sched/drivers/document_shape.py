@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Older and drifted forms of Redfish documents, converted to the present form."""
+"""Older and nonstandard forms of Redfish documents, converted to the present form."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,15 +11,15 @@ from valence_sched.model.http import answer_of
 
 BOM = b"\xef\xbb\xbf"
 MEMBERS, NEXT, COUNT = "Members", "Members@odata.nextLink", "Members@odata.count"
-#: The folded spellings of the properties of a collection: the first present spelling is read.
+#: Case-folded spellings of the properties of a collection: the first present spelling is read.
 _MEMBERS = ("members", "members@odata.navigationlink")
 _NEXT = ("members@odata.nextlink", "@odata.nextlink", "nextlink")
 _COUNT = ("members@odata.count", "@odata.count")
 _OF_COLLECTIONS = frozenset((*_MEMBERS, _NEXT[0], _COUNT[0]))
-#: Folded names of a list of members, if the document has no type or the type of a collection.
+#: Case-folded names of the members, if a document has no type or the type of a collection.
 _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
-#: The most remembered names of types and properties, and the longest remembered name.
+#: The maximum number of remembered names of types and properties, and their maximum length.
 MAX_NAMES, MAX_NAME = 10_000, 200
 _MESSAGES = ("error", "redfisherror", "message")
 #: Root entries that stay below ``Links`` in the present form.
@@ -136,7 +136,7 @@ def type_name(json: Json) -> str:
 
 
 def _merged(own: Json, more: Json) -> Json:
-    """Return an object with the missing properties of another, also in nested objects."""
+    """Return an object plus the properties that only ``more`` has, also in nested objects."""
     found = dict(own)
     for key, value in more.items():
         present = own.get(key)

@@ -50,7 +50,7 @@ MOST_SUBSCRIPTIONS = 100
 
 
 def hint_of(data: bytes) -> str | None:
-    """Return the hint of an event, as :func:`hint_of_records`; None if the event is unparsable."""
+    """Return the hint of an event by :func:`hint_of_records`, None if the event is unparsable."""
     try:
         event = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -60,7 +60,7 @@ def hint_of(data: bytes) -> str | None:
 
 
 def hint_of_records(records: Iterable[Any]) -> str | None:
-    """Return the first record of an event that may change a reading."""
+    """Return the name and origin of the first record that may change a reading, else None."""
     for record in (it for it in records if isinstance(it, dict)):
         linked = record.get("OriginOfCondition")  # a link; older services send text
         linked = linked.get("@odata.id") if isinstance(linked, dict) else linked
@@ -122,7 +122,7 @@ class NoEvents(PodmError):
 
 
 class EventService(Resource):
-    """EventService, for its stream and its subscriptions."""
+    """EventService, read for its stream and its subscriptions."""
 
     enabled = Field("ServiceEnabled", flag, "whether the service sends events")
     stream_uri = Field("ServerSentEventUri", text, "the URI of its stream")
@@ -225,7 +225,7 @@ class EventSubscription:
         self._current: Connection | None = None
 
     def follow(self, opened: Callable[[], object], _hint: Callable[[str], object]) -> None:
-        """Subscribe, and call ``opened``; return after :meth:`cut` and the deletion.
+        """Subscribe, and call ``opened``; after :meth:`cut`, delete the subscription and return.
 
         Subscriptions of an earlier process to this address are deleted first. NoEvents: the pod
         manager offers no subscriptions. SubscriptionLeft: the subscription could not be deleted.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Redfish resources as declared fields: path, reader, meaning and unit.
 
-The readers accept drifted types: a boolean as ``"true"``, a number as ``"16"``, an array as its
+The readers accept nonstandard types: a boolean as ``"true"``, a number as ``"16"``, an array as its
 only element. An unreadable value is noted and counts as unknown.
 """
 
@@ -23,7 +23,7 @@ MAX_TEXT = 1024
 _NUMBERS = (int, float)
 #: Represents an absent object.
 _NOTHING: tuple[Any, ...] = (None, [], "")
-#: Other spellings of ``@odata.id``, folded.
+#: Spellings of ``@odata.id``, case-folded.
 _LINK_NAMES = ("@odata.id", "odata.id", "href")
 
 

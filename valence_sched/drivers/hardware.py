@@ -26,7 +26,7 @@ def addresses(value: Any) -> tuple[str, ...]:
 
 
 class IdentifiedSystem(Resource):
-    """ComputerSystem, for its identity."""
+    """ComputerSystem, read for its identity."""
 
     uuid = Field("UUID", text, "the UUID of the system")
     ethernet = Field("EthernetInterfaces", links, "its network interfaces, or their collection")

@@ -75,7 +75,7 @@ def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zi
         raise InputError(file, "", f"a {packed} file", "JSON, zip, tar, gzip or zstd", hint)
     if compressed and (form == "zip" or head.startswith((_GZIP, _ZSTD))):
         found = "an archive that is compressed twice"
-        raise InputError(file, "", found, "one layer", "unpack it first")
+        raise InputError(file, "", found, "one compression", "unpack it first")
     if form != "zip" or at == 0:
         return form, source if form == "zip" else whole
     spool = tempfile.TemporaryFile()  # noqa: SIM115  the directory of a zip stands at its end
@@ -367,7 +367,7 @@ class RecordReader:
             return
         if nesting > MAX_NESTING:
             found = "archives nested too deep"
-            raise InputError(file, "", found, "one in another", "unpack it first")
+            raise InputError(file, "", found, "at most one in another", "unpack it first")
         members = zip_members if form == "zip" else tar_members
         with nullcontext() if stream is source else stream:
             files = members(stream, file, noted)

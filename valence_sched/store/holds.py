@@ -183,9 +183,7 @@ def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: Lo
         free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
             conflicts = _conflicting_claims(connection, id_, [*slot_claims.values()])
-            why = (
-                f"is held by {conflicts[0]}" if conflicts else "has no free place for another node"
-            )
+            why = f"is held by {conflicts[0]}" if conflicts else "cannot be part of another node"
             text = f"block {uri} of pod manager {part.podm!r} {why}"
             raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "block_key": block, "claim_id": id_, "uri": uri}

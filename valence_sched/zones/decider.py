@@ -31,7 +31,7 @@ from valence_sched.zones.selection import OtherOffer, PlacedOffer, Selected, Zon
 MOST_REQUESTS = 4  # batch size up to which every order is tried
 MOST_TRIALS = 24  # orders of one batch: all of four requests
 
-#: Selects the nodes of the request with this number, from 0, after the earlier nodes of a trial.
+#: Selects the nodes of the request with a number (from 0), given the earlier nodes of a trial.
 SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 

@@ -30,7 +30,7 @@ MOST_ANCHORS = 64  # places that are tried for the first node of a group; the be
 Attempt = Callable[[tuple[nouns.DomainValues, ...]], "list[PlacedOffer]"]
 
 #: Completes the mix of a request. The first argument asks all zones for their supplies; if the
-#: second is true, it is always called.
+#: second argument is true, the first one is always called.
 Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 

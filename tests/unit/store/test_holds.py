@@ -108,7 +108,7 @@ class TestHolds:
     def test_several_nodes_hold_a_place_each_of_a_shared_block(self):
         generation = self.one.remember(podm(blocks=[{**SHARED, "status": {
             "shareable": True, "max_compositions": 3}}, {"uri": "c"}]))  # fmt: skip
-        self.refused(nodes_of(generation, "s", "s", "s", "s"), "block s .* has no free place")
+        self.refused(nodes_of(generation, "s", "s", "s", "s"), "block s .* cannot be part of")
         two = self.one.claims.create([nodes_of(generation, "s", "s")])
         self.assertEqual({"s": 2}, usage(self.one).blocks)
         self.refused(nodes_of(generation, "s", "s"), f"block s .* is held by claim {two.id}")
@@ -116,9 +116,7 @@ class TestHolds:
         self.refused(nodes_of(generation, "s"), "block s .* is held by claim")
         self.one.claims.release(two.id)
         self.one.claims.create([nodes_of(generation, "s", "s")])
-        self.refused(
-            nodes_of(generation, "c", "c"), "block c .* has no free place for another node"
-        )
+        self.refused(nodes_of(generation, "c", "c"), "block c .* cannot be part of another node")
 
 
 @on_each_engine

@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(FullPodm).decode
 
 
 class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The content of a cache file: documents by folded URI, each with the time of its read."""
+    """The content of a cache file: documents by case-folded URI, each with its time of reading."""
 
     version: int
     url: str
@@ -160,7 +160,7 @@ class Answers:
         self.certain = True
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Return the prefetched answer the first time, else a new one; errors of a connection."""
+        """Return the answer, prefetched the first time, else new; errors as for a connection."""
         request = ReadRequest(uri, most, share)
         found = self._early.pop(request, None)
         try:

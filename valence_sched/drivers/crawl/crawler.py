@@ -27,7 +27,7 @@ MAX_TRIALS = 100
 
 
 class FetchTask(NamedTuple):
-    """A document to fetch: its URI, its folded URI, its resource class, and levels to expand.
+    """A document to fetch: its URI, case-folded URI and resource class, and levels to expand.
 
     ``parent`` is the document with the link. If there is no document at ``uri``, the URIs
     ``instead`` are tried; they are None until ``uri`` has been tried.
@@ -69,7 +69,7 @@ class ExpandReader:
         self.levels = _value_of(number, query.get("MaxLevels")) or 1 if self._counted else 1
 
     def read(self, path: str, levels: int = 0, *, is_guess: bool = False) -> dict[str, Json]:
-        """Return the documents of the answer for a path by URI, empty if it is gone.
+        """Return, by URI, the documents in the answer for a path; empty if the path is gone.
 
         InputError: the pod manager answers, but this document is unreadable. PodmError: the answer
         is late or truncated, or its status means an outage and the service itself links the path.
@@ -92,7 +92,7 @@ class ExpandReader:
         return {uri: _document(answer.json(uri), uri)}
 
     def _read_expanded(self, path: str, levels: int) -> dict[str, Json] | None:
-        """Return the documents of an expanded answer; on failure None, and lower ``levels``."""
+        """Return the documents of an expanded answer; on failure lower ``levels`` for None."""
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
         target = path + ("&" if "?" in path else "?") + query
         try:
@@ -251,7 +251,7 @@ class Crawler:
             elif want.uri not in self._tried.get(key, ()):
                 self._pending[key] = [want]
                 self._queue.append(want)
-            elif self._failed[key] is None:  # the document is gone: the link may mean another place
+            elif self._failed[key] is None:  # the document is gone: the link may mean another URI
                 is_trial = want.instead is None and not self._is_short
                 if is_trial and self._trials >= MAX_TRIALS:
                     self._aside.append(want)
@@ -296,7 +296,7 @@ class Crawler:
                 yield FetchTask(*named, to, levels, parent)
 
     def _resolve(self, target: str) -> tuple[str, str] | None:
-        """Return the URI of a link and its folded form, None for another host."""
+        """Return the URI of a link and its case-folded form, None for another host."""
         named = self._exact.get(target)
         if named is not None or target in self._exact:
             return named

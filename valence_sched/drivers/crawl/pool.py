@@ -96,7 +96,7 @@ class ReaderPool:
             self._start_thread()
 
     def next(self) -> tuple[int, Reading]:
-        """Return the next result and the index of its pod manager; raise a thread's error."""
+        """Return the next result and the index of its pod manager; raise the error of a thread."""
         while True:
             try:
                 result = self._results.get(timeout=self._pause_s())

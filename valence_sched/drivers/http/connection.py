@@ -87,7 +87,7 @@ class Login:
             self._open_session(self._sessions)
 
     def renew(self, count: int) -> bool:
-        """Log in again, unless it was done since login ``count``; return whether to retry."""
+        """Log in again unless another thread has since login ``count``; return whether to retry."""
         with self._renewing:
             if self.count != count:
                 return True

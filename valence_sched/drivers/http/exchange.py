@@ -70,7 +70,7 @@ class PodmRequest(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer: its status, its headers in upper or lower case, and its body."""
+    """An answer: its status, its headers by case-insensitive name, and its body."""
 
     status: int
     headers: Mapping[str, str]
@@ -191,7 +191,7 @@ class TlsContexts:
     ) -> ssl.SSLContext:
         """Return the context for the default authorities, for a file, or without verification.
 
-        It presents the client certificate. Unreachable: a file is invalid. OSError: unreadable.
+        The context presents the client certificate. Unreachable: invalid file. OSError: unreadable.
         """
         authorities = verify or ""
         if authorities is True:

@@ -79,7 +79,7 @@ class AmountComposer:
         return Creation(tuple(made))
 
     def find(self, request: CompositionRequest) -> Creation:
-        """Return the existing amounts of a request, by their URI or by its name."""
+        """Find the existing amounts of a request by their URIs, else by the name of the request."""
         known = request.amounts or self._made.get(request.name, ())
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
         for _, uri, json in () if known else self._existing(request):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes Redfish devices, and the status and places of a block, as inventory nouns.
+"""Describes Redfish devices, and the status and places of a block, as inventory objects.
 
 A place with several values is unknown. Redfish has no PCIe root, so no driver sets ``pcie_root``.
 """
@@ -57,7 +57,7 @@ class ContentMemo(Generic[R, T]):
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
     def __contains__(self, key: ContentKey | None) -> bool:
-        return key in self._memo  # contents whose first reading took no note
+        return key in self._memo  # contents whose description took no note
 
     def key(self, resource: R) -> ContentKey | None:
         """Return the key of the content of a resource, None if it cannot be encoded."""
@@ -256,7 +256,7 @@ def topology_of(
     devices: Iterable[schema.Device],
     ends: Iterable[str] = (),
 ) -> dict[str, str] | None:
-    """Return the places of devices by their links; ``ends`` are more endpoints and switch ports."""
+    """Return the places of devices by their links; ``ends`` has more endpoints and switch ports."""
     placed = [device for device in devices if not _PLACING.isdisjoint(device.json)]
     if not (placed or chassis or ends):
         return None

@@ -129,7 +129,7 @@ _LIKENESS = {
 
 
 def merge_lists(where: str, lists: Sequence[DeviceList], trusted: Names, notes: Notes) -> Devices:
-    """Return each device of a block once by URI, the most reliable list first."""
+    """Return each device of a block once, by URI; the most reliable list comes first."""
     if len(lists) == 1 and not trusted:
         return {device.uri: device for device in lists[0].devices}
     found: dict[str, Device] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the Redfish composition resources of a recorded or live pod manager as inventory nouns.
+"""Reads the Redfish composition resources of a recorded or live pod manager as inventory objects.
 
 If statements about a block contradict each other, the statement that prevents its use applies.
 """
@@ -24,7 +24,7 @@ _LEAST = {kind: Field(f"Min{kind}", number, "least", "blocks") for kind in get_a
 _MOST = {kind: Field(f"Max{kind}", number, "most", "blocks") for kind in get_args(BlockType)}
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
 TypesByBlock = Mapping[str, tuple[BlockType, ...]]
-#: The folded types of zones without resource blocks.
+#: The case-folded types of zones without resource blocks.
 _OTHER_ZONES = ("default", "zoneofendpoints", "zoneofzones")
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 

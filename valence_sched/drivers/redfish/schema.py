@@ -279,7 +279,7 @@ class CapabilitiesObject(Resource):
     limits = Field("@Redfish.ResourceBlockLimits", only_objects, "Min and Max of each block type")
 
 
-#: The folded use cases of composing a system; limits of other use cases do not apply.
+#: The case-folded use cases of composing a system; limits of other use cases do not apply.
 USE_CASES = ("computersystemcomposition", "computersystemconstrainedcomposition")
 _CAPABILITIES = "@Redfish.CollectionCapabilities/Capabilities"
 

@@ -26,8 +26,8 @@ def stocks(
 ) -> tuple[Stock, ...]:
     """Return the memory domains of all chassis and systems, and all storage pools, each once.
 
-    Redfish has no link from a zone to a stock, so each stock is in all ``pools`` unless it names
-    its own. A stock without a collection for new chunks or volumes is noted and left out.
+    Redfish has no link from a zone to a stock, so each stock is in all pools unless the stock names
+    its pools. A stock without a collection for new chunks or volumes is noted and left out.
     """
 
     def pools_of(stock: schema.MemoryDomain | schema.StoragePool) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ class NodeReader:
         return frozenset(map(fold_uri, self._systems()))
 
     def block_conflict(self, uri: str) -> str | None:
-        """Return the state of a block that another node cannot use, None if another node can."""
+        """Return the state of a block that prevents its use by another node, else None."""
         block = self.block(uri)
         if block is None or not own_status(block).slots:
             return describe_block(block)

@@ -150,7 +150,7 @@ class RsdComposer:
         for uri in request.blocks:
             part = PooledDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
             named = {"Resource": {"@odata.id": uri}}
-            if part.class_name == "ComputerSystem":  # a request for one of its CPUs selects it
+            if part.class_name == "ComputerSystem":  # a request for its CPU selects the system
                 service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
                 links = RackSystem(uri, part.json, NO_NOTES).processors
                 cpus = itertools.islice(service.follow(links, ProcessorDevice, uri), 1)
@@ -280,7 +280,7 @@ class RsdComposer:
         return list(found.values())
 
     def _nouns(self, request: CompositionRequest, nodes: Iterable[RackNode]) -> Iterator[Node]:
-        """Yield nodes with their blocks: systems, and devices that the request names or allows."""
+        """Yield nodes with their blocks: systems, and devices of the request or equal to those."""
         others = (it for equal in request.substitutes.values() for it in equal)
         spelled = {fold_uri(uri): uri for uri in (*others, *request.blocks)}
         for node in nodes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory nouns.
+"""Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory objects.
 
 A device without a link from a node or a zone is free unless another property contradicts it.
 """
