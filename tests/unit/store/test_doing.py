@@ -123,9 +123,8 @@ class TestDoing(StoreCase):
             expire(self, self.claims[0])
             return store
 
-        self.check(lambda s: over(s).claims.reap, "reading claims", *SWEPT, "reading claims")
-        self.check(lambda s: partial(over(s).claims.reap, dry_run=True),
-                   "reading claims", "reading claims")  # fmt: skip
+        self.check(lambda s: over(s).claims.reap, "reading claims", *SWEPT)
+        self.check(lambda s: partial(over(s).claims.reap, dry_run=True), "reading claims")
         self.check(lambda s: over(s).snapshot, "looking", *SWEPT, "looking")
         self.check(lambda s: lambda: s.purge(1.0), "deleting claims", "deleting old records")
         self.check(lambda s: lambda: s.purge(1.0, dry_run=True), "counting old records")
