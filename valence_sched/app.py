@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 
-#: Modules that are imported late; they define, or import, the nouns that a scheduler decodes.
+#: Modules that are imported late; they define or import the classes that a scheduler decodes.
 LATE_MODULES = ("drivers.crawl.cache", "lifecycle.access", "store.store")
 
 
@@ -366,8 +366,7 @@ class App:
     def zone_podms(self, selection: Selection, file: str, names: Sequence[str]) -> list[str]:
         """Return the ids of the pod managers in zones of a file and in the zones below them.
 
-        ``names`` are paths of zones, or patterns of paths; NothingMatches for a pod manager without
-        a zone.
+        ``names`` are paths of zones, or patterns of paths; NothingMatches if one matches no zone.
         """
         zones = dict(self.zone_file(file).walk())
         found: dict[str, None] = {}

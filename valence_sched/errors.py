@@ -38,9 +38,9 @@
     ├── DispatchFailed        dispatch_failed       1  502   the composer refused a decision
     ├── Unverified            unverified            7  502   the effect of a write is unknown
     │   └── StillComposing    still_composing       7  502   a node still composes after the timeout
-    ├── DecisionUndecided     undecided             5  503   the budget ended before the answer
+    ├── DecisionUndecided     undecided             5  503   the search budget ran out
     ├── BaremetalUnavailable  baremetal_unavailable 5  503   Ironic does not report its use
-    └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
+    └── InventoryIncomplete   inventory_incomplete  5  503   documents or pod managers are missing
         └── InventoryStale    inventory_stale       5  503   a reading is older than allowed
 """
 

@@ -204,7 +204,7 @@ class Claims:
             raise
 
     def _abort(self, id_: str) -> None:
-        doing, note = "giving up a claim", "some parts could not be claimed"
+        doing, note = "ending a failed claim", "some parts could not be claimed"
         self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
         expiry.free_claim(self._database, id_)
 
@@ -267,7 +267,7 @@ class Claims:
                 podms.count_failure(connection, refused_by)
             return ended
 
-        self._end(self._patient, claim_id, work, ("FAILED",), "giving up a claim")
+        self._end(self._patient, claim_id, work, ("FAILED",), "ending a failed claim")
         self._effects.forget("claim", claim_id)
 
     def start_composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
@@ -285,11 +285,11 @@ class Claims:
                 return claim
             raise state_error(connection, claim_id, "only a held claim can be composed")
 
-        return self._write(work, "noting an intent to compose")
+        return self._write(work, "recording an intent to compose")
 
     def note_reserving(self, claim_id: str) -> None:
         """Record that the pod manager may have blocks reserved for a claim."""
-        doing = "noting an intent to reserve"
+        doing = "recording an intent to reserve"
         self._patient.write(lambda c: claim_rows.add_event(c, "reserving", claim_id), doing)
 
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
@@ -314,7 +314,7 @@ class Claims:
             claim_rows.write_nodes(connection, nodes)
             return claim
 
-        self._write_expiring(work, None, "noting composed nodes", self._patient)
+        self._write_expiring(work, None, "recording composed nodes", self._patient)
         for node in nodes:
             state = f"is composed on {node.podm}: {node.uri}, claim {claim_id}"
             self._effects.note("node", node.id, state)

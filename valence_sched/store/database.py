@@ -218,8 +218,8 @@ class Database:
     def read_row(self, statement: sa.Select[Any] | sa.TextClause, doing: str = "") -> Sequence[Any]:
         """Return the only row of one statement without parameters, in its own transaction.
 
-        It is much faster than :meth:`read`: one round trip without BEGIN and COMMIT over a
-        persistent connection.
+        This is much faster than :meth:`read`: one round trip, without BEGIN and COMMIT, over a
+        connection that stays open.
         """
 
         def run() -> Sequence[Any]:

@@ -106,7 +106,7 @@ class Dispatches(Stored):
                 claim_rows.add_event(connection, "dispatched", one.claim, words=event)
             return changed
 
-        return self._database.write(work, "noting a dispatch")
+        return self._database.write(work, "recording a dispatch")
 
 
 def _dispatch(*columns: Any) -> Dispatch:

@@ -97,7 +97,7 @@ def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> 
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
-    """Return the condition of claims to delete; their last event is the time of their end."""
+    """Return the condition of claims to delete; a claim ended at the time of its last event."""
     before = statement_time() - older_than_s
     of = _claims.c.id
     return sa.and_(

@@ -150,7 +150,7 @@ class PodmUpdate(NamedTuple):
 
     @property
     def identity_move(self) -> identities.IdentityMove | None:
-        """Return the reading to compare with the known identities, if it is new."""
+        """Return the identity of the reading to check for conflicts, None if it is unchanged."""
         podm, identity = self.reading.podm, self.identity
         by_address = self.content_changed and is_address(identity)
         if identity is None or not (by_address or identity != self.known_identity):
@@ -260,7 +260,7 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     """Write pod managers with locked rows, and settle the claims whose nodes they show."""
     changed = {update.key: update for update in updates if update.content_changed}
     new, rewritten, reread, learnt = [], [], [], {}
-    reporting = set()  # pod managers that start or stop to report
+    reporting = set()  # pod managers that start or stop reporting
     for update in updates:
         key, podm = update.key, update.reading.podm
         if key in changed and update.row is None:
@@ -489,7 +489,7 @@ def _decoded_column(
 def forget_report(connection: sa.Connection, name: str) -> None:
     """Remove a report, and with it the pod manager if it was never read.
 
-    UnknownName without a report, InUse with claims or nodes.
+    Raises UnknownName if there is no report, InUse if there are claims or nodes.
     """
     key = key_of(name)
     row = lock_row(connection, key)

@@ -77,7 +77,7 @@ def check(connection: sa.Connection, claim: Claim) -> None:
     key = owner_key(claim.owner)
     lock = sa.select(_locks.c.owner_key).where(_locks.c.owner_key == key).with_for_update()
     if connection.scalar(lock) is None:
-        # if another process inserts it first, this runs again
+        # if another process inserts this row first, the transaction runs again
         connection.execute(sa.insert(_locks).values(owner_key=key))
     used = _used(connection, claim.owner)
     problems = [

@@ -22,7 +22,7 @@ LOCK_TIMEOUT_S = 60
 
 
 def prepare(database: Database, revision: str = REVISION, migrations: Path = MIGRATIONS) -> None:
-    """Create or upgrade file, journal mode and tables; safe for concurrent processes.
+    """Create or upgrade the file, its journal mode and the tables; safe for concurrent processes.
 
     ``revision`` is the latest of ``migrations``. StoreError if the store cannot be opened, has a
     newer version or belongs to another program.

@@ -39,7 +39,7 @@ class Leases(Stored):
             return True
         known = sa.select(of.holder).where(of.name == name)
         if connection.scalar(known) is None:
-            # if another process inserts it first, this runs again
+            # if another process inserts this row first, the transaction runs again
             connection.execute(sa.insert(_leases).values(name=name, **row))
         return connection.scalar(known) == holder
 

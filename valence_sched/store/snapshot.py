@@ -152,7 +152,7 @@ def take_snapshot(
     registry_changed = tables.REGISTRY_SHARD in behind
     behind = [shard for shard in behind if shard < tables.SHARDS]
     newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)
-    is_first = all(count < 0 for count in before.values())  # all counts are newer
+    is_first = all(count < 0 for count in before.values())  # then all rows are newer
     rows = _rows(connection, before, sa.true() if is_first else sa.or_(*newer)) if behind else []
     if since.shards and behind:
         rows += _newly_claimed(connection, before, behind, {row.key for row in rows})
@@ -204,7 +204,7 @@ def _newly_claimed(
 ) -> list[_ChangedRow]:
     """Return pod managers with new claims and no other change.
 
-    A claim on several pod managers is another change: its nodes count only once it is held.
+    A claim on several pod managers counts as another change: its nodes count once it is held.
     """
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     others = tables.claim_parts.alias().c

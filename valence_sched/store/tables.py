@@ -449,7 +449,7 @@ zones = table(
     sa.Column("polled_at", sa.Double),
 )
 
-#: The id of this zone, in one row: unlike a name, no other zone has it.
+#: The id of this zone, in one row; it is unique, while several zones may have the same name.
 zone_identity = table(
     "zone_identity",
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),

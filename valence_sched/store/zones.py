@@ -243,7 +243,7 @@ class Zones(Stored):
         if connection.scalar(known) is not None:
             hint = "change that zone, or choose another name"
             raise NameTaken(f"a zone named {name!r} is already a child: {hint}")
-        # if another process inserts it first, this runs again
+        # if another process inserts this row first, the transaction runs again
         row = {"zone_key": key, "name": name, "report": to_json(ZoneReport()), **_row(registration)}
         inserted = connection.execute(sa.insert(_children).values(row))
         tables.advance_shard(connection, tables.ZONES_SHARD)
@@ -304,7 +304,7 @@ class Zones(Stored):
         def work(connection: sa.Connection) -> str:
             if known := connection.scalar(query):
                 return str(known)
-            # if another process inserts it first, this runs again
+            # if another process inserts this row first, the transaction runs again
             new = uuid.uuid4().hex
             connection.execute(sa.insert(_identity).values(number=1, id=new))
             return new

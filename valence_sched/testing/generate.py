@@ -120,7 +120,7 @@ HARDWARE: dict[str, tuple[Hardware, ...]] = {
     "nics": (_nics(2, 10000), _nics(2, 25000), _nics(1, 100000), _nics(2, 200000), _nics(2, None)),
 }
 
-#: A pod manager: per sort of hardware the number of kinds and the share of blocks.
+#: A pod manager: for each sort of hardware, the number of kinds and the percentage of blocks.
 Profile = dict[str, tuple[int, int]]
 PROFILES: tuple[Profile, ...] = (
     {"compute": (3, 45), "memory": (1, 8), "drives": (4, 30), "nics": (1, 17)},

@@ -24,7 +24,7 @@ MOST_ROWS = 10_000  # claims or nodes read from one child
 
 
 class ZoneChild(NamedTuple):
-    """A child zone: ``zone`` makes and holds offers, ``verbs`` are its other verbs."""
+    """A child zone: ``zone`` makes and holds offers, ``verbs`` handles all other verbs."""
 
     zone: RemoteZone
     verbs: Scheduler
@@ -70,7 +70,7 @@ class ZonesBelow:
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part with a pod manager as ``find`` does; this zone if no zone has it.
+        """Return what ``find`` does for the part with a pod manager; this zone if no zone has it.
 
         A plain name is looked up in all zones. UsageError: several zones have a pod manager of this
         name. ServiceError: only a zone that does not answer may have it.
@@ -86,7 +86,7 @@ class ZonesBelow:
         return zone, self.part(zone), name
 
     def requests(self, request: Request) -> Callable[[str], Request]:
-        """Return a function from a zone to the request with the names that the zone uses."""
+        """Return a function that returns the request with the names that a given zone uses."""
         request = with_inherited(request, self.stated)
         having: dict[str, list[str]] = {}
         for name in dict.fromkeys((*request.podms, *request.exclude_podms)):
@@ -168,7 +168,7 @@ class ZonesBelow:
         return self._call_enabled(report)
 
     def records(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneAnswers:
-        """Return the claims or nodes of every part, also of disabled zones; note silent ones."""
+        """Return the claims or nodes of every part, also of disabled zones; note silent zones."""
         names = ("", *self.children)
         answers = call_below(lambda name: ask(self.part(name)), names, self.deadline_s)
         lists, silent = dict[str, Sequence[Any]](), list[SilentZone]()

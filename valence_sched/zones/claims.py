@@ -204,7 +204,7 @@ class ZoneClaims:
         shares: Mapping[str, _Share],
         dispatched: Report | None,
     ) -> Claim:
-        """Let each zone hold its part for a short time, then extend all to the full time."""
+        """Let each zone hold its part for a short time, then extend all holds to the full time."""
         alone = len(shares) == 1
         ttl_s = body.ttl_s if alone else min(body.ttl_s, self.prepare_ttl_s)
 

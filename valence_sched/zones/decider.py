@@ -145,7 +145,7 @@ class ZoneDecider(Scheduler):
     def select(
         self, request: Request, avoid: Sequence[nouns.SilentZone] = ()
     ) -> tuple[SealedRequest, Selected]:
-        """Return a sealed request and its offers; StaleOffer: others took them in every attempt."""
+        """Return a sealed request and its offers; StaleOffer: each attempt lost its offers."""
 
         def select() -> tuple[SealedRequest, Selected]:
             sealed = self._own.seal(request)
@@ -298,7 +298,7 @@ def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
 
 
 class ZoneChoices:
-    """The choices of a decision over zones, which has too few ``nodes`` unless ``placed``."""
+    """The choices of a decision over zones; unless ``placed``, there are too few ``nodes``."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths: names of objects in lower zones, ``CHILD/NAME``; each level adds a prefix.
+"""Paths: names of objects in zones below, ``CHILD/NAME``; each level adds a prefix.
 
 The function ``below`` returns an object of a child zone with the names that its parent uses.
 """
@@ -22,7 +22,7 @@ V = TypeVar("V")
 LACK = "no pod manager "  # begins a line about a property that all pod managers of a zone lack
 N = TypeVar("N", bound=Struct)
 NO_CLAIM = "-"  # the claim of a node that was composed without one
-#: The fields of each noun with names, and with nouns that have names.
+#: By class: the fields that contain names, or objects with names.
 _NAMING: Mapping[type[Struct], tuple[str, ...]] = {
     Claim: ("id", "parts"),
     ClaimPart: ("podm",),

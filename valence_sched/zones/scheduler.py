@@ -36,7 +36,7 @@ _OF_PODM = ("reported_stats", "forget_report")  # verbs routed to the zone of a 
 
 
 class ZoneScheduler(Scheduler):
-    """Decides, claims and composes over zones; ``dispatches`` queues decisions of its claims."""
+    """Decides, claims and composes over zones; with ``dispatches``, queues claimed decisions."""
 
     def __init__(self, zoned: ZoneDecider, nodes: ZoneNodes, *, dispatches: bool = False) -> None:
         self._zoned, self._nodes, self._claims = zoned, nodes, nodes.claims

@@ -36,7 +36,7 @@ Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 @dataclass(frozen=True)
 class PlacedOffer:
-    """One node by the request's alternative ``choice``, from 1: its offer and alternates."""
+    """One node: the number of its alternative (``choice``, from 1), its offer and alternates."""
 
     choice: int
     chosen: nouns.Offer

@@ -53,7 +53,7 @@ class _Codec:
 
 
 class Tokens:
-    """Signs and reads the tokens of one zone by its ``keys``."""
+    """Signs and reads the tokens of one zone with its ``keys``."""
 
     def __init__(self, keys: list[str], zone: str, age_s: int = TOKEN_AGE_S) -> None:
         self._age_s = age_s

@@ -41,7 +41,7 @@ A = TypeVar("A", nouns.ZoneAnswer, nouns.GroupAnswer)
 
 TokensByChild = dict[str, tuple[nouns.Token, ...]]
 
-MOST_NAMED = 1000  # zones by name, and undecided pools, in the answer of one child
+MOST_NAMED = 1000  # the most named zones, and undecided pools, in the answer of one child
 MOST_PATH = 1 << 12  # characters of the path of a zone
 
 
@@ -287,7 +287,7 @@ class ZoneTree:
     def _split(
         self, query: nouns.OfferQuery
     ) -> tuple["_Children", nouns.OfferQuery, list[Candidate], list[nouns.OtherCandidate]]:
-        """Return the children to query, and the query, taken and other nodes of this zone alone."""
+        """Return the children to query, and this zone's own query, taken nodes and other nodes."""
         own_taken, own_others = list[Candidate](), list[nouns.OtherCandidate]()
         taken: TokensByChild = {child.name: () for child in self._children}
         others: dict[str, list[nouns.OtherNode]] = {child.name: [] for child in self._children}
@@ -387,7 +387,7 @@ class _Children:
         found: dict[str, Any] = {}
         for name, future in self._asked.items():
             if not future.done():
-                future.cancel()  # it may wait for a thread
+                future.cancel()  # it may still wait for a thread
                 self.silent.append(SilentZone(zone=name, reason="it did not answer in time"))
             elif isinstance(error := future.exception(), SchedulerError):
                 self.silent.append(SilentZone(zone=name, reason=one_line(str(error))))

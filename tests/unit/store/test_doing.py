@@ -85,8 +85,8 @@ class TestDoing(StoreCase):
             ("show", ["reading claims"]),
             ("renew", ["renewing a claim"]),
             ("release", ["releasing a claim", *FREED]),
-            ("start_composing", ["noting an intent to compose"]),
-            ("note_reserving", ["noting an intent to reserve"]),
+            ("start_composing", ["recording an intent to compose"]),
+            ("note_reserving", ["recording an intent to reserve"]),
             ("split", ["splitting a claim"]),
         ):
             with self.subTest(name):
@@ -97,7 +97,7 @@ class TestDoing(StoreCase):
             (lambda s: lambda: s.claims.create(both, key="k"), ["claiming"] * 3),
             (lambda s: lambda: s.claims.find_by_key(None, "k", ""), ["reading"]),
             (lambda s: lambda: s.claims.fail(self.claims[0].id, "why"),
-             ["giving up a claim", *FREED]),
+             ["ending a failed claim", *FREED]),
             (lambda s: s.claims.list, ["reading claims"]),
             (lambda s: s.claims.list_stuck, ["reading claims"]),
         ):  # fmt: skip
@@ -113,7 +113,7 @@ class TestDoing(StoreCase):
             finish(store)()
             return lambda: store.nodes.forget("n")
 
-        self.check(finish, "noting composed nodes", "settling", "reading claims")
+        self.check(finish, "recording composed nodes", "settling", "reading claims")
         self.check(forget, "forgetting a node", *FREED)
         self.check(lambda s: s.nodes.list, "reading nodes")
         self.check(lambda s: lambda: s.nodes.newest(1), "reading nodes")
@@ -143,7 +143,7 @@ class TestDoing(StoreCase):
             return claim
 
         store.claims._begin = begin_last
-        with self.assertRaisesRegex(StoreError, ": giving up a claim: no such table"):
+        with self.assertRaisesRegex(StoreError, ": ending a failed claim: no such table"):
             store.claims.create([part("p", 1, "c1"), part("q", 1, "c1")])
 
     def test_of_pod_managers(self):

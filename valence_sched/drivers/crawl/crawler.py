@@ -92,7 +92,7 @@ class ExpandReader:
         return {uri: _document(answer.json(uri), uri)}
 
     def _read_expanded(self, path: str, levels: int) -> dict[str, Json] | None:
-        """Return the documents of an expanded answer; on failure lower ``levels`` for None."""
+        """Read documents with one expanded answer; on failure, lower ``levels`` and return None."""
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
         target = path + ("&" if "?" in path else "?") + query
         try:

@@ -24,7 +24,7 @@ def post(
 ) -> tuple[int, Any]:
     """Return the status and JSON of a successful answer, None for a body that is not JSON.
 
-    Raises UsageError for an unusable URL, and DispatchFailed if no success is received.
+    Raises UsageError for an unusable URL, and DispatchFailed without a successful answer.
     """
     where, status, content = _ask("POST", url, body, timeout_s, headers)
     if not 200 <= status < 300:

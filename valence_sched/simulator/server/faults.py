@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault rules: the table of faults a simulated pod manager can have, and their parser.
 
-``drop-reply:POST:/redfish/v1/Systems*@ID``: a method before a path or pattern, and a pod manager at
-the end, restrict a rule to it. A path with ``?`` includes the query.
+In ``drop-reply:POST:/redfish/v1/Systems*@ID`` the method before the path or pattern and the pod
+manager at the end are optional, and restrict the rule. A path with ``?`` includes the query.
 """
 
 import re

@@ -30,7 +30,7 @@ MESSAGES = {
     "ResourceRemoved": ("ResourceRemoved", "The resource was removed successfully."),
 }
 OFFERS = ("ServerSentEventUri", "Subscriptions")  # the properties with the URIs of events
-MOST_EVENTS = 100  # of one message
+MOST_EVENTS = 100  # in one message
 MOST_SUBSCRIPTIONS = 20
 TASK_SERVICE = f"{ROOT}/TaskService"
 
