@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Anonymisation: keyed aliases replace names; only known harmless texts of documents stay."""
+"""Anonymisation: keyed aliases replace all texts that are not known to be harmless."""
 
 import functools
 import hashlib
@@ -16,7 +16,7 @@ from valence_sched.model import inventory
 from valence_sched.model.base import Fact
 from valence_sched.model.podm_address import uuid_identity
 
-#: Parts of URIs that identify nothing at a site: collections, services and single resources.
+#: Parts of URIs that are the same at every site: collections, services and single resources.
 STANDARD_SEGMENTS = frozenset(
     word.casefold()
     for word in """
@@ -42,7 +42,7 @@ _SHORT = re.compile(r"\d{1,3}")
 _QUERY = re.compile(r"(\$?(?:skip|top)=\d{1,6}(?:&|$))+")
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#]*)(?P<rest>.*)", re.DOTALL)
 _DEVICE_NUMBER = re.compile(r"(?P<head>(?:Processor|Accelerator|Memory|Drive|Nic)-\d{1,4})")
-#: Properties whose texts are terms of a standard, or product names.
+#: Properties whose texts stay: terms of a standard, or product names.
 _HARMLESS = re.compile(
     r"(?:.*(?:Type|Types|State|Status|Health|HealthRollup|Mode|Protocol|Protocols|Media|"
     r"Architecture|InstructionSet|UseCase|Units|AllowableValues|Severity|Version)"
@@ -51,7 +51,7 @@ _HARMLESS = re.compile(
 )
 _STANDARD = ("Id", "Name", "Description", "Links", "Oem")
 _POOLS = ("Free", "Active", "Unassigned")
-_UUIDS = ("UUID", "ServiceEntryPointUUID")  # of the service of a pod manager
+_UUIDS = ("UUID", "ServiceEntryPointUUID")  # properties with the UUID of a Redfish service
 #: Numeric properties that identify a single device.
 _IDENTIFYING = re.compile(
     r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
@@ -62,7 +62,7 @@ _HARDWARE = re.compile(r"[^\r\n]{0,200}")
 
 
 class Aliases:
-    """Aliases under one key; ``originals`` are the texts that they replace."""
+    """Makes the same alias for the same text and key; ``originals`` are the replaced texts."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -78,13 +78,13 @@ class Aliases:
         return f"x{digest[:8].hex()}"
 
     def segment(self, text: str) -> str:
-        """Return the alias of a part of a URI in any spelling; standard words and numbers stay."""
+        """Return the alias of a part of a URI, encoded or not; standard words and numbers stay."""
         is_standard = text.casefold() in STANDARD_SEGMENTS or text == inventory.WHOLE_POOL
         is_number = _SHORT.fullmatch(text) or _DEVICE_NUMBER.fullmatch(text)
         return text if is_standard or is_number else self.of(unquote(text))
 
     def uuid(self, text: str) -> str | None:
-        """Return the alias of a UUID, itself a UUID, for any spelling; None for another text."""
+        """Return the alias of a UUID in any spelling, which is also a UUID; None for other text."""
         identity = uuid_identity(text)
         if identity is None:
             return None
@@ -113,14 +113,14 @@ class Aliases:
         return f"{self.path(path)}{mark}{query}{hash_}{self.path(pointer)}"
 
     def text(self, text: str) -> str:
-        """Return the alias of any text: of a URI part by part, of another text as a whole."""
+        """Return the alias of a text: a URI is replaced part by part, another text as a whole."""
         if text.startswith("/") or "://" in text:
             return self.uri(text)
         return self.segment(text)
 
 
 def anonymise_podm(aliases: Aliases, podm: inventory.FullPodm) -> inventory.FullPodm:
-    """Return a pod manager without names; amounts, kinds, traits and capabilities stay."""
+    """Replace the names of a pod manager; amounts, kinds, traits and capabilities stay."""
     return replace(
         podm,
         id=aliases.segment(podm.id),
@@ -144,7 +144,7 @@ def anonymise_podm(aliases: Aliases, podm: inventory.FullPodm) -> inventory.Full
 
 
 def anonymise_documents(aliases: Aliases, documents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded documents by URI without names; links lead to the same documents."""
+    """Replace the names in recorded documents by URI; links still lead to the same documents."""
     by_alias = {aliases.uri(uri): _json(aliases, json, "", 200) for uri, json in documents.items()}
     originals = {text.casefold() for text in aliases.originals if len(text) >= 4}
     return {uri: _keys(aliases, json, originals) for uri, json in by_alias.items()}
@@ -180,7 +180,7 @@ def _block(aliases: Aliases, block: inventory.FullBlock) -> inventory.FullBlock:
 def _node(aliases: Aliases, node: inventory.Node) -> inventory.Node:
     owner, group = _name(aliases, node.owner), _name(aliases, node.group)
     blocks, named = tuple(map(aliases.uri, node.blocks)), _named(aliases, node)
-    # flavor and request may name zones, traits and external resources
+    # flavor and request are left out: they may name zones, traits and external resources
     return replace(named, owner=owner, group=group, blocks=blocks, flavor=None, request=None)
 
 
@@ -219,7 +219,7 @@ def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
         return json
     found = {}
     for key, value in json.items():
-        # the standard may define a property with the name of a replaced text
+        # a replaced text may equal the name of a standard property, which must stay
         is_standard = _HARMLESS.fullmatch(key) or key in _STANDARD
         replaced = key.casefold() in originals and not is_standard
         found[aliases.of(key) if replaced else key] = _keys(aliases, value, originals)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Background reader: keeps readings in a state fresh; only the process with the lease reads."""
+"""Background reader: keeps the readings of a state fresh, in the process that has the lease."""
 
 import contextlib
 import dataclasses
@@ -38,10 +38,10 @@ from valence_sched.store.store import Store
 
 LEASE = "background reader"
 LEASE_S = 30.0
-RENEWALS = 3  # of a lease before it ends
-#: Intervals for checking the change log for registrations, and for reading all registrations.
+RENEWALS = 3  # how often a lease is renewed in its lifetime
+#: Shortest intervals between checks for changed registrations, and between readings of them all.
 LOOK_S, MEMBERS_S = 0.5, 5.0
-LONGEST_WAIT_S = 1.0  # between checks for due readings and for the end
+LONGEST_WAIT_S = 1.0  # longest wait between checks for due readings and for the end
 THREADS = 32
 
 
@@ -55,7 +55,7 @@ class _Entry:
 
 
 class ReadSchedule:
-    """The pod managers to read, each with the time of its next reading; ``draw`` returns 0..1."""
+    """Decides when each pod manager is read next; ``draw`` returns a random number from 0 to 1."""
 
     def __init__(self, pace: ReadPace, draw: Callable[[], float]) -> None:
         self._pace, self._draw = pace, draw
@@ -80,7 +80,7 @@ class ReadSchedule:
             entry.due = min(entry.due, max(now, earliest))
 
     def start_due(self, now: float, most: int) -> Iterator[str]:
-        """Start at most ``most`` due pod managers, the longest due first, and yield them."""
+        """Mark up to ``most`` due pod managers as running, the longest due first; yield them."""
         due = [name for name, one in self._entries.items() if one.due <= now and not one.running]
         probing = any(one.running and self._is_open(one) for one in self._entries.values())
         for name in sorted(due, key=lambda name: self._entries[name].due):
@@ -97,12 +97,12 @@ class ReadSchedule:
 
     def end(self, name: str, now: float, *, failed: bool) -> None:
         entry = self._entries.get(name)
-        if entry is None:  # it was removed meanwhile
+        if entry is None:  # the pod manager was removed during its reading
             return
         entry.running = False
         entry.failures = entry.failures + 1 if failed else 0
         entry.due = now + self._pace.pause_s(entry.failures, self._draw())
-        if entry.hinted:  # due by an event that the reading may have missed
+        if entry.hinted:  # the reading may have missed the change behind an event
             self.hint(name, now)
 
     def is_open(self, name: str) -> bool:
@@ -117,7 +117,7 @@ class ReadSchedule:
 
 
 class ReaderClock(NamedTuple):
-    """The clock, the random numbers from 0 to 1, and the wait function of a background reader."""
+    """The clock, random numbers from 0 to 1, and the sleep function of a background reader."""
 
     now: Callable[[], float] = time.monotonic
     draw: Callable[[], float] = random.random
@@ -125,7 +125,7 @@ class ReaderClock(NamedTuple):
 
 
 class ReadOutcome(NamedTuple):
-    """The outcome of a reading of a pod manager."""
+    """A finished reading, and the registration that it was made with."""
 
     registration: Registration
     reading: Reading
@@ -138,9 +138,9 @@ def _start_thread(work: Callable[[], None]) -> None:
 class BackgroundReader:
     """Reads pod managers repeatedly, as one of the processes that share a store.
 
-    ``read`` never raises. ``holder`` names this process; its lease ends ``lease_s`` after its
-    death. ``log`` takes a line when another process reads, and when a pod manager becomes readable
-    or unreadable. ``changed`` takes the names of changed pod managers.
+    ``read`` never raises. ``holder`` names this process; if it dies, its lease ends after
+    ``lease_s``. ``log`` receives a line when the reading process changes, and when a pod manager
+    becomes readable or unreadable. ``changed`` receives the names of changed pod managers.
     """
 
     def __init__(
@@ -168,9 +168,9 @@ class BackgroundReader:
         self._outcomes: queue.SimpleQueue[ReadOutcome] = queue.SimpleQueue()
         self._start_thread, self._events = start, events or event_hints.NoStreams()
         self._note_changed = changed
-        self._hints = event_hints.Hints()  # from other threads
+        self._hints = event_hints.Hints()  # other threads add to it
         self._hinted: dict[str, str] = {}
-        self._reasons: dict[str, str] = {}  # of running readings
+        self._reasons: dict[str, str] = {}  # why each running reading was started
         self._generations: dict[str, int] = {}
         self._running = 0
         self._members: dict[str, Registration] = {}
@@ -196,7 +196,7 @@ class BackgroundReader:
             if not self._lead():
                 by = f"another process ({self._store.leases.holder(LEASE)})"
                 raise errors.InUse(f"{by} already reads the pod managers: end it first")
-            self._failures = {}  # so that each failure is logged
+            self._failures = {}  # forget earlier failures, so that each failure is logged
             self._update_members()
             while self._members.keys() - self._ended:
                 self._renew_in_time()
@@ -276,7 +276,7 @@ class BackgroundReader:
         return self._leads
 
     def _update_members_in_time(self) -> None:
-        """Read the registrations again: after a change in the log, or regularly for files."""
+        """Read the registrations again after a change in the state, and every ``MEMBERS_S``."""
         now = self._clock.now()
         if now - self._looked_at < LOOK_S:
             return
@@ -339,7 +339,7 @@ class BackgroundReader:
             known = self._store.previous_readings(stale) if stale else {}
             stored = self._store.upsert_all([with_identity(one.reading.podm) for one in whole])
             self._note_contents(one for one in stored if not isinstance(one, errors.SchedulerError))
-            self._previous |= known  # a pod manager removed meanwhile is not stale next time
+            self._previous |= known  # so that a node removed from the state is not stale again
             for one, result in zip(whole, stored, strict=True):
                 if isinstance(result, errors.SchedulerError):
                     refused = isinstance(result, errors.IdentityConflict)
@@ -354,7 +354,7 @@ class BackgroundReader:
                     failures[name] = (one.reading.podm, failure)
             if failures:
                 self._store.record_failures(failures)
-        except errors.StoreError:  # they are stored when the state is available again
+        except errors.StoreError:  # the outcomes are stored when the state is available again
             for one in outcomes:
                 self._outcomes.put(one)
             raise
@@ -407,7 +407,7 @@ def background_reader(
     changed: Callable[[Sequence[str]], object] = lambda _names: None,
     address: EventAddress | None = None,
 ) -> BackgroundReader:
-    """Return the background reader of a store; without a stream, events go to the ``address``."""
+    """Return the background reader of a store; podms without a stream push to ``address``."""
     dialects, registry = plugins.installed(plugins.DIALECTS), sources.registry(live.state)
     cache, tls = user_folder("cache", sources.config.environ), TlsContexts()
     settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)

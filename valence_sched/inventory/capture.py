@@ -33,7 +33,7 @@ MIN_KEY_CHARS = 16  # characters of a key for aliases
 
 
 class CaptureResult(NamedTuple):
-    """The counts of a capture, the reasons of failed readings by name, and omissions.
+    """The numbers of captured objects, and the reasons of failed readings by pod manager.
 
     ``left_out`` has a line for each document or pod manager that could not be written as a file.
     """
@@ -46,7 +46,7 @@ class CaptureResult(NamedTuple):
 
 
 class Redactor:
-    """Removes ``secrets``, and names if there are aliases; ``failures`` has redacted reasons."""
+    """Removes ``secrets`` from readings, and names if it has aliases; collects ``failures``."""
 
     def __init__(self, aliases: Aliases | None = None, secrets: Collection[str] = ()) -> None:
         self._aliases, self._secrets = aliases, tuple(secrets)
@@ -69,16 +69,16 @@ class Redactor:
 def recorded_readings(
     podms: Iterable[tuple[FullPodm, Record]], diagnostics: Diagnostics, *, documents: bool = False
 ) -> Iterator[Reading]:
-    """Yield the pod managers of an inventory as if they had been read now.
+    """Yield the pod managers of an inventory as readings.
 
-    With ``documents`` each has its Redfish documents: from its recorded tree, else as its driver
-    would read them. ``diagnostics`` notes each document that is left out.
+    With ``documents`` each has its Redfish documents: those of its recorded tree, else documents
+    made from its fields. ``diagnostics`` notes each document that is left out.
     """
     for podm, record in podms:
         if not documents:
             yield Reading(podm)
         elif record.tree is None:
-            # Before rendering: documents encode credentials differently from fields.
+            # redact before rendering: documents encode credentials differently from fields
             clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
@@ -98,7 +98,7 @@ def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> Ca
 
 
 def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) -> CaptureResult:
-    """Write each reading as ``FOLDER/ID/redfish/v1/…``, all or nothing; InputError or PodmError."""
+    """Write each reading as ``FOLDER/ID/redfish/v1/…``; after InputError or PodmError, none."""
     left_out: list[str] = []
     counts: Counter[str] = Counter()
 
@@ -148,7 +148,7 @@ class Captures:
         tree: str | None = None,
         aliases: Aliases | None = None,
     ) -> CaptureResult:
-        """Record pod managers of inventories, else live pod managers; ``live.only`` limits both.
+        """Record pod managers of inventories or live ones; ``live.only`` limits either by name.
 
         The output is one inventory file, or with ``tree`` a folder of Redfish documents for each
         pod manager. It has no credentials, and with ``aliases`` no names. UsageError if no pod
@@ -175,7 +175,7 @@ class Captures:
         return write_file(readings, file or "", Redactor(aliases, secrets))
 
     def aliases(self, variable: str | None = None) -> Aliases:
-        """Return aliases by the key in a variable, else by a random key; CredentialError."""
+        """Return aliases by the key in a variable, else by a random key; or CredentialError."""
         if variable is None:
             return Aliases(secrets_module.token_bytes(32))
         key = self._sources.config.environ.get(variable, "")

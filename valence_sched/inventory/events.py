@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events: hints that pod managers may have changed, from their streams and pushed events."""
+"""Events: streams and pushed events of pod managers, as hints to read them soon."""
 
 import functools
 import threading
@@ -18,18 +18,18 @@ from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 
-#: The pauses before a stream is opened again: the first, doubled up to the longest. A stream that
-#: was open for longer resets the pause.
+#: The first and the longest pause before a stream is opened again. The pause doubles each time; a
+#: stream that was open for longer than the longest pause resets it.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
-#: How often a pod manager without a stream is checked again: its firmware may be newer.
+#: Interval of checking a pod manager without a stream again: new firmware may have one.
 LOOK_AGAIN_S = 3600.0
-MAX_STREAMS = 512  # at the same time; further pod managers are read at their interval
-RECORD = "received events"  # names of pod managers that sent an event
-LOOK_S = 0.5  # between readings of the record
+MAX_STREAMS = 512  # concurrent streams; further pod managers are only read at their interval
+RECORD = "received events"  # the record with the names of pod managers that sent an event
+LOOK_S = 0.5  # shortest time between readings of the record
 
 
 class Hints:
-    """The pod managers to read soon, by name, each with its first reason."""
+    """The names of pod managers to read soon, each with the first reason."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
@@ -63,7 +63,7 @@ class Events(Protocol):
 
 
 class NoStreams(Events):
-    """No hints, for a reader that only polls."""
+    """Gives no hints, for a reader that only polls."""
 
 
 class HintStream(Protocol):
@@ -73,11 +73,11 @@ class HintStream(Protocol):
         """Follow the events until the end; errors as for an event stream."""
 
     def cut(self) -> None:
-        """End the source, also for a thread that follows it."""
+        """End the stream, also if another thread is following it."""
 
 
 class StreamEnd(NamedTuple):
-    """The end of a stream; ``left``: its subscription remains."""
+    """Why a stream ended; with ``left`` its subscription remains on the pod manager."""
 
     problem: str
     unreachable: bool = False
@@ -85,7 +85,7 @@ class StreamEnd(NamedTuple):
 
 
 class _Follower:
-    """One stream, which is opened repeatedly; ``ended`` is set to end its thread."""
+    """One stream, which its thread opens again and again until ``ended`` is set."""
 
     def __init__(self, registration: Registration, run: Callable[[Self], None]) -> None:
         self.registration = registration
@@ -102,10 +102,10 @@ class _Follower:
 
 
 class EventListener:
-    """Follows the streams of given pod managers; ``log`` takes a line for each change.
+    """Follows the event streams of pod managers; ``log`` receives a line for each change.
 
-    ``open_stream`` may raise a SchedulerError, for example for an unreadable password. Events that
-    receivers in any process have stored in the ``store`` count, too.
+    ``open_stream`` may raise a SchedulerError, for example for an unreadable password. Pushed
+    events, which receivers in any process put into the ``store``, become hints, too.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class EventListener:
     def follow(self, members: Mapping[str, Registration]) -> None:
         for name, follower in list(self._followers.items()):
             known, member = follower.registration, members.get(name)
-            # a reading may set the identity, which the stream does not use
+            # ignore the identity: a reading may set it, and the stream does not use it
             if member is None or replace(member, identity=None) != replace(known, identity=None):
                 self._followers.pop(name).end()
         for name, registration in members.items():
@@ -137,7 +137,7 @@ class EventListener:
                 self._followers[name] = _Follower(registration, self._run)
 
     def take(self) -> dict[str, str]:
-        """Return the pod managers with events since the last call; StoreError as for a store."""
+        """Return the pod managers with events since the last call; or raise StoreError."""
         found = self._hints.take()
         if self._store is not None and self._clock() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock()
@@ -146,7 +146,7 @@ class EventListener:
         return found
 
     def close(self) -> None:
-        """Stop following; returns when the sessions are deleted, within seconds."""
+        """End all streams, and wait some seconds until their sessions are deleted."""
         threads = [one.thread for one in self._followers.values()]
         self.follow({})
         until = time.monotonic() + LOGOUT_S + GRACE_S
@@ -161,7 +161,7 @@ class EventListener:
             nonlocal reported, was_open
             reported, was_open = "", True
             self._log(f"{name}: subscribed")
-            if attempts > 1:  # events may have been lost meanwhile
+            if attempts > 1:  # events may have been lost while the stream was closed
                 self._hints.add(name, reason="an event stream that is open again")
 
         while not one.ended.is_set():
@@ -174,7 +174,7 @@ class EventListener:
                 if end.left:
                     self._log(one_line(f"{name}: {end.problem}: delete it there"))
                 return
-            # if it does not answer, its readings report that
+            # do not log that it does not answer: its readings report this
             if end.problem != reported and (was_open or not end.unreachable):
                 self._log(one_line(f"{name}: no event stream: {end.problem}: polling"))
             reported, was_open = end.problem, False
@@ -187,7 +187,7 @@ class EventListener:
         name = one.registration.name
         try:
             stream = one.stream = self._open_stream(one.registration)
-            if one.ended.is_set():  # ended before it had a stream to cut
+            if one.ended.is_set():  # ``end`` was called before there was a stream to cut
                 stream.cut()
             stream.follow(opened, lambda text: self._hints.add(name, reason=f"an event: {text}"))
         except NoEvents:
@@ -202,7 +202,7 @@ class EventListener:
 
 
 class EventReceiver:
-    """Receives events at an address, and stores the first of each pod manager for its reader."""
+    """Receives events at an address, and stores the pod managers' names for the reader."""
 
     def __init__(self, address: EventAddress, store: Callable[[], Store]) -> None:
         self._address, self._store = address, store

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Podm[Any, Any])
 Now = Callable[[], datetime.datetime]
-BATCH_SIZE = 50  # readings that the state stores together
+BATCH_SIZE = 50  # readings that the state stores in one transaction
 
 
 class LiveReader:
     """Reads the live pod managers of a command, each once, in the order of the registry.
 
-    Pod managers that only report, ``reporting_names``, come last. ``remarks`` gets a line when the
-    state could not store a reading, and for each password of a file that is sent unencrypted. With
-    ``raw`` readings carry their documents.
+    Pod managers that only report (``reporting_names``) come last. ``remarks`` has a line for each
+    reading that the state could not store, and for each password of a file that is sent
+    unencrypted. With ``raw`` each reading includes its Redfish documents.
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class LiveReader:
         return frozenset(names.union(self.reporting_names))
 
     def passwords(self) -> list[str]:
-        """Return all known passwords, so that no capture shows one."""
+        """Return all known passwords, which a capture must not contain."""
         passwords = []
         for member in self.members:
-            with contextlib.suppress(errors.CredentialError):  # raised when the password is needed
+            with contextlib.suppress(errors.CredentialError):  # raised again when it is needed
                 if password := self._registry.password(member.registration):
                     passwords.append(password)
         return passwords
 
     def __iter__(self) -> Iterator[Reading]:
-        """Yield a reading of each; a failed reading has the last known state of the pod manager."""
+        """Yield the readings; a failed reading has the last known content of its pod manager."""
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(self._registry.store()) if self._uses_state else None
             member_targets = self._targets(store)
@@ -123,7 +123,7 @@ class LiveReader:
             yield from (Reading(reported[name]) for name in names)
 
     def _targets(self, store: "Store | None") -> list[ReadTarget | Reading]:
-        # of several names with one endpoint only the first is read, lest each compose its blocks
+        # read an endpoint only under its first name: otherwise each name would offer its blocks
         endpoints: dict[podm_address.EndpointKey, str] = {}
         targets: list[ReadTarget | Reading] = []
         names = [member.registration.name for member in self.members if member.uses_state]
@@ -146,9 +146,9 @@ class LiveReader:
         return targets
 
     def _identified(self, reading: Reading) -> Reading:
-        """Return a reading with its identity, or a failed reading if its service was already read.
+        """Return a reading with its identity; a failure if its service was read under another name.
 
-        A service without a UUID is the same at another port if its blocks are the same.
+        A service without a UUID at another port is the same service if its blocks are the same.
         """
         podm = with_identity(reading.podm)
         identity = podm.identity
@@ -173,7 +173,7 @@ class LiveReader:
         live, cache = self._live, self._cache
         settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=self._raw)
         if targets:
-            from valence_sched.drivers.crawl import pool  # HTTP: not needed to decide on a state
+            from valence_sched.drivers.crawl import pool  # HTTP: not needed for stored readings
 
             yield from pool.read(targets, self._dialects.by_name, settings, self._progress)
 
@@ -211,7 +211,7 @@ def podm_of_registration(one: Registration, kind: type[P]) -> P:
 def last_known_podm(
     one: Registration, podm: P, known: P | None, limit_s: float | None, now: datetime.datetime
 ) -> P:
-    """Return ``known`` with the status of a failed reading; no blocks if older than ``limit_s``."""
+    """Return ``known`` with a failed reading's status; without blocks if older than ``limit_s``."""
     if known is None:
         return replace(podm, identity=one.identity, read_at=None)
     age = age_s(known.read_at, now)
@@ -231,7 +231,7 @@ def last_known_podm(
 
 
 class StoredMembers(NamedTuple):
-    """The pod managers of a command: the registered ones, and the names that only report."""
+    """The pod managers of a command: registered members, and names of those that only report."""
 
     members: list[Member]
     reporting: list[str]
@@ -240,7 +240,7 @@ class StoredMembers(NamedTuple):
 def stored_members(
     registry: Registry, live: ReadOptions, reported: Collection[str]
 ) -> StoredMembers:
-    """Return the members; UnknownName for a name of ``live.only`` that is not in ``reported``."""
+    """Return the pod managers of a command; UnknownName for an unknown name in ``live.only``."""
     every = registry.all_members(live)
     registered = {member.registration.name for member in every}
     alone = [] if live.catalogue is not None or not registry.uses_state(live) else reported
@@ -264,18 +264,17 @@ def stored_podm(
     limit_s: float | None,
     now: datetime.datetime,
 ) -> tuple[P, str | None]:
-    """Return a registered podm as stored in the state, and the reason if its reading is old.
+    """Return a registered podm as the state has it, and the reason if its last reading failed.
 
-    It has no blocks if it was never read, if the failure makes the reading invalid, or if the
-    reading is older than ``limit_s``. If the pod manager has reported its statistics, they take
-    precedence over the registration: of a newer registration only ``enabled`` applies now, the rest
-    at the next reading.
+    It has no blocks if it was never read, if the failure makes earlier readings invalid, or if the
+    reading is older than ``limit_s``. For a pod manager that reports, ``enabled`` of its report
+    applies now, and a changed registration at the next reading.
     """
     if known is not None and failure is None:
         if report is not None:
             enabled = one.enabled if report.enabled is None else report.enabled
             return replace(known, enabled=enabled), None
-        # its registration may be newer than its reading
+        # the registration may be newer than the reading
         current = replace(
             known,
             enabled=one.enabled,
@@ -292,13 +291,13 @@ def stored_podm(
     if failure.refused:
         return podm, failure.reason
     podm = last_known_podm(one, replace(podm, status=failure.status), known, limit_s, now)
-    # the line may be printed much later: a time stays true, an age does not
+    # show a time, not an age: the line may be printed much later
     last = f"; last read {podm.read_at}" if podm.read_at else ""
     return podm, failure.reason + last
 
 
 class StoredReader:
-    """Yields the pod managers of a state as the live reader does, without reading them."""
+    """Yields the pod managers of a state like LiveReader, but from stored readings."""
 
     def __init__(self, registry: Registry, live: ReadOptions, *, now: Now) -> None:
         self._registry, self._live, self._now = registry, live, now

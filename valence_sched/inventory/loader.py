@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inventory loader: reads all sources, adds declared resources and status, and builds a View."""
+"""Inventory loader: reads all sources, adds declared resources and statuses, and builds a View."""
 
 import contextlib
 import gc
@@ -29,11 +29,11 @@ from valence_sched.view.view import View
 
 LIVENESS = "VALENCE_SCHED_LIVENESS"
 NO_CACHE = "VALENCE_SCHED_NO_CACHE"
-MIN_CACHED_BYTES = 8 << 20  # a smaller file is read about as fast as its cached view
+MIN_CACHED_BYTES = 8 << 20  # reading a smaller file takes about as long as its cached view
 
 P = TypeVar("P", bound=Podm[Any, Any])
 PodmReadTime = tuple[str, str | None]  # the id of a pod manager, and the time of its reading
-PlacedPodm = tuple[LeanPodm, str, str]  # with its file and its place in the file
+PlacedPodm = tuple[LeanPodm, str, str]  # a pod manager, its file, and its place in the file
 
 
 class InventoryLoader:
@@ -44,18 +44,18 @@ class InventoryLoader:
         self._diagnostics, self._min_cached_bytes = sources.diagnostics, min_cached_bytes
 
     def view(self, selection: Selection, texts: dict[str, bytes] | None = None) -> View:
-        """Read inventories and live pod managers into one View, where claimed amounts are in use.
+        """Read inventories and live pod managers into one View; claimed hardware is in use.
 
-        ``texts`` gets the JSON of each pod manager as it was read, by its id.
+        The JSON of each pod manager, as it was read, is added to ``texts`` by its id.
 
         Raises UsageError if no pod manager is known, InputError for a source that cannot be read,
-        has no pod manager or repeats an id, InventoryIncomplete if ``strict`` and something could
-        not be read, and InventoryStale if a reading is older than ``selection.live`` allows.
+        has no pod manager or repeats an id, InventoryIncomplete with ``strict`` after a failed
+        reading, and InventoryStale if a reading is older than ``selection.live`` allows.
         """
         source = self._cacheable_source(selection) if texts is None else None
         if source is None:
             return self._build(selection, texts)
-        from valence_sched.inventory.view_cache import ViewCache  # only for large files
+        from valence_sched.inventory.view_cache import ViewCache  # only needed for large files
 
         cache = ViewCache(
             user_folder("cache", self._config.environ) / "views",
@@ -67,7 +67,7 @@ class InventoryLoader:
             cached = cache.load(source)
         if cached is None:
             return self._build(selection, None)
-        if (known := cached.view) is not None:  # only the checks that depend on the time
+        if (known := cached.view) is not None:  # a cached view only needs checks of its age
             self._sources.forget()
             old = OldReadings(selection.live.warn_age_s)
             for podm in known.podms:
@@ -76,7 +76,7 @@ class InventoryLoader:
             return known
         before, trees = len(self._diagnostics), set[str]()
         view = self._build(selection, None, trees=trees)
-        # a later dialect may read a tree differently, and remarks are printed each time
+        # not cached: trees, as a new dialect may read them differently; views with remarks
         if not trees and {one.kind for one in self._diagnostics[before:]} <= {"warning"}:
             cache.save(cached.key, view)
         return view
@@ -121,7 +121,7 @@ class InventoryLoader:
             return None
         try:
             large = os.stat(source).st_size >= self._min_cached_bytes
-        except (OSError, ValueError):  # reading it raises the error
+        except (OSError, ValueError):  # the reading of this file raises the error
             return None
         files = selection.resource_files
         return source if large and not self._config.declared_resources(files) else None
@@ -134,14 +134,14 @@ class InventoryLoader:
         return (podm for podm, _ in self.podm_records(selection))
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
-        """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
+        """Yield pod managers like :meth:`podms`, each with its record, which may have a tree."""
         files_by_id: dict[str, str] = {}
         names_by_identity: dict[str, str] = {}
         old = OldReadings(selection.live.warn_age_s)
         declared = self._config.declared_resources(selection.resource_files)
         for record in self._sources.records(selection):
             try:
-                podm = _full_podm(record, files_by_id)  # also the record of a driver
+                podm = _full_podm(record, files_by_id)  # records of drivers are checked, too
                 _check_service(podm, record, names_by_identity)
                 podm = self._checked(podm, record, lean=False)
                 podm = self._with_read_time(podm, record, selection.live, old)
@@ -156,10 +156,10 @@ class InventoryLoader:
         return files.write_inventory(self.podms(selection), output)
 
     def statuses(self, reports: Iterable[PodmReadTime], live: ReadOptions) -> dict[str, PodmStatus]:
-        """Return the liveness of the pod managers that were not read in this run, by id.
+        """Return the status, by id, of the pod managers that were not read in this run.
 
-        ``reports`` are ids with the times of their readings. UnknownName, PluginError or UsageError
-        about the plug-in.
+        The liveness plug-in decides each status. ``reports`` are ids with the times of their
+        readings. Raises UnknownName, PluginError or UsageError about the plug-in.
         """
         liveness = live.liveness or self._config.environ.get(LIVENESS)
         if not liveness:
@@ -209,13 +209,13 @@ class InventoryLoader:
         old: OldReadings,
         trees: set[str] | None,
     ) -> Iterator[PlacedPodm]:
-        """Yield lean pod managers; ``texts`` as for a view, ``trees`` gets the files of trees."""
+        """Yield lean pod managers; add texts to ``texts`` as a view does, files to ``trees``."""
         decoder = msgspec.json.Decoder(LeanPodm)
         names_by_identity: dict[str, str] = {}
         for record in self._sources.records(selection):
             json = record.json
             try:
-                try:  # fast, and again for the text of an error
+                try:  # the fast decoder; ``decode`` repeats a failure with a better message
                     podm = decoder.decode(json)
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     podm = decode(json, LeanPodm, record.file, record.place)
@@ -235,10 +235,10 @@ class InventoryLoader:
     def _with_status(
         self, placed: Iterator[PlacedPodm], selection: Selection, *, requests: bool
     ) -> Iterator[PlacedPodm]:
-        """Yield pod managers with their status, and without hardware of claims if stored.
+        """Yield pod managers with their statuses; hardware of their claims in the state is in use.
 
         Recorded pod managers stay unchanged, unless the selection also names a state or a liveness.
-        With ``requests`` their nodes have the flavor and the request that the store knows.
+        With ``requests`` the nodes get the flavor and the request that the store has for them.
         """
         live = selection.live
         if self._sources.named_sources(selection) and not self._changes_recordings(live):
@@ -301,18 +301,18 @@ class InventoryLoader:
         return podm
 
     def _check_age(self, podm: Podm[Any, Any], live: ReadOptions, old: OldReadings) -> None:
-        """Note when a pod manager was read; raise InventoryStale if the reading is too old."""
+        """Note the read time of a pod manager; raise InventoryStale if its reading is too old."""
         now = self._sources.now()
         old.note(podm.id, podm.read_at, now)
         limit = live.max_age_s
-        if limit is None or podm.id in self._sources.unread_ids:  # noted, and never chosen
+        if limit is None or podm.id in self._sources.unread_ids:  # an unread one is never chosen
             return
         age = age_s(podm.read_at, now)
         if age is None or age > limit:
             raise stale_error(podm.id, podm.read_at, limit, now)
 
     def _skip(self, error: errors.InputError) -> None:
-        """Note a skipped document; a repeated ID is an error, as its blocks are ambiguous."""
+        """Note a skipped document; raise the error of a repeated ID: its blocks are ambiguous."""
         if isinstance(error, errors.DuplicateId):
             raise error
         self._diagnostics.skip(error)
@@ -320,7 +320,7 @@ class InventoryLoader:
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, and exempt the objects made meanwhile from its traversals."""
+    """Pause the garbage collector, and exempt the objects made in the context from collection."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -363,10 +363,9 @@ def _contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterato
 
 
 def _with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P, str | None]:
-    """Return a podm in which the blocks of nodes are in use; a remark names the first Unused block.
+    """Mark the blocks of nodes as in use; return the podm, and a remark about Unused ones.
 
-    A ``lean`` podm stays lean. Shareable blocks are skipped: their number of compositions shows
-    their use.
+    A ``lean`` podm stays lean. Shareable blocks are skipped: they count their compositions.
     """
     used = {uri: node for node in podm.nodes for uri in node.blocks}
     blocks, doubtful = list(podm.blocks), []
@@ -376,7 +375,7 @@ def _with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P
         known = block.status
         if not isinstance(known, Status):
             known = inventory.parse_status(bytes(known or b""))
-        if known.slots > 0 and not known.shareable:  # a node may use it exclusively
+        if known.slots > 0 and not known.shareable:  # free, although a node has it
             composed = replace(known, state="Composed")
             status = msgspec.Raw(to_json(composed)) if lean else composed
             blocks[index] = replace(block, status=status)
@@ -392,9 +391,9 @@ def _with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P
 
 
 def _full_podm(record: recorded.Record, files_by_id: dict[str, str]) -> FullPodm:
-    """Return the pod manager of a record; a driver's noun is returned unchanged.
+    """Return the pod manager of a record, unchanged if a driver made it.
 
-    ``files_by_id`` gets its file. InputError for an invalid record, DuplicateId for a known ID.
+    Adds its file to ``files_by_id``. InputError for an invalid record, DuplicateId for a known ID.
     """
 
     def check_id(podm_id: str) -> None:
@@ -404,7 +403,7 @@ def _full_podm(record: recorded.Record, files_by_id: dict[str, str]) -> FullPodm
     podm = None
     with contextlib.suppress(errors.InputError):
         podm = decode(record.json, FullPodm, record.file, record.place)
-    if podm is None or not _is_sound(podm):  # the builder raises the error
+    if podm is None or not _is_sound(podm):  # ``ViewBuilder.add`` raises the error
         lean = decode(record.json, LeanPodm, record.file, record.place)
         check_id(lean.id)
         ViewBuilder().add(lean, record.file, record.place)
@@ -417,7 +416,7 @@ def _full_podm(record: recorded.Record, files_by_id: dict[str, str]) -> FullPodm
 def _check_service(
     podm: Podm[Any, Any], record: recorded.Record, names_by_identity: dict[str, str]
 ) -> None:
-    """Raise InputError for a second name of a service: its blocks would count twice."""
+    """Raise InputError if a service appears under two names: its blocks would count twice."""
     if podm.identity is None:
         return
     other = names_by_identity.setdefault(podm.identity, podm.id)

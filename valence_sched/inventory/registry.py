@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registry: registered pod managers of the state, of files and of a catalogue."""
+"""Registry: the pod managers that the state, files and a service catalogue register."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _IN_MEMORY = ("", ":memory:")
 
 
 class Member(NamedTuple):
-    """A registered pod manager, the place of its registration, and whether the state stores it."""
+    """A registered pod manager, the source of its registration, and whether the state has it."""
 
     registration: Registration
     source: str
@@ -73,7 +73,7 @@ def validate_registration(registration: Registration) -> None:
     """Raise InputError for an invalid URL or name, UnknownName for an unknown driver."""
     check_registration(registration)
     try:
-        decode(to_json(registration), Registration, registration.name[:40])  # as in the state
+        decode(to_json(registration), Registration, registration.name[:40])  # as the state does
     except UnicodeEncodeError:
         raise InputError(registration.name[:40], "", "text that is not Unicode") from None
     _check_driver(registration, "--driver")
@@ -92,7 +92,7 @@ def _check_driver(registration: Registration, where: str) -> None:
 def select_members(
     members: list[Member], names: tuple[str, ...], others: Collection[str] = ()
 ) -> list[Member]:
-    """Return the members of these names, or all; UnknownName unless ``others`` has the name."""
+    """Return the members of these names, or all; UnknownName unless it is one of ``others``."""
     if not names:
         return members
     known = {*others, *(one.registration.name for one in members)}
@@ -105,16 +105,16 @@ def select_members(
 def named_by_service(
     found: Iterable[tuple[Registration, str | None]], names: Mapping[str, str]
 ) -> Iterator[Registration]:
-    """Yield the pod managers of a catalogue named after the services that answer.
+    """Yield the pod managers of a catalogue with names derived from their services.
 
-    ``names`` has the names in the state by identity. A pod manager without an answer, or at another
-    endpoint of an earlier service, keeps the name of its endpoint.
+    ``names`` has the names in the state by identity. A pod manager that does not answer, or that is
+    a second endpoint of a service, keeps the name of its endpoint.
     """
     used_names: set[str] = set()
     for one, identity in found:
         name, prefix = one.name, one.zone or "podm"
         if identity is not None:
-            if name != prefix:  # the only endpoint of a login has the name of its region
+            if name != prefix:  # an endpoint that is alone in its region has the region's name
                 digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
                 name = f"{prefix}-{digest}"
             name = names.get(identity, name)
@@ -123,10 +123,10 @@ def named_by_service(
 
 
 def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
-    """Yield the members of a catalogue: the ``known`` member of the same endpoint, if any.
+    """Yield the members of a catalogue: for each, the ``known`` member of the same endpoint.
 
-    Otherwise the known member of the same name, if any: it is the same service at another URL. A
-    known member without a zone gets its region in the catalogue as zone.
+    Without one, yields the known member of the same name, which is the same service at another URL;
+    else a new member. A known member without a zone gets its region as zone.
     """
     for one in catalogue:
         same = [m for m in known if same_endpoint(m.registration.url, one.url)]
@@ -140,10 +140,10 @@ def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) 
 
 
 class Registry:
-    """Registered pod managers by name: of the state, of the user's files, and of a cloud.
+    """The registered pod managers of the state, of the user's files, and of a cloud, by name.
 
-    ``variable`` is the environment variable that names the state, if set. No state is created until
-    a pod manager is registered or stored.
+    ``variable`` is the environment variable that names the state, if any. The state is created when
+    the first pod manager is registered or stored.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Registry:
 
     @property
     def empty(self) -> bool:
-        """Return whether there is no state yet; opening the store would create the state."""
+        """Return whether the state does not exist yet; opening the store would create it."""
         return self.file is not None and not self.file.exists()
 
     @property
@@ -186,10 +186,10 @@ class Registry:
         return SecureFile(self._home / f"{name}.passwords")
 
     def zone_keys(self, settings: ZoneSettings, *, make: bool = True) -> list[str]:
-        """Return the secrets that sign offers and plans of the zone of this state, newest last.
+        """Return the secrets that sign offers and plans of this state's zone, the newest last.
 
-        Without a secret in the settings ``make`` creates one in a file next to the state.
-        CredentialError if a secret cannot be read, or the state is on a database server.
+        If the settings name no secret, a file next to the state has it; ``make`` creates the file.
+        CredentialError if a secret cannot be read, or if the state is on a database server.
         """
         references, what = settings.secrets, "zones: secrets"
         if not references and self.file is not None:
@@ -205,7 +205,7 @@ class Registry:
             return [read(one, what, environ, None) or "" for one in references]
 
     def store(self, effects: EffectLog | None = None) -> Store:
-        """Return the open store, created if missing; ``effects`` gets its claims and nodes."""
+        """Open the store, or create it; ``effects`` records changes of claims and nodes."""
         from valence_sched.store.store import Store  # SQLAlchemy: only needed to use a state
 
         with errors.errors_at(self.variable):
@@ -216,7 +216,7 @@ class Registry:
             return Store(self.url, effects=effects, remark=remark, quarantine=self._quarantine)
 
     def read(self, read: Callable[[Store], T], without: T) -> T:
-        """Return the result of a function on the store, ``without`` if there is no state yet."""
+        """Return the result of ``read`` on the store; ``without`` if the state does not exist."""
         if self.empty:
             return without
         with self.store() as store:
@@ -238,10 +238,10 @@ class Registry:
     def create(
         self, registration: Registration, password: str | None = None, podm: FullPodm | None = None
     ) -> Registration:
-        """Register a pod manager with the identity that it reports, if it answers; return it.
+        """Register a pod manager, with its identity if it answers; return the registration.
 
-        Stores its typed password and its reading ``podm``. Errors as for :meth:`check_new`, and
-        IdentityConflict if the service has another name.
+        Stores its typed password, and its reading ``podm`` if given. Errors as for
+        :meth:`check_new`, and IdentityConflict if the service is registered under another name.
         """
         validate_registration(registration)
         found = (podm and podm.identity) or self._find_identity(registration, password)
@@ -277,7 +277,7 @@ class Registry:
         """Read a pod manager before its registration, and return its reading.
 
         Its devices are cached for the next reading. PodmError if it cannot be read, CredentialError
-        without its password.
+        if its password cannot be read.
         """
         from valence_sched.drivers.crawl import pool, reading  # HTTP: only needed to read
 
@@ -292,10 +292,10 @@ class Registry:
         return found.podm, found.diagnostics
 
     def change(self, registration: Registration, password: str | None = None) -> None:
-        """Replace the registration of the same name; without an identity, the next reading sets it.
+        """Replace the registration of the same name; the next reading sets a missing identity.
 
         Raises InputError if it is invalid, UnknownName if the name is not registered, and
-        IdentityConflict if another service answers at a new URL, or a service of another name.
+        IdentityConflict if the service at the new URL is another one, or has another name.
         """
         validate_registration(registration)
         known = self.get(registration.name)
@@ -315,7 +315,7 @@ class Registry:
             store.change(registration)
 
     def delete(self, name: str) -> None:
-        """Delete a pod manager, registered or only read, with its readings and its password.
+        """Delete a pod manager, registered or only read, with its readings and password.
 
         Raises UnknownName for an unknown name, InUse if the state has claims or nodes of it, and
         CredentialError, without deleting anything, if its password cannot be deleted.
@@ -330,9 +330,9 @@ class Registry:
         self.passwords.put(name, None)
 
     def named_catalogue(self, catalogue: Sequence[Registration]) -> tuple[Registration, ...]:
-        """Return the pod managers of a catalogue named after the services that answer.
+        """Return the pod managers of a catalogue with names derived from their services.
 
-        A pod manager that does not answer has the name of its URL in the state.
+        A pod manager that does not answer has the name that the state has for its URL.
         """
         with ThreadPoolExecutor(MOST_PROBES) as threads:
             identities = list(threads.map(lambda one: self._find_identity(one, None), catalogue))
@@ -356,7 +356,7 @@ class Registry:
         try:
             password = password or self.password(registration)
         except errors.CredentialError:
-            password = None  # the root of most services needs no login
+            password = None  # most services show their identity without a login
         try:
             return probe_identity(registration, password, PROBE_TIMEOUT_S)
         except (errors.PodmError, InputError):
@@ -371,9 +371,9 @@ class Registry:
     def members(self, live: ReadOptions) -> list[Member]:
         """Return the pod managers that a command applies to, in the order of their names.
 
-        Named files replace the user's own file and the state, unless the state is named, too. With
-        a catalogue, files and state only provide logins. DuplicateId for a repeated name,
-        InputError for a bad file.
+        Named files replace the user's own file, and also the state unless it is named. With a
+        catalogue, files and state only provide logins. DuplicateId for a repeated name, InputError
+        for an invalid file.
         """
         return select_members(self.all_members(live), live.only)
 

@@ -15,7 +15,7 @@ from valence_sched.model.stats import FIELDS, Stats, select_stats
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
-#: Fields that the operator of the receiving scheduler sets, not the reporter.
+#: Fields that a report omits: the operator of the receiving scheduler sets them.
 _LOCAL = ("name", "url", "driver", "enabled")
 
 
@@ -27,7 +27,7 @@ def stats_of(podm: FullPodm) -> Stats:
 def needed(
     scheduler: Scheduler, policies: Sequence[str]
 ) -> Callable[[str, Mapping[str, Any]], None]:
-    """Return a report function that sends only the fields that some policies read."""
+    """Return a report function that sends only the fields that the policies read."""
 
     def report(name: str, stats: Mapping[str, Any]) -> None:
         fields = {field for one in policies for field in scheduler.podm_reads(one).fields}
@@ -37,10 +37,10 @@ def needed(
 
 
 class Reporter:
-    """Reports the pod managers of a store every ``interval_s``, changed or not.
+    """Reports the pod managers of a store every ``interval_s``, even if they have not changed.
 
-    The functions ``targets``, by name, each send a pod manager and its stats. A pod manager that
-    cannot be read is Offline. ``log`` takes a line for each change.
+    ``targets`` are functions by name that each send a pod manager and its stats. A pod manager that
+    cannot be read is reported as Offline. ``log`` receives a line when a target fails or recovers.
     """
 
     def __init__(

@@ -24,10 +24,10 @@ Now = Callable[[], datetime.datetime]
 class SourceReader:
     """Reads the records of pod managers, and notes problems in ``diagnostics``.
 
-    ``registry`` returns the registry of a state, by its URL or None for the usual state. The
-    attributes describe the last reading: ``live_ids`` are the ids of live pod managers,
-    ``read_ids`` of readings in this run, ``unread_ids`` of failed readings, and ``stored_names``
-    the names that the state knows.
+    ``registry`` returns the registry of a state by its URL, None for the default state. The other
+    attributes describe the last run: ``live_ids`` are the ids of all live pod managers,
+    ``read_ids`` of those read in this run, ``unread_ids`` of those that could not be read, and
+    ``stored_names`` are the names of the pod managers in the state.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SourceReader:
         return self.live_ids - self.read_ids
 
     def named_sources(self, selection: Selection) -> list[str]:
-        """Return the named inventories, else the inventories of the environment."""
+        """Return the inventories that the selection names, else those of the environment."""
         sources = list(selection.sources)
         if not sources and not selection.live.selects_live:
             inventories = self.config.environ.get(INVENTORY, "")
@@ -59,12 +59,12 @@ class SourceReader:
         return [source for source in sources if source]
 
     def forget(self) -> None:
-        # new sets: a follower of a state keeps the old ones
+        # make new sets: a follower of a state keeps the old sets
         self.unread_ids, self.live_ids, self.read_ids = set(), set(), set()
         self.stored_names = frozenset()
 
     def records(self, selection: Selection) -> Iterator[recorded.Record]:
-        """Yield the podms of inventories; then live podms, if named or if there is no inventory."""
+        """Yield the podms of inventories; also live podms, if named or without an inventory."""
         self.forget()
         sources = self.named_sources(selection)
         variable = None if selection.sources else self.config.origin(INVENTORY)
@@ -96,7 +96,7 @@ class SourceReader:
 
     def live_reader(self, live: ReadOptions, *, raw: bool = False) -> "LiveReader":
         """Return the live reader; with ``raw`` its readings keep their documents in memory."""
-        from valence_sched.inventory.live import LiveReader  # HTTP: only needed to read live ones
+        from valence_sched.inventory.live import LiveReader  # HTTP: only for live pod managers
 
         registry = self.registry(live.state)
         cache = user_folder("cache", self.config.environ)
@@ -113,7 +113,7 @@ class SourceReader:
 
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
         if live.stored:
-            from valence_sched.inventory.live import StoredReader  # SQL, as for the live ones
+            from valence_sched.inventory.live import StoredReader  # SQL: only for a state
 
             stored = StoredReader(self.registry(live.state), live, now=self.now)
             reader: LiveReader | StoredReader = stored

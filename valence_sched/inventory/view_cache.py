@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view cache: stores views of large inventory files as columns in files for later commands.
+"""The view cache: stores the views of large inventory files for later commands.
 
-A view is not used if the file changed, if other users can write the view, or if it is damaged.
+A cached view is ignored if its inventory changed, if other users can write it, or if it is damaged.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from valence_sched.view.view import View
 
 MIB = 1 << 20
 MAX_VIEW_BYTES = 512 * MIB
-MAX_CACHE_BYTES = 1024 * MIB  # of all views; the oldest are deleted
-#: A file that changes twice within the resolution of its times looks the same after each change.
+MAX_CACHE_BYTES = 1024 * MIB  # size of all views together; above it, the oldest are deleted
+#: A file is cached at this age: two changes within the clock resolution have the same times.
 SETTLED_NS = 2_000_000_000
 SAMPLES, SAMPLE_BYTES = 64, 4096
-Now = Callable[[], int]  # the nanoseconds since 1970
+Now = Callable[[], int]  # returns nanoseconds since 1970
 SUFFIX = ".view"
-KEY_SIZE_BYTES = 4  # before the key
+KEY_SIZE_BYTES = 4  # the length of the key, at the start of a cached view
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The version of a file, with a digest of sampled bytes, and the release that made its view."""
+    """Identifies the content of a file by its times and sampled bytes, and the release."""
 
     release: str
     path: str
@@ -44,14 +44,14 @@ class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CachedView(NamedTuple):
-    """The key that a view is cached under, and the view if there is one."""
+    """The key of a cached view, and the view, None if it is not cached."""
 
     key: FileKey
     view: View | None
 
 
 class ViewCache:
-    """The cached views of one user; ``problem`` gets a line if one cannot be used or written."""
+    """The cached views of one user; ``problem`` receives a line about each that is unusable."""
 
     def __init__(
         self, folder: Path, problem: Callable[[str], object], *, now_ns: Now, min_bytes: int
@@ -60,7 +60,7 @@ class ViewCache:
         self._now_ns, self._min_bytes = now_ns, min_bytes
 
     def load(self, source: str) -> CachedView | None:
-        """Return the cached view of an inventory file, None if the file must not be cached."""
+        """Return key and cached view of an inventory file; None if it must not be cached."""
         key = self._key(source)
         if key is None:
             return None
@@ -74,7 +74,7 @@ class ViewCache:
         begin = KEY_SIZE_BYTES + int.from_bytes(content[:KEY_SIZE_BYTES], "little")
         try:
             if msgspec.json.decode(content[KEY_SIZE_BYTES:begin], type=FileKey) != key:
-                return CachedView(key, None)  # the file has changed since
+                return CachedView(key, None)  # the file has changed since the view was cached
             return CachedView(key, decode_view(content[begin:]))
         except (ValueError, LookupError, TypeError, msgspec.MsgspecError) as error:
             return self._unusable(key, error)
@@ -94,7 +94,7 @@ class ViewCache:
         if size > MAX_VIEW_BYTES:
             return
         path = self._path(key)
-        if path.exists() and not path.is_file():  # writing to a pipe would wait for a reader
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its reader
             return
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ class ViewCache:
     def _key(self, source: str) -> FileKey | None:
         try:
             descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, ValueError):  # reading it raises the error
+        except (OSError, ValueError):  # the reading of this file raises the error
             return None
         with open(descriptor, "rb", buffering=0):
             status = os.fstat(descriptor)
@@ -118,7 +118,7 @@ class ViewCache:
                 return None
             digest, size = hashlib.blake2b(digest_size=16), status.st_size
             last = max(0, size - SAMPLE_BYTES)
-            for number in range(SAMPLES):  # at even distances, including beginning and end
+            for number in range(SAMPLES):  # at equal distances, from the start to the end
                 digest.update(os.pread(descriptor, SAMPLE_BYTES, last * number // (SAMPLES - 1)))
             return FileKey(
                 release=importlib.metadata.version("valence-sched"),
@@ -142,7 +142,7 @@ class ViewCache:
 
 
 def _read(path: Path) -> bytes:
-    """Return a cached file; ValueError if another user may have written it, OSError for a link."""
+    """Return the content of a cached view; ValueError if it is unsafe, OSError for a link."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
@@ -158,7 +158,7 @@ def _read(path: Path) -> bytes:
 def _make_room(folder: Path, size: int, replaced: Path) -> None:
     found = []
     for path in folder.glob(f"*{SUFFIX}"):
-        with contextlib.suppress(FileNotFoundError):  # another process deleted files, too
+        with contextlib.suppress(FileNotFoundError):  # another process may delete the same files
             status = path.lstat()
             found.append((status.st_mtime_ns, status.st_size, path))
     total = sum(size for _, size, path in found if path != replaced)

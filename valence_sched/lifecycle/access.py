@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PodmAccess: a store and the live pod managers on which its claims are composed."""
+"""PodmAccess: a store, and its live pod managers, where claims are composed."""
 
 import contextlib
 import dataclasses
@@ -32,8 +32,8 @@ from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S
 from valence_sched.store.store import Store
 
-#: Composing a node, reading it back and decomposing it takes at most this number of waits for an
-#: effect, and of answers that each take their full time limit.
+#: Composing a node, reading it back and decomposing it takes at most this many waits of
+#: ``patience_s`` and answers of ``timeout_s``.
 MOST_WAITS, MOST_ANSWERS = 2, 8
 
 
@@ -41,9 +41,9 @@ MOST_WAITS, MOST_ANSWERS = 2, 8
 class PodmAccess:
     """Reaches the live pod managers of a store to compose, decompose and read nodes.
 
-    ``members`` are the pod managers by name with their known identities; a service with another
-    identity is not changed. ``timeout_s`` is the wait for an answer, ``patience_s`` the wait for an
-    effect after the answer. A claim that is being composed is not reaped before ``ttl_s``.
+    ``members`` are the pod managers by name. If another service answers at the URL of one, nothing
+    is changed there. ``timeout_s`` is the time limit of an answer, ``patience_s`` of its effect.
+    A claim that is being composed is not reaped before ``ttl_s``.
     """
 
     store: Store
@@ -59,7 +59,7 @@ class PodmAccess:
 
     @property
     def composer(self) -> NodeComposer:
-        """Return the composer; its claims are not reaped before the end of all its waits."""
+        """Return the composer; its claims are not reaped before all its waits have ended."""
         waiting_s = MOST_WAITS * self.patience_s + MOST_ANSWERS * self.timeout_s + PATIENCE_S
         ttl_s = max(self.ttl_s, waiting_s)
         return NodeComposer(self.store, self.connect, ttl_s, self.progress, self.checkpoint)
@@ -68,7 +68,7 @@ class PodmAccess:
         return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
-        """Return the provisioner that composes the claims of a source, or only held claims."""
+        """Return the provisioner for claims of a source; without a source, only for held claims."""
 
         def parallel(name: str) -> int:
             member = self.members.get(name)
@@ -79,7 +79,7 @@ class PodmAccess:
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:
-        """Yield the composer of one pod manager; the guard must allow each change.
+        """Yield the composer of a pod manager; the guard checks each change.
 
         Raises:
             PodmError: the pod manager is not registered, or cannot be reached.
@@ -100,7 +100,7 @@ class PodmAccess:
         return None if isinstance(found, str) else found
 
     def reading(self, name: str) -> FullPodm | str:
-        """Read a pod manager; return the text of the failure if it cannot be read."""
+        """Read a pod manager; return the reason as text if it cannot be read."""
         try:
             target = self._target(name)
         except SchedulerError as error:
@@ -121,11 +121,11 @@ class PodmAccess:
         return f"{name}: another pod manager answers at its URL" if is_other else podm
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
-        """Return nodes with their states, of all pod managers or of one.
+        """Return the nodes of all pod managers or of one, with their states.
 
-        With ``live`` the pod managers decide whether a node is COMPOSED, GONE, or FOREIGN (composed
-        by another system). A node is UNKNOWN if its pod manager does not answer, or if a claim that
-        is being composed may have made it.
+        With ``live`` the pod managers are read: a node is COMPOSED, GONE, or FOREIGN (composed by
+        another system). It is UNKNOWN if its pod manager does not answer, or if it may belong to a
+        claim that is being composed.
         """
         ours = self.store.nodes.list(podm)
         statuses = [] if live else [NodeStatus(node=node, state="COMPOSED") for node in ours]
@@ -136,7 +136,7 @@ class PodmAccess:
         return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
 
     def node_record(self, node_id: str) -> NodeRecord:
-        """Return the live state of a node, also of a foreign node; UnknownName if missing."""
+        """Return the live state of a node, managed or not; UnknownName if it does not exist."""
         try:
             wanted = self.store.nodes.show(node_id)
         except UnknownName:
@@ -191,9 +191,9 @@ class PodmAccess:
         )
 
     def refusals(self, request: Request) -> dict[str, str]:
-        """Return the pod managers that can never compose a request, each with the reason.
+        """Return the pod managers that can never compose a request, with the reason of each.
 
-        Their dialect only reads, or cannot create the needed amounts from their stocks.
+        The dialect of such a pod manager only reads, or cannot allocate the amounts from stocks.
         """
         found: dict[str, str] = {}
         if not (resources := request.stock_resources):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claimer: decides on the state of a store, claims the choice, retries after a conflict."""
+"""Claimer: decides on the state of a store, claims the choice, and retries after a conflict."""
 
 import functools
 import hashlib
@@ -34,8 +34,8 @@ from valence_sched.view.view import View
 from valence_sched.words.phrases import state_text
 
 MOST_ATTEMPTS = 32
-MOST_CHANGES = 5  # changes of pod managers while their offers are being claimed
-LONGEST_PAUSE_S = 0.5  # pause after a lost race against a claim of the same group
+MOST_CHANGES = 5  # attempts to claim offers whose pod managers change meanwhile
+LONGEST_PAUSE_S = 0.5  # longest pause after a lost race against a claim of the same group
 
 
 class ClaimOutcome(NamedTuple):
@@ -50,7 +50,7 @@ class ClaimOutcome(NamedTuple):
 
 
 class ClaimSource(Protocol):
-    """Decides and claims, by a new decision or by a plan."""
+    """Claims nodes, either of a new decision or of a plan."""
 
     def content(self, request: Request) -> str:
         """Return the content of an idempotency key."""
@@ -64,9 +64,9 @@ class ClaimSource(Protocol):
 class Claimer:
     """Decides on the present state of a store, and claims the choice.
 
-    ``follower`` follows the store. After a lost race, ``salt`` shuffles the order of equal blocks:
-    with the same order, claimers would conflict repeatedly. ``unclaimable`` pod managers are not
-    claimed now.
+    ``follower`` follows the store. After a lost race, blocks are tried in an order that depends on
+    ``salt``: claimers with the same order would conflict again. ``unclaimable`` returns the pod
+    managers that must not be claimed now.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Claimer:
         self._unclaimable, self._pause = unclaimable, pause
 
     def decider(self) -> Decider:
-        """Return the decider on the present state of the store without claimed hardware."""
+        """Return a decider on the present state of the store; claimed hardware is in use."""
         return self._follower.decider()
 
     def select_destinations(self, request: Request) -> Decision:
@@ -235,7 +235,7 @@ class Claimer:
         return self._store.claims.create(parts, owner=owner, group=group, **options)
 
     def _group_generation(self, request: Request) -> int | None:
-        """Return the group generation for hard rules; it must be read before the members."""
+        """Return the generation of a group with hard rules; call before its members are read."""
         group = request.group
         return self._store.claims.group_generation(group.name) if group and group.hard else None
 
@@ -246,7 +246,7 @@ def _allocation(
     table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
     granted = [(table.stocks[number], amount) for number, amount in fit.grants]
     charges = Counter[str]()
-    # for shared hardware each node is charged its requested amount
+    # a node on a shared block is charged its requested amounts, not the whole block
     alone = [one for one in fit.blocks if table.slots[one] == 1 and not table.shared[one]]
     for block in alone if charged else ():
         charges.update(block_charges(kinds[table.kinds[block]].devices))

@@ -37,10 +37,10 @@ class NodeComposer:
 
     ``connect`` opens the composer of a pod manager by its id. A claim that is being composed for
     longer than ``ttl_s`` is reconciled. ``progress`` receives the steps. ``checkpoint`` is called
-    at each point at which a process may die.
+    at each point where tests let the process die.
 
-    Only the node and its blocks are read. A claim holds composed hardware until the next reading of
-    the pod manager shows it; removed hardware is free immediately.
+    A composer reads only the node and its blocks. The claim holds composed hardware until a reading
+    of the whole pod manager shows the node. Hardware of a removed node is free at once.
     """
 
     store: Store
@@ -56,8 +56,8 @@ class NodeComposer:
             ClaimState: the claim is no longer held.
             StoreError: the intent could not be stored; composing did not begin.
             ClaimLost: another system now uses a block; the claim fails.
-            HardwareInUse, BaremetalUnavailable: the blocks may not be changed; the claim fails.
-            ComposeFailed: the pod manager refuses, and nothing is left; the claim fails.
+            HardwareInUse, BaremetalUnavailable: the blocks must not be changed; the claim fails.
+            ComposeFailed: the pod manager refuses, and no part of a node is left; the claim fails.
             StillComposing: the pod manager is still composing after all waits. Unverified: the node
             could not be read back, removed, or stored.
         """
@@ -102,14 +102,14 @@ class NodeComposer:
 
         Raises:
             PodmError: the pod manager cannot be reached; decomposing did not begin.
-            HardwareInUse, BaremetalUnavailable: the node may not be changed; decomposing did not
+            HardwareInUse, BaremetalUnavailable: the node must not be changed; decomposing did not
                 begin.
             Unverified: parts of the node remain, or the result could not be read or stored.
         """
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
         with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
             freed = self._remove(node)
-        with contextlib.suppress(errors.SchedulerError):  # otherwise the next reading shows it
+        with contextlib.suppress(errors.SchedulerError):  # after an error, a reading corrects it
             self.store.note_removal(node.podm, node.uri, freed)
 
     def _remove(self, node: nouns.ComposedNode) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class NodeComposer:
     def _connect_and_check(
         self, stack: contextlib.ExitStack, claim: nouns.Claim, wanted: nouns.CompositionRequest
     ) -> GuardedComposer:
-        """Return the composer of a pod manager; end the claim unless every block is free."""
+        """Return the composer of a pod manager if every block is free; otherwise end the claim."""
         (podm,) = claim.podms
         try:
             composer = stack.enter_context(self.connect(podm))
@@ -163,7 +163,7 @@ class NodeComposer:
     def _reserve_and_compose(
         self, composer: Composer, claim: nouns.Claim, podm: str, wanted: nouns.CompositionRequest
     ) -> nouns.CompositionResult:
-        """Reserve and compose; after an error, read the pod manager back."""
+        """Reserve and compose; after an error, read the node back from the pod manager."""
         subject = _subject(wanted.name, podm)
 
         def note_state(state: str) -> None:
@@ -224,7 +224,7 @@ class NodeComposer:
         try:
             self.store.claims.fail(claim.id, errors.one_line(why, 200), podm if refused else None)
         except errors.ClaimState:
-            return  # a reconciler came to the same result
+            return  # a reconciler has already ended the claim
         except errors.SchedulerError as error:
             nothing = f"{podm}: no node was composed, but the result could not be stored"
             text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch: sends a decision to a system that composes, once or until it is accepted."""
+"""Dispatch: sends decisions to an external controller, once or until it accepts them."""
 
 import dataclasses
 import datetime
@@ -18,7 +18,7 @@ from valence_sched.model.quantity import age_s
 if TYPE_CHECKING:
     from valence_sched.store.decisions import Dispatches
 
-LOOK_S = 1.0  # seconds between checks for due decisions
+LOOK_S = 1.0  # pause between checks for due decisions
 FIRST_PAUSE_S, MOST_DOUBLED = 1.0, 16
 
 
@@ -30,7 +30,7 @@ def dispatch(
     key_variable: str | None = None,
     timeout_s: float = 30.0,
 ) -> Sequence[Receipt]:
-    """Send a decision to another system once, without a claim or a node here.
+    """Send a decision to an external controller once, without a claim or a node here.
 
     ``target`` is ``NAME=URL``: the dispatcher and its URL. ``key_variable`` names the variable of
     ``environ`` with the signing key.
@@ -39,8 +39,8 @@ def dispatch(
         UsageError: the target has no valid URL.
         UnknownName: there is no dispatcher of this name.
         CredentialError: the variable holds no key.
-        DispatchFailed: the other system refuses or does not answer.
-        PluginError: the dispatcher broke its contract.
+        DispatchFailed: the controller refuses or does not answer.
+        PluginError: the dispatcher does not behave as a dispatcher must.
     """
     name, url, dispatcher = _parse_target(target, "--dispatch")
     key = None
@@ -96,7 +96,7 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
         return receipts
     except SchedulerError:
         raise
-    except Exception as error:  # the decision may have been sent: the message must say so
+    except Exception as error:  # the dispatcher may have sent the decision before it failed
         hint = "the decision may have been accepted: check the other system first"
         text = f"dispatcher {name!r}: {type(error).__name__}: {error}: {hint}"
         raise PluginError(text) from error
@@ -104,12 +104,12 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
 
 @dataclasses.dataclass
 class DispatchSender:
-    """Posts the waiting decisions of a store to a controller, each until it is accepted.
+    """Posts the waiting decisions of a store to a controller until it accepts them.
 
-    ``post`` raises a SchedulerError unless the decision was certainly accepted. After an error the
-    decision is posted again after a pause, which doubles each time. Meanwhile only later decisions
-    of the same request wait. Each process of a service may have a sender, but a decision is posted
-    by one sender at a time. ``log`` receives a line for each change, ``sleep`` waits.
+    ``post`` raises a SchedulerError unless the controller confirmed the decision. After an error
+    the sender posts the decision again after a pause, which doubles each time. Meanwhile only later
+    decisions of the same request wait. Each process of a service may have a sender, but only one at
+    a time posts a decision. ``log`` receives a line for each change, ``sleep`` waits.
     """
 
     dispatches: "Dispatches"
@@ -149,9 +149,9 @@ class DispatchSender:
 def with_recording(
     report: Report, recorded: Mapping[str, str | None], now: datetime.datetime
 ) -> Report:
-    """Return a report that names its ``recorded`` pod managers and their age.
+    """Return a report that shows which of its pod managers are ``recorded``, and their age.
 
-    ``recorded`` has the time when each pod manager of an inventory was read, by its id.
+    ``recorded`` has the read time of each pod manager of an inventory, by its id.
     """
     chosen = {placement.chosen.podm for placement in report.placements}
     podms = tuple(sorted(chosen & recorded.keys()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follower: the present pod managers of a store, and a decider on them.
+"""Follower: keeps a decider up to date with the pod managers of a store.
 
 Before each decision it reads only the changes in the change log of the store.
 """
@@ -22,13 +22,13 @@ from valence_sched.store.store import Store
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
-#: At this number or share of changes, a new view costs less than an update of the old view.
+#: An update costs more than a new view after this many changes, and of one pod manager in four.
 MANY_CHANGES, MANY_PART = 64, 4
 
 
 @dataclass(slots=True)
 class FollowedPodm:
-    """A pod manager of the store, its usage by claims, and its read failure."""
+    """A pod manager of the store with its usage by claims, its read failure and its last report."""
 
     podm: LeanPodm
     usage: Usage = NO_USAGE
@@ -44,18 +44,18 @@ class Members(Protocol):
 
     @property
     def skipped(self) -> Sequence[str]:
-        """Return a line for each pod manager that is left out or outdated."""
+        """Return a line for each pod manager that is left out, or whose reading is outdated."""
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
         """Process a snapshot; return the ids of pod managers that may have changed.
 
-        ``changed`` are the pod managers of the snapshot with changes other than new claims. The
-        result may include ids that the store lacks.
+        ``changed`` are the ids of pod managers with changes other than new claims. The result may
+        include ids that the store does not have.
         """
         return changed
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
-        """Return a pod manager for decisions without its claims, None if it is left out."""
+        """Return a pod manager as decisions use it, before claims; None if it is left out."""
 
     def order(self, ids: Collection[str]) -> list[str]:
         """Return ids in the order of the view."""
@@ -71,7 +71,7 @@ class Members(Protocol):
 
 
 class Follower:
-    """Follows a store: its decider has the pod managers of ``members``, without claimed hardware.
+    """Follows a store: its decider has the pod managers of ``members``, less claimed hardware.
 
     ``make_decider`` makes a decider of a view. Pod managers in ``known`` were just stored, and are
     not read back.
@@ -93,17 +93,17 @@ class Follower:
         self._remainders: dict[str, PodmRemainder] = {}
         self._orders: dict[str, Callable[[str], bytes]] = {}
         self._due: set[str] = set()
-        self._viewed: dict[str, None] = {}  # in the order of the view
+        self._viewed: dict[str, None] = {}  # the pod managers in the order of the view
         self._decider: Decider | None = None
 
     def decider(self) -> Decider:
         """Return the decider on the present state; errors of the store and of ``members``."""
         since = self._position
         snapshot = self._store.snapshot(since, self._known)
-        if not since.is_before(snapshot.position):  # the state was restored from a backup
+        if not since.is_before(snapshot.position):  # the state was restored from an old backup
             since = LogPosition()
             snapshot = self._store.snapshot(since)
-        # after an interruption the next call reads everything again
+        # if this call is interrupted, the next call reads everything again
         self._position, self._known = LogPosition(), {}
         if not since.shards:
             for known in (self._followed, self._bases, self._remainders):
@@ -124,7 +124,7 @@ class Follower:
         return decider
 
     def decider_without(self, ids: Collection[str]) -> Decider:
-        """Return a decider without the pod managers ``ids``; it does not follow changes.
+        """Return a new decider without the pod managers ``ids``; it is not updated later.
 
         The nodes of these pod managers still count for groups.
         """
@@ -150,19 +150,19 @@ class Follower:
         return self._position
 
     def base(self, podm_id: str) -> LeanPodm:
-        """Return a pod manager of the decider without its claims."""
+        """Return a pod manager of the decider as it is before claims."""
         return self._bases[podm_id]
 
     def generation(self, podm_id: str) -> int:
         return self._followed[podm_id].podm.generation
 
     def sort_blocks(self, podm_id: str, key: Callable[[str], bytes]) -> None:
-        """Let the next decisions try the blocks of a pod manager in the order of their keys."""
+        """Sort the blocks of a pod manager by ``key`` of their URI for the next decisions."""
         self._orders[podm_id] = key
         self._due.add(podm_id)
 
     def restore_blocks(self) -> None:
-        """Let the next decisions try all blocks in their usual order."""
+        """Restore the usual order of all blocks for the next decisions."""
         self._due |= self._orders.keys()
         self._orders.clear()
 
@@ -172,7 +172,7 @@ class Follower:
         if change.gone:
             self._followed.pop(change.id, None)
         elif known is None and change.podm is None:
-            pass  # undecodable, but with unchanged content
+            pass  # the stored row cannot be decoded, and its content did not change
         elif change.incremental:
             assert known is not None
             known.usage = known.usage.plus(change.usage)
@@ -203,13 +203,13 @@ class Follower:
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
     def _updated_decider(self, changed: set[str], *, is_ordered: bool) -> Decider:
-        """Return the decider after an update by the changes, or a new decider if that costs less.
+        """Update the decider by the changes, or make a new decider if that costs less.
 
         Unless ``is_ordered``, the order of pod managers may have changed, for example by a new
         registration.
         """
         viewed = self._viewed
-        # also if it was invalid and is not in the view: it may be valid now
+        # an invalid pod manager is not in the view, but may be valid after the change
         left = any((one in viewed) != (one in self._remainders) for one in changed)
         many = len(changed) > max(MANY_CHANGES, len(viewed) // MANY_PART)
         if self._decider is None or left or many:
@@ -221,7 +221,7 @@ class Follower:
             try:
                 key = self._orders.get(podm_id, str)
                 self._decider.replace(self._remainders[podm_id].podm, key=key)
-            except InputError:  # a new decider reports the error to the members
+            except InputError:  # ``members`` get the error when a new decider is made
                 return self._new_decider()
         return self._decider
 
@@ -244,9 +244,9 @@ class Follower:
 
 
 class FixedMembers(Members):
-    """Members that the caller has read: ``among``, or all for None.
+    """Members whose readings are in the store: those ``among`` ids, or all for None.
 
-    ``declared`` adds resources, ``statuses`` are the statuses of unread pod managers.
+    ``declared`` adds resources, ``statuses`` are the statuses of pod managers not read now.
     """
 
     skipped: Sequence[str] = ()

@@ -21,16 +21,16 @@ from valence_sched.model.baremetal import Baremetal, BaremetalNode, Baremetals
 from valence_sched.model.claim import CompositionRequest, CompositionResult
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
 
-#: Lifetime of a list of nodes; a node that may match the hardware is always read again.
+#: How long a list of nodes is cached; a node that may match the hardware is always read again.
 LIST_AGE_S = 10.0
 _PORTS = {"http": 80, "https": 443}
-#: Suffixes of the driver_info keys with the address of a BMC, for all drivers.
+#: Suffixes of the keys in ``driver_info`` that have the address of a BMC, for all Ironic drivers.
 _ADDRESS_KEYS = ("_address", "_manager_ip", "_host")
 
 
 #: The parts that a change affects: an existing node by its URI, and blocks.
 ConcernedParts = tuple[str | None, Sequence[str]]
-#: Raises if the hardware may not be changed; the argument has the affected parts.
+#: Raises if the hardware must not be changed; the argument returns the affected parts.
 Check = Callable[[Callable[[], ConcernedParts]], None]
 
 
@@ -53,7 +53,7 @@ class GuardedComposer:
         return self._composer.read_node(request, node)
 
     def may_change(self, request: CompositionRequest, node: str | None = None) -> Composer:
-        """Return the composer that may change a node, or the blocks of a new node.
+        """Check the blocks of a new node, or an existing node; return the composer to change it.
 
         Raises:
             HardwareInUse: another system uses the hardware.
@@ -96,11 +96,11 @@ class HardwareGuard:
             return self._known
 
     def check(self, podm: str, url: str, read_hardware: Callable[[], ConcernedHardware]) -> None:
-        """Check that hardware of the pod manager at a URL may be changed; read it if needed.
+        """Check that no Ironic uses hardware of the pod manager at a URL.
 
         Raises:
             HardwareInUse: an Ironic uses the hardware.
-            BaremetalUnavailable: an Ironic may use it, or does not answer.
+            BaremetalUnavailable: an Ironic may use the hardware, or does not answer.
         """
         known = [(one, nodes) for one, nodes in self.listed() if nodes]
         if not known:
@@ -131,7 +131,7 @@ class BmcAddress(NamedTuple):
 
     @classmethod
     def of(cls, text: object) -> Self | None:
-        """Return the endpoint of a URL or a bare host, None for other text."""
+        """Return host and port of a URL or of a host without a scheme, None for other text."""
         bare = text.strip() if isinstance(text, str) else ""
         if _address(bare) is not None:
             return cls(bare)
@@ -186,7 +186,7 @@ class HardwareMatch:
     def _is_at(self, address: BmcAddress, uri: str | None) -> bool | None:
         """Return whether a system of a Redfish service is this hardware.
 
-        An Ironic node without a system URI means the only system of its service.
+        An Ironic node without a system URI stands for the only system of its Redfish service.
         """
         folded = uri and fold_uri(uri)
         is_one = folded in self._systems if folded else bool(self._systems)
@@ -204,7 +204,7 @@ class HardwareMatch:
 
 
 def host_names(host: str) -> frozenset[str]:
-    """Return the name of a host and its known addresses, in canonical spelling."""
+    """Return the name of a host and its resolved addresses, in canonical spelling."""
     if (address := _address(host)) is not None:
         return frozenset({address})
     name = host.casefold().rstrip(".")

@@ -52,7 +52,7 @@ class Intake:
     def stated(self) -> Mapping[str, tuple[str, ...]]:
         """Return the capabilities that the zone settings state for its pod managers.
 
-        Recorded pod managers belong to this zone only in its service.
+        A command does not apply them to recorded pod managers; the service of the zone does.
         """
         if self.selection.zones is None and self.selection.sources:
             return {}
@@ -96,7 +96,7 @@ class Intake:
     ) -> StoredPodms:
         """Read pod managers and store them, many in one transaction.
 
-        Declared resources are not stored. Readings before an error are still stored.
+        Declared resources are not stored. After an error, the readings before it are stored.
         """
         self._begin_reading()
         stored = StoredPodms({}, {})
@@ -111,7 +111,7 @@ class Intake:
                 if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
                     continue
                 stored.read_at[podm.id] = podm.read_at
-                # the state already has reported and stored pod managers
+                # pod managers that only report, or come from the state, are stored already
                 if podm.id not in self.sources.reported_ids and not selection.live.stored:
                     batch.append(podm)
                 if len(batch) == BATCH_SIZE:
@@ -125,7 +125,7 @@ class Intake:
     def refuse_outage(self, requests: Sequence[Request], known: Collection[str]) -> None:
         """Raise InventoryIncomplete if no ``known`` pod manager could be read.
 
-        If every request names pod managers, only these count.
+        If every request names pod managers, only the named pod managers are checked.
         """
         if all(request.podms for request in requests):
             known = {name for request in requests for name in request.podms}

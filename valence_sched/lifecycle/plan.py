@@ -26,15 +26,15 @@ from valence_sched.model.request import Request
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
-MOST_NAMED = 3  # changes in one line
+MOST_NAMED = 3  # largest number of changes in one line
 
 
 @dataclass
 class PlanClaimer:
     """Claims a plan once; ``statuses`` are the statuses of unread pod managers.
 
-    ``claimer`` verifies and holds the plan. Nodes of the plan are never replaced; ``claim_lost`` is
-    set if a lost race would have required a replacement.
+    ``claimer`` verifies and holds the plan. A node of the plan is never replaced by another;
+    ``claim_lost`` is set if a replacement was requested because of a lost race.
     """
 
     store: Store
@@ -49,7 +49,7 @@ class PlanClaimer:
         if key is None:
             return None
         owner, content = self.plan.decision.request.owner, self.plan.digest
-        self.store.claims.find_by_key(owner, f"{key}#1", content)  # for a plan of several nodes
+        self.store.claims.find_by_key(owner, f"{key}#1", content)  # the key of a split claim
         return self.store.claims.find_by_key(owner, key, content)
 
     def content(self, request: Request) -> str:
@@ -61,11 +61,12 @@ class PlanClaimer:
     ) -> ClaimOutcome:  # fmt: skip
         """Hold the plan; ``dispatched`` as for :meth:`Claimer.claim`.
 
-        ClaimLost if a part has changed or is in use, NameTaken if the key is of another plan.
+        ClaimLost if hardware of the plan has changed or is in use, NameTaken if the key belongs to
+        another plan.
         """
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
-            self.claim_lost |= request.exclude_podms == excluded  # otherwise a pod manager refused
+            self.claim_lost |= request.exclude_podms == excluded  # else a pod manager refused it
             return ClaimOutcome(None, None, 0)
         self._done = True
         owner = owner or request.owner
@@ -122,7 +123,7 @@ class PlanClaimer:
                     whose = f" of {claim.owner}" if claim.owner else ""
                     user, node = f"claim {claim.id}{whose}", nodes.get(claim.id)
                     user = f"node {node} ({user})" if node else user
-                    if claim.state != "SETTLED":  # the text already says that it is in use
+                    if claim.state != "SETTLED":  # the line states that the block is in use
                         user = f"{user}, which is {claim.state}"
                 others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
                 yield f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}"
@@ -200,7 +201,7 @@ class Planner:
                 raise _missing_podm(name)
         statuses = self._loader.statuses(read_at.items(), self._live)
         if claimer is None:
-            # a group may have nodes on every pod manager
+            # the nodes of a group may be on any pod manager, so read all of them
             among = None if plan.decision.request.group else frozenset(names)
             declared = self._intake.declared_resources()
             make = functools.partial(Decider, policies=self._policies(plan))
@@ -209,10 +210,10 @@ class Planner:
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
-        """Repeat the decision of a plan on present readings; also return the differences.
+        """Repeat the decision of a plan on present readings; return it with the differences.
 
-        Uses the policy of the plan unless policy files are given. Errors as for reading and
-        deciding.
+        Uses the policy of the plan unless policy files are given. Raises the errors of reading and
+        of deciding.
         """
         texts: dict[str, bytes] = {}
         live = replace(self._live, subtract_claims=True)

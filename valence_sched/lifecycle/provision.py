@@ -31,7 +31,7 @@ from valence_sched.store.tables import key_of
 from valence_sched.words.phrases import state_text
 
 MOST_ATTEMPTS = 5
-GRACE_S = 5.0  # seconds after an interruption for nodes that are being composed
+GRACE_S = 5.0  # time after an interruption to finish nodes that are being composed
 
 _NodeResult = tuple[ComposedNode | errors.SchedulerError, list[str]]
 _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
@@ -42,10 +42,10 @@ class Provisioner:
     """Composes the nodes of requests that a source claims, and the nodes of held claims.
 
     ``read`` reads a pod manager and returns None if it does not answer. ``refusals`` returns the
-    pod managers that can never compose a request, with reasons; they are excluded. ``prepare``
-    raises before the claim if the hardware in use is unknown. ``disabled`` returns the pod managers
-    that must not get nodes now. ``parallel`` is the number of nodes that a pod manager composes at
-    a time.
+    pod managers that can never compose a request, with reasons; they are excluded. ``prepare`` is
+    called before the claim, and raises if it is unknown which hardware Ironic uses. ``disabled``
+    returns the pod managers that must not get nodes now. ``parallel`` returns how many nodes a pod
+    manager composes at a time.
     """
 
     store: Store
@@ -77,7 +77,7 @@ class Provisioner:
             BaremetalUnavailable: Ironic does not answer.
         """
         source = self.claim_source
-        assert source is not None, "a request is claimed before it is composed"
+        assert source is not None, "without a source only held claims can be composed"
         content = source.content(request)
         if earlier := self._earlier_nodes(request, key, content):
             return ProvisionResult(nodes=tuple(earlier))
@@ -140,7 +140,7 @@ class Provisioner:
         except KeyboardInterrupt:
             for future in futures:
                 future.cancel()
-            wait(futures, GRACE_S)  # most end within this time
+            wait(futures, GRACE_S)  # most nodes are finished within this time
             raise
         result = ProvisionResult()
         for claim, future in zip(claims, futures, strict=True):
@@ -149,7 +149,7 @@ class Provisioner:
         return result if has_enough else self._without_nodes(result)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
-        """Return the composed nodes of a key; compose claims that are only held."""
+        """Return the composed nodes of a key; ClaimState while other nodes of it are composed."""
         if key is None:
             return []
         keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
@@ -180,11 +180,11 @@ class Provisioner:
                 avoid, problem = (*avoid, part.podm), error
             except errors.ClaimLost as error:
                 problem = error
-                # after a failed reading the refusal remains the reason
+                # if the reading fails, report the lost claim only
                 with contextlib.suppress(errors.SchedulerError):
                     if (reading := self.read(part.podm)) is not None:
                         self.store.remember(reading)
-            except errors.SchedulerError as error:  # unverified or not started
+            except errors.SchedulerError as error:  # the node is unverified or not started
                 return error, notes
             another = find_another(avoid, claim.key) if attempt < MOST_ATTEMPTS else None
             if another is None:
@@ -211,7 +211,7 @@ class Provisioner:
                 return None
 
     def _without_nodes(self, result: ProvisionResult) -> ProvisionResult:
-        """Remove the nodes again, and return the result with the nodes that remain."""
+        """Decompose all nodes, and return the result; ``unverified`` has nodes that remain."""
         failures, unverified = [*result.failures], [*result.unverified]
         for node in result.nodes:
             try:
@@ -256,7 +256,7 @@ def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResul
     def work() -> None:
         while True:
             try:
-                future, call = waiting.popleft()  # atomic
+                future, call = waiting.popleft()  # ``popleft`` is atomic
             except IndexError:
                 return
             if not future.set_running_or_notify_cancel():

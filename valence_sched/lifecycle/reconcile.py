@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciler: matches claims and nodes of the store with each pod manager.
 
-If a process died while it composed, the pod manager may have the node, no node, or parts of it.
+If a process died while it composed, the pod manager may have the whole node, parts of it, or none.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
 from valence_sched.store.store import Store
 
-#: The action on a claim or a node, and its exit code: 0 unless the action was refused.
+#: The result of an action on a claim or a node as text, and its exit code: 0 unless refused.
 Done = tuple[str, int]
 
 
@@ -35,7 +35,7 @@ class Reconciler:
     progress: Progress = field(default_factory=NoProgress)
 
     def reconcile(self) -> Iterator[Action]:
-        """Yield each action after it is done."""
+        """Do the actions, and yield each when it is done."""
         for claim in self.store.claims.reap(dry_run=self.dry_run):
             yield _claim_action(claim, ("expired: freed its holds", 0))
         for claim in self.store.claims.list_stuck():
@@ -62,7 +62,7 @@ class Reconciler:
             if result.state == "composed":
                 nodes.append(nouns.composed_node(claim, part, allocation, result))
             elif result.state == "left" and result.node is None and not result.amounts:
-                remains.append(result.reason)  # the status of its blocks includes it
+                remains.append(result.reason)  # its blocks are not free: their status shows it
             elif result.state != "absent":
                 return _done(f"unchanged: {result.reason}")
         if nodes:
@@ -112,7 +112,7 @@ class Reconciler:
         part: nouns.ClaimPart,
         allocation: nouns.NodeAllocation,
     ) -> nouns.CompositionResult:
-        """Return the state of a node on its pod manager, after removing a partial node."""
+        """Remove a partial node, and return the state of the node on its pod manager."""
         known = self.store.load_podms([part.podm]).get(part.podm)
         wanted = nouns.composition_request(claim, allocation, known)
         result = composer.read_node(wanted)
@@ -124,7 +124,7 @@ class Reconciler:
             return result
         began = any(event.kind == "reserving" for event in self.store.events(claim.id))
         if began and (result.state == "composed" or result.node is None):
-            # a reservation before that, or of a node in use, belongs to another system
+            # a reservation from before that step, or of hardware in use, is another system's
             with contextlib.suppress(errors.HardwareInUse):
                 composer.may_change(wanted, result.node).unreserve(wanted)
         return result
@@ -156,7 +156,7 @@ class Reconciler:
             yield from filter(None, actions)
 
     def _forget_missing(self, node: nouns.ComposedNode) -> Action:
-        """Delete the record of a node after its pod manager confirms that the node is gone."""
+        """Delete the record of a node if its pod manager confirms that the node is gone."""
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = nouns.request_from_node(node)
@@ -176,9 +176,9 @@ class Reconciler:
     def _remove_orphan(
         self, podm: str, node: Node, names: Mapping[str, nouns.Claim]
     ) -> Action | None:
-        """Decompose a node that was composed after its claim had failed.
+        """Decompose a node that was composed after its claim had ended.
 
-        A node without a known claim belongs to another system that uses the same names.
+        A node without a known claim belongs to another system that uses names of the same form.
         """
         name = nouns.own_name(node.name, node.uri)
         claim = names.get(name)

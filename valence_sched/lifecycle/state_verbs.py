@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StateVerbs: the verbs of an engine on its stored state, without decisions."""
+"""StateVerbs: the verbs of an engine that read or change its stored state without a decision."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class StateVerbs:
     """Implements verbs of a scheduler on the state of ``live``; ``effects`` records changes.
 
-    ``changing_store`` opens the store for changes that affect decisions. ``forget_snapshot`` then
-    makes the next decision read again.
+    ``changing_store`` opens the store for changes that affect decisions. ``forget_snapshot`` makes
+    the next decision read the state again.
     """
 
     sources: SourceReader
@@ -48,7 +48,7 @@ class StateVerbs:
         return self.sources.registry(self.live.state)
 
     def change(self, kind: str, id_: str, done: str) -> AbstractContextManager[None]:
-        """Record a change within a context; ``done`` is a word such as ``deleted``."""
+        """Return a context that records a change; ``done`` is a word such as ``deleted``."""
         return self.effects.change(kind, id_, f"may be {done}", f"is {done}")
 
     def decision(self, decision_id: str) -> Report | Reports:
@@ -126,7 +126,7 @@ class StateVerbs:
         return reports[podm]
 
     def reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
-        """Return the stats of the last reports by name, and the known ages and times of reports."""
+        """Return stats, age in seconds and time of the last report of each pod manager, by name."""
         found = self.registry.reports().items()
         ages_s = {name: one.age_s for name, one in found if one.age_s is not None}
         times = {name: one.at for name, one in found if one.at is not None}

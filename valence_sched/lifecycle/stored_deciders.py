@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stored deciders: decide and claim on the state of a store, one decision after another."""
+"""Stored deciders: decide and claim repeatedly on the changing state of a store."""
 
 import contextlib
 import functools
@@ -26,12 +26,12 @@ from valence_sched.model.registration import Registration
 from valence_sched.store.snapshot import StoreSnapshot
 from valence_sched.store.store import Store
 
-#: Seconds until the time of an old reading is looked up again.
+#: Shortest time between two look-ups of the age of an old reading.
 ASK_AGAIN_S = 1.0
 
 
 class StoredInventory:
-    """Members of a follower: the stored pod managers of a selection.
+    """The members of a follower: the stored pod managers of a selection.
 
     Each update sets the attributes and diagnostics of ``sources`` to the present state.
     """
@@ -71,7 +71,7 @@ class StoredInventory:
         return self._unread.keys()
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        """Process changes of content, failures, registrations, reports, ages and liveness."""
+        """Update the pod managers after changes of any kind, also of their ages and liveness."""
         again = set(changed)
         now = self._sources.now()
         reported = {one for one in changed if one in followed and followed[one].report is not None}
@@ -90,7 +90,7 @@ class StoredInventory:
         return again | self._update_statuses(followed)
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
-        """Return a pod manager for decisions if it is in the selection."""
+        """Return a pod manager for decisions, None unless the selection has it."""
         self._unread.pop(podm_id, None)
         self._refused.discard(podm_id)
         if podm_id not in self._ranks:
@@ -125,7 +125,7 @@ class StoredInventory:
         Raises:
             NoPodm: no pod manager is selected.
             InventoryStale: a reading is older than the selection allows.
-            InventoryIncomplete: with ``strict``, a pod manager is not read.
+            InventoryIncomplete: with ``strict``, a pod manager could not be read.
         """
         self._note_sources()
         if not self._ranks:
@@ -138,7 +138,7 @@ class StoredInventory:
         self._loader.check(count, self._selection)
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
-        """Return overviews with the times of the last readings, including unchanged readings."""
+        """Return overviews with the time of the last reading, even if it found no change."""
         podms = [(one, one.podm) for one in overviews]
         times = self._store.read_times({podm.id for _, podm in podms} - self._refused)
         return [replace(one, podm=replace(podm, read_at=times.get(podm.id))) for one, podm in podms]
@@ -213,7 +213,7 @@ def _differing(known: Mapping[str, object], before: Mapping[str, object]) -> set
 
 
 class StoredDeciders:
-    """Deciders and claimers of a selection on a followed store; for one thread."""
+    """Makes deciders and claimers for a selection of a store; used by one thread at a time."""
 
     def __init__(self, intake: Intake, store: Store) -> None:
         self.store, self._intake = store, intake
@@ -240,7 +240,7 @@ class StoredDeciders:
 
     @contextlib.contextmanager
     def claimer(self) -> Iterator[Claimer]:
-        """Yield a claimer with the same follower; it claims only readable pod managers."""
+        """Yield a claimer on the present state; it claims only pod managers that can be read."""
         self.decider()
         unread = self._inventory.unread_ids
         claimer = Claimer(self.store, self._follower, unclaimable=unread)

@@ -16,7 +16,7 @@ from valence_sched.service.users import User
 
 ALL_OWNERS = "owners:all"
 SCOPES = ["project", "system"]
-#: The rule of each role; it lists the higher roles too, since Keystone may not imply them.
+#: The rule of each role. It names the higher roles, too: in Keystone they may not imply this role.
 ROLE_RULES = (
     policy.RuleDefault(
         "admin", "role:admin", "Registers, reconciles, and changes objects of all owners."
@@ -36,7 +36,7 @@ ROLE_RULES = (
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return every rule with its default; ``oslopolicy-sample-generator`` shows them."""
+    """Return every rule with its default, for ``oslopolicy-sample-generator``."""
     routes: dict[str, list[Route]] = {}
     for route in ROUTES:
         if route.rule:

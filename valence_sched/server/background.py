@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Background threads of a worker: leased jobs, such as reading pod managers, and hints.
 
-Only the process with the job's lease works, so that any process may die. The threads start after
-the fork, so that the serving process inherits no lock or connection.
+Only the process that holds the lease of a job runs it; if it dies, another takes over. The threads
+start after the fork, so that a worker inherits no lock or connection.
 """
 
 import logging
@@ -17,9 +17,9 @@ from valence_sched.model.redact import redact_text
 
 LOG = logging.getLogger(__name__)
 
-RETRY_S = 1.0  # pause after the state could not be opened
+RETRY_S = 1.0  # pause before the state is opened again
 RESTART_S = 10.0  # pause after an internal error
-REFRESH_PAUSE_S = 1.0  # changes after hints are loaded at most this often
+REFRESH_PAUSE_S = 1.0  # shortest time between two loads of changes after hints
 
 
 class LeasedJob(Protocol):
@@ -31,12 +31,12 @@ class LeasedJob(Protocol):
 
 LogLine = Callable[[str], object]
 Sleep = Callable[[float], object]
-#: Makes a job from a log function, which takes a line for each change, and a wait function.
+#: Makes a job from two functions: one logs a line, one sleeps.
 MakeReader = Callable[[LogLine, Sleep], LeasedJob]
 
 
 class ReaderThread:
-    """Runs the job that ``make_reader`` makes until it is stopped; ``name`` is for logs."""
+    """Runs the job that ``make_reader`` makes, until ``stop``; logs use ``name``."""
 
     def __init__(self, make_reader: MakeReader, name: str = "reader") -> None:
         self._make_reader, self._name = make_reader, name
@@ -46,7 +46,7 @@ class ReaderThread:
         self._problem = ""
 
     def start(self) -> None:
-        """Start the thread, unless this process has started it; a forked child starts its own."""
+        """Start the thread once in this process; a forked child starts its own thread."""
         if self._pid == os.getpid() or self._ended.is_set():
             return
         self._pid = os.getpid()
@@ -101,10 +101,10 @@ class Fanout(Protocol):
 
 
 class ServiceHints:
-    """The hints of one worker: sent after requests that change the state, and received.
+    """Sends hints of one worker after requests that change the state, and receives hints.
 
-    ``connect`` makes the fan-out at the first request, because a server may fork before.
-    ``refresh`` loads changes.
+    ``connect`` makes the fan-out at the first request, because a server may fork before it.
+    ``refresh`` loads the changes that a received hint announces.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engine pool: the schedulers of one process, which follow a shared state, and their requests."""
+"""Engine pool: the engines of one process over the shared state, and the compiler of requests."""
 
 import contextlib
 import os
@@ -46,12 +46,11 @@ def selection_of(settings: ServiceSettings) -> Selection:
 
 
 class EnginePool:
-    """The engines of one process: one is shared, by one thread at a time; others make changes.
+    """The engines of one process: one that threads share in turn, and a new one for each change.
 
-    For registered pod managers the shared engine follows the change log of the state, and reads
-    nothing else. A change of its files or an internal error causes a new shared engine; an invalid
-    request or an unavailable state does not. With recorded inventories it reads everything again
-    after a change of a file or of ``state_mark``.
+    With registered pod managers the shared engine reads only the change log of the state. A changed
+    file or an internal error causes a new shared engine; an invalid request or an unavailable state
+    does not. With recorded inventories a changed file or ``state_mark`` causes a new shared engine.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class EnginePool:
         except SchedulerError:
             raise
         except BaseException:
-            self._drop()  # its verb may be incomplete
+            self._drop()  # the engine may be in an inconsistent state
             raise
         finally:
             self._effects.clear()
@@ -161,10 +160,10 @@ MOST_REQUESTS, MOST_BYTES = 256, 4096  # cached requests, and bytes of each
 
 
 class RequestCompiler:
-    """Compiles requests as an app does; ``near_maps`` locate external resources.
+    """Compiles requests like an app and caches them; ``near_maps`` locate external resources.
 
-    A request without external resources depends only on its text and its flavor. So it is compiled
-    once, and decision caches that use it stay valid.
+    A request without external resources depends only on its text and its flavor. It is compiled
+    once, so that decision caches find the same object.
     """
 
     def __init__(self, app: App, near_maps: Sequence[str]) -> None:
@@ -182,7 +181,7 @@ class RequestCompiler:
         request = self._compile(spec, flavor)
         if len(key) <= MOST_BYTES:
             if len(self._compiled) >= MOST_REQUESTS:
-                # the oldest entry is dropped: the order of use would cost an update per hit
+                # clear all entries: an LRU order would cost an update for each hit
                 self._compiled.clear()
             self._compiled[key] = flavor, request
         return request

@@ -20,7 +20,7 @@ from valence_sched.service.settings import Limits, ServiceSettings, is_loopback
 
 LOG = logging.getLogger("valence_sched.server")
 
-HEAD_BYTES = 8190  # bytes of each line in the head of a request
+HEAD_BYTES = 8190  # most bytes of a header line of a request
 
 
 class JsonLogger(Logger):  # type: ignore[misc]
@@ -44,7 +44,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         return self._settings.limits
 
     def load_config(self) -> None:
-        """Set the options of gunicorn; gunicorn's own files and variables are not read."""
+        """Set the options of gunicorn; its own configuration files and variables are ignored."""
         settings = self._settings
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         for name, value in {
@@ -52,7 +52,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             "workers": settings.workers,
             "worker_class": ServiceWorker,
             "threads": settings.threads,
-            "timeout": max(60, 2 * settings.stop_s + 10),  # an ending worker sends no heartbeat
+            "timeout": max(60, 2 * settings.stop_s + 10),  # a worker that ends has no heartbeat
             "graceful_timeout": settings.stop_s,
             "keepalive": 5,
             "limit_request_line": HEAD_BYTES,
@@ -67,7 +67,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             "worker_exit": lambda _server, _worker: self._finish(),
             "child_exit": lambda _server, worker: multiprocess.mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
         }.items():
-            if name in self.cfg.settings:  # older versions of gunicorn have no control socket
+            if name in self.cfg.settings:  # old versions of gunicorn lack some options
                 self.cfg.set(name, value)
 
     def reload(self) -> None:

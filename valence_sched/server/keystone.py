@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keystone: authenticates by its tokens, with the middleware of all OpenStack services."""
+"""Keystone: authenticates users by tokens, with the middleware that OpenStack services use."""
 
 import contextlib
 import hashlib
@@ -58,7 +58,7 @@ class TokenCache:
 
 
 class KeystoneLogins:
-    """Logs browser users in at Keystone by ``USER@PROJECT``; a token is verified at every use."""
+    """Gets tokens from Keystone for browser users, who log in as ``USER@PROJECT``."""
 
     def __init__(self, settings: KeystoneSettings) -> None:
         self._settings = settings
@@ -66,7 +66,7 @@ class KeystoneLogins:
         self._cache = TokenCache()
 
     def tokens(self, name: str, password: bytes) -> Iterator[str]:
-        """Yield the cached token, then a new token; Unauthenticated or IdentityUnavailable."""
+        """Yield a cached token, if any, then a new one; Unauthenticated or IdentityUnavailable."""
         words = name.encode() + b"\0" + password
         key = hmac.digest(self._secret, words, hashlib.sha256).hex()
         known = self._cache.get(key)
@@ -105,7 +105,7 @@ class KeystoneLogins:
 
 
 class KeystoneAccess:
-    """Authenticates by Keystone tokens with project or system scope; rules define their access."""
+    """Authenticates by Keystone tokens with project or system scope; rules check permissions."""
 
     def __init__(self, settings: KeystoneSettings, password: str, rules: AccessRules) -> None:
         self._rules = rules
@@ -125,7 +125,7 @@ class KeystoneAccess:
             raise Unauthenticated("this service requires a Keystone token: send X-Auth-Token")
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             raise Unauthenticated("the header X-Auth-Token is not a token: get one from Keystone")
-        # a service token would permit an expired user token, which is not needed here
+        # drop a service token: it would make an expired user token valid
         headers = {name: value for name, value in environ.items() if name != "HTTP_X_SERVICE_TOKEN"}
         confirmed: dict[str, Any] = {**headers, CACHE: self._cache}
         statuses: list[str] = []
@@ -149,7 +149,7 @@ class KeystoneAccess:
         return self._user(confirmed)
 
     def _browser_user(self, environ: Mapping[str, Any]) -> User:
-        """Return the user of a browser's login; an expired token is renewed once."""
+        """Return the user of a browser login; an expired token is replaced once."""
         name, password = basic_credentials(environ.get("HTTP_AUTHORIZATION"), MAX_PASSWORD)
         for token in self._logins.tokens(name, password):
             with contextlib.suppress(Unauthenticated):
@@ -231,7 +231,7 @@ def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str
         "service_type": SERVICE_TYPE,
         "service_token_roles_required": True,
         "delay_auth_decision": False,
-        "include_service_catalog": True,  # an access rule may name this service
+        "include_service_catalog": True,  # access rules of a token may name this service
     }
 
 

@@ -25,7 +25,7 @@ EXTRAS = dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_cl
 EXTRAS |= dict.fromkeys(
     ("keystoneauth1", "keystonemiddleware", "oslo_config", "oslo_policy"), "keystone"
 )
-MOST_DISPATCHES = 1000  # dispatches shown
+MOST_DISPATCHES = 1000  # largest number of dispatches shown
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
@@ -248,7 +248,7 @@ def report_problems(
 ) -> int:
     """Write a line for each problem of settings; return the number of problems.
 
-    An unavailable database is not a problem if the service ``waits`` for it.
+    With ``waits`` the service waits for an unavailable database, which is then not counted.
     """
     count = 0
     for problem in _problems(settings, environ):

@@ -15,11 +15,11 @@ import msgspec
 from valence_sched.model.redact import redact_text
 from valence_sched.service.settings import MULTIPROCESS_FOLDER
 
-MOST_CHARS = 16_000  # characters of a message, or of the end of a traceback
+MOST_CHARS = 16_000  # logged characters of a message, and of the end of a traceback
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON; its text is redacted."""
+    """Formats a log record as one line of JSON without passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
@@ -58,8 +58,7 @@ PREFIX = "valence-scheduler-"  # the name prefix of the metrics folder
 def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
     """Make a folder for metrics, unless the environment names one.
 
-    Worker processes also leave this block when they end, so only the first process removes the
-    folder.
+    Only the process that made the folder removes it: worker processes leave this block, too.
     """
     if MULTIPROCESS_FOLDER in environ:
         yield

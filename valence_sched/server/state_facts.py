@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State facts: the health of a service, and the facts of its state for metrics."""
+"""State facts: the health of a service, and the counts and ages of its state for metrics."""
 
 import datetime
 import logging
@@ -17,11 +17,11 @@ from valence_sched.store.store import Store
 
 LOG = logging.getLogger(__name__)
 
-LATE_S = 60.0  # age from which an unposted decision is reported
+LATE_S = 60.0  # age at which an unposted decision becomes a health problem
 
 
 class StateReader:
-    """Checks the state and the settings for one process; ``store`` returns the open state."""
+    """Reads health and metrics from the state for one process; ``store`` returns the open state."""
 
     def __init__(
         self, make_app: Callable[[], App], selection: Selection, store: Callable[[], Store]
@@ -31,7 +31,7 @@ class StateReader:
         self._problem = ""
 
     def health(self) -> Health:
-        """Return whether the service can decide; it has started once each pod manager was tried."""
+        """Return the health of the service: ``starting`` until each pod manager was tried once."""
         problems: list[str] = []
         try:
             self._store().registry_count()
@@ -104,5 +104,5 @@ class StateReader:
 
 
 def _public_text(what: str, error: SchedulerError) -> str:
-    """Return a problem without hosts and file names, which an anonymous client must not see."""
+    """Describe a problem without hosts and file names, which anonymous clients must not see."""
     return f"the {what} cannot be used ({error.code}): see the log of the service"

@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 
 def prepare_process() -> int:
-    """Prepare the decoders of all nouns in requests; return their number."""
+    """Make the decoders of all nouns in requests before the first request; return their number."""
     import_late_modules()
     return base.prepare_nouns()
 
 
 LOG = logging.getLogger(__name__)
 
-MOST_PODMS, MOST_ASKED = 5, 400  # pod managers, and characters of the request, in a summary
+MOST_PODMS, MOST_ASKED = 5, 400  # pod managers and characters of a request in a summary
 
-#: The time limits for the reader to release its lease, and for the last request to end.
+#: How long a stopping process waits for each thread, and for the last decision.
 READER_END_S, ENGINE_END_S = 5.0, 1.0
 
 
 class SharedState:
-    """The state of all processes: records, and change marks; opened when first used."""
+    """The state that all processes share; opened when first used."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class SharedState:
             return self._store
 
     def mark(self) -> object:
-        """Return a mark that changes with the data that decisions use."""
+        """Return a mark that differs after each change of the data that decisions use."""
         return self.store().log_totals()
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class ServiceProcess:
         prepare_process()
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
-        quarantine = Quarantine()  # of all stores of this process: each row is logged once
+        quarantine = Quarantine()  # shared by all stores of this process: logs each row once
         dispatches = settings.dispatch is not None
         self._state = state = SharedState(
             environ, settings.state, settings.audit_lines, quarantine, dispatches=dispatches
@@ -181,7 +181,7 @@ class ServiceProcess:
             openapi=openapi.document,
             metrics=metrics.text,
             health=state_reader.health,
-            # a process that does not read receives events, too
+            # a process receives events even if another process reads the pod managers
             events=EventReceiver(self._address, state.store) if self._address else None,
             zone=self.zone,
         )
@@ -212,7 +212,7 @@ class ServiceProcess:
         except SchedulerError as error:
             LOG.warning("a report over the broker is not stored: %s", redact_text(str(error)))
         else:
-            assert self.hints is not None, "reports arrive over hints"
+            assert self.hints is not None, "reports arrive with hints"
             self.hints.refresh()
 
     def _refresh(self) -> None:
@@ -224,7 +224,7 @@ class ServiceProcess:
             if one is not None:
                 one.start()
         if self.hints is not None and self._settings.messaging and self._settings.messaging.reports:
-            self.hints.start()  # otherwise they start at the first request
+            self.hints.start()  # without reports, hints start at the first request
 
     def stop(self, timeout_s: float) -> None:
         """End the threads, wait up to ``timeout_s`` for operations, and close the state."""
@@ -248,7 +248,7 @@ class ServiceProcess:
         self, log: background.LogLine, sleep: background.Sleep
     ) -> BackgroundReader:
         chosen, settings = self._settings.reader_settings, self._settings
-        assert chosen is not None, "else there is no thread to run it"
+        assert chosen is not None, "the reader thread requires a section reader"
         live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
         hints = self.hints
         changed = {} if hints is None else {"changed": lambda names: hints.start().send(names)}
@@ -279,7 +279,7 @@ class ServiceProcess:
         self, log: background.LogLine, sleep: background.Sleep
     ) -> background.LeasedJob:
         settings = self._settings.dispatch
-        assert settings is not None, "else there is no thread to run it"
+        assert settings is not None, "the sender thread requires a section dispatch"
         return self._make_app().dispatch_sender(self._state.store(), settings, log, sleep=sleep)
 
 
@@ -309,7 +309,7 @@ def app_maker(
 
 
 def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
-    """Return whether a process reads pod managers; false if decisions use only recordings."""
+    """Return whether this service reads pod managers; False if it decides only on recordings."""
     chosen = selection_of(settings)
     recorded = App(environ=environ).sources.named_sources(chosen)
     return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)
@@ -320,13 +320,13 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> call.
     what = "rate_limits: redis_password"
     password = App(environ=environ).secret(reference, what) if reference is not None else None
     rates = settings.rate_limits
-    if settings.auth == "none":  # all clients are on this machine and do not log in
+    if settings.auth == "none":  # all clients are on this machine, and no login can fail
         rates = replace(rates, failures=None)
     return call.RateLimiter(rates, password, settings.proxy_networks)
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:
-    """Return the address for events, None without a receiver; an error if it is invalid."""
+    """Return the address of the event receiver, None without one; an error if it is invalid."""
     reader = settings.reader_settings
     if reader is None or reader.receiver is None:
         return None
@@ -396,7 +396,7 @@ def _check_tls(settings: ServiceSettings) -> None:
     if settings.certificate is None or settings.private_key is None:
         return
     if not all(map(os.path.exists, _tls_files(settings))):
-        return  # reported as a separate error
+        return  # another check reports this error
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # an encrypted key would ask for its password on a terminal

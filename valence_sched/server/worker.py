@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """ServiceWorker: a gunicorn worker whose loop holds the connections while its threads answer.
 
-A thread gets a request once its last byte has arrived, and the loop sends the answer. So a client
-that sends or reads slowly occupies a connection and its buffers, but no thread. The number of
-connections and the bytes that they hold are limited. Above a limit, the longest waiting connections
-of the host with the most connections are closed.
+A thread gets a request once its last byte has arrived, and the loop sends the answer. So a slow
+client occupies a connection and its buffers, but no thread. The worker limits the number of
+connections and the bytes in their buffers. Above a limit, it closes connections of the host that
+has the most, those first that have waited longest.
 """
 
 import asyncio
@@ -34,23 +34,23 @@ from valence_sched.model.http import MEDIA_TYPE, http_problem
 from valence_sched.model.inventory import to_json
 from valence_sched.service.settings import Limits
 
-MOST_CONNECTIONS = 8192  # open in a worker, at most half of its file descriptors
-MOST_DESCRIPTORS = 65536  # file descriptors that a worker requests
+MOST_CONNECTIONS = 8192  # open connections of a worker, at most half of its file descriptors
+MOST_DESCRIPTORS = 65536  # file descriptors that a worker requests from the system
 MOST_HELD_BYTES = 128 << 20  # received and unsent bytes of all connections
-SHARE_BYTES = MOST_HELD_BYTES // MOST_CONNECTIONS  # no connection is closed for this many bytes
-READ_BYTES = 16 << 10  # bytes per connection and turn: parsing delays other connections
+SHARE_BYTES = MOST_HELD_BYTES // MOST_CONNECTIONS  # bytes that a connection may always hold
+READ_BYTES = 16 << 10  # bytes read from a connection at a time: parsing delays the others
 MOST_HEAD_BYTES = 32 << 10
-FRAMING = 8  # the most received bytes per byte of a body
-SMALL_PARTS, PART_BYTES = 1000, 64  # chunks of a body before their average size is checked
-MOST_DISCARDED_BYTES = 1 << 20  # bytes received after the last answer
+FRAMING = 8  # most received bytes per byte of a body
+SMALL_PARTS, PART_BYTES = 1000, 64  # after this many chunks their average size must be this
+MOST_DISCARDED_BYTES = 1 << 20  # bytes that are read and dropped after the last answer
 ACCEPTED_AT_ONCE = 16
 PROBE_THREADS = 2  # threads for health checks
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 EXHAUSTED_S = 0.05  # pause before connections are accepted again
 LINGER_S = 2.0  # time for a client to read its last answer and close
-FLUSH_S = (0.005, 0.25)  # shortest and longest interval of checking whether an answer was sent
+FLUSH_S = (0.005, 0.25)  # shortest and longest interval between checks that an answer is sent
 TICK_S, END_TICK_S = 1.0, 0.05
-SWITCH_S = 0.0005  # Python's switch interval: the longest wait for a thread after a system call
+SWITCH_S = 0.0005  # Python's thread switch interval: the wait of a thread after a system call
 CODINGS = {b"chunked", b"identity"}
 STATUSES = {
     parser.LimitRequestLine: HTTPStatus.REQUEST_URI_TOO_LONG,
@@ -69,7 +69,7 @@ class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One connection, which has waited for its client since ``since``, until its ``deadline``."""
+    """One connection. It waits for its client from ``since`` until ``deadline``."""
 
     def __init__(self, worker: "ServiceWorker") -> None:
         self._worker, cfg = worker, worker.cfg
@@ -127,12 +127,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._discarded_bytes > MOST_DISCARDED_BYTES:
                 self.abort()
         elif self._worker.tls is not None and len(self._transports) == 1:
-            self._early += data  # the last bytes of a handshake may include the first of a request
+            self._early += data  # a request may start in the last bytes of a TLS handshake
         elif self.phase is Phase.ARRIVING:
             self._take(data)
 
     def release(self) -> None:
-        """Free references that the cycle collector may free late."""
+        """Free references now that the cycle collector would free late."""
         self._body, self._request, self._parser = bytearray(), None, parser.PythonProtocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -181,14 +181,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         if {one.strip().lower() for value in codings for one in value.split(b",")} - CODINGS:
             raise parser.UnsupportedTransferCoding
         request.path = util.split_request_uri(request.uri).path or ""
-        # WSGI would give "X_Y" and "X-Y" the same name
+        # WSGI gives the headers "X_Y" and "X-Y" the same name
         request.headers_bytes = [one for one in request.headers_bytes if b"_" not in one[0]]
         if request._expect_100_continue and not self._is_too_large(request):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return False
 
     def _take_body(self, data: bytes) -> None:
-        if self._body_bytes <= self._worker.most_body_bytes:  # the rest is not needed
+        if self._body_bytes <= self._worker.most_body_bytes:  # a larger body is refused anyway
             self._body += data
         self._body_bytes += len(data)
         self._parts += self._parser.is_chunked
@@ -205,7 +205,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         request.must_close |= not self._parser.is_complete or not self._worker.alive
         server = self._transport.get_extra_info("sockname")
         work = functools.partial(self._worker.answer, request, self.client, server)
-        is_probe = request.path.startswith("/healthcheck")  # they do not wait for other requests
+        is_probe = request.path.startswith("/healthcheck")  # probes have their own threads
         threads = self._worker.probes if is_probe else self._worker.threads
         answer = self._worker.loop.run_in_executor(threads, work)
         answer.add_done_callback(self._send)
@@ -221,7 +221,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._flush(closes, FLUSH_S[0])
 
     def _flush(self, closes: bool, pause_s: float) -> None:
-        """Continue if the answer is sent; otherwise check again later."""
+        """Continue with the connection if the answer is sent; otherwise check again later."""
         if self not in self._worker.open:
             return
         unsent = sum(one.get_write_buffer_size() for one in self._transports)
@@ -322,7 +322,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             return ["\r\n".join((*words, "", "")).encode()], True
 
     def keep(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Start a task of the loop; an unreferenced task would be collected."""
+        """Start a task of the loop and keep a reference: without one, the task is collected."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -343,12 +343,12 @@ class ServiceWorker(Worker):  # type: ignore[misc]
                 del self._of_host[connection.host]
 
     def limit_held(self) -> None:
-        """If all connections together hold too many bytes, close connections above their share."""
+        """Close connections above their share while all connections hold too many bytes."""
         if self.held_bytes > MOST_HELD_BYTES:
             self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, SHARE_BYTES)
 
     def _limit_connections(self) -> None:
-        if len(self.open) > self._most_connections:  # closes several at once: choosing is slow
+        if len(self.open) > self._most_connections:  # sorting is slow, so several are closed
             self._drop_until(lambda: len(self.open) <= self._most_connections * 15 // 16)
 
     def _drop_until(self, enough: Callable[[], bool], share_bytes: int = -1) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zone of one process: it answers the zone above, and decides over the zones below."""
+"""The zone of one process: answers the parent zone, and decides over the zones below."""
 
 import contextlib
 import logging
@@ -33,14 +33,14 @@ LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-QUERIES = 4  # concurrent queries to each child per process; further queries wait
+QUERIES = 4  # concurrent queries of a process to each child zone; further queries wait
 
 
 class EngineForEach(OwnScheduler):
-    """The engines of a process as one scheduler: each verb holds an engine while it runs.
+    """The engines of a process as one scheduler: each verb borrows an engine while it runs.
 
-    An iterator that a verb returns is exhausted immediately, so that no engine is held during
-    queries to other zones.
+    A returned iterator is read to its end at once, so that the engine is free during queries to
+    other zones.
     """
 
     def __init__(self, engines: EnginePool, tenant: str) -> None:
@@ -57,7 +57,7 @@ class EngineForEach(OwnScheduler):
 
 
 class ProcessZone:
-    """The zone of one process, and its schedulers, which decide over all zones below."""
+    """The zone of one process, with schedulers that decide over this zone and all zones below."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ProcessZone:
         return self._nodes(tenant).claims.hold_offers(body, key=key)
 
     def scheduler(self, tenant: str) -> ZoneScheduler | None:
-        """Return the scheduler over all zones, None without any; SchedulerError for a cycle."""
+        """Return the scheduler over all zones, None without zones; SchedulerError for a cycle."""
         children = self._child_zones()
         if not children:
             return None

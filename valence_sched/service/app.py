@@ -44,7 +44,7 @@ LOG = logging.getLogger("valence_sched.service")
 EVENTS = "/v1/events/"
 EVENT_BYTES = 1 << 20  # largest event of a pod manager
 REQUEST_ID = "X-Openstack-Request-Id"
-MALFORMED = (400, 406)  # statuses of requests that are refused before authentication
+MALFORMED = (400, 406)  # HTTP statuses of requests that are refused before authentication
 _REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
 ANSWER = "answer-"  # prefix of the IDs of recorded answers
 
@@ -56,11 +56,11 @@ _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     """Return the body as a noun; an empty body is an empty object.
 
-    Raises InputError for anything but JSON of the noun, and falcon.HTTPError for another media
-    type, an unknown transfer coding or length, and a body of more than ``most`` bytes.
+    Raises InputError unless the body is JSON of the noun; falcon.HTTPError for another media type,
+    an unknown transfer coding or length, and a body of more than ``most`` bytes.
     """
     data = _bounded(req, most)
-    # required also for an empty body, because pages of other sites cannot send this type
+    # also required for an empty body: pages of other sites cannot send this type (CSRF)
     if (req.content_type or "").partition(";")[0].strip() != falcon.MEDIA_JSON:
         text = f"the content type must be {falcon.MEDIA_JSON}"
         raise falcon.HTTPUnsupportedMediaType(description=text)
@@ -120,10 +120,10 @@ def _is_of_valence(data: bytes) -> bool:
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return the answer of the handler or the recorded answer, and whether it was recorded.
+    """Return the recorded or else the handler's answer, and whether it is the recorded one.
 
-    Only a success is recorded; concurrent requests get the answer that is recorded first. NameTaken
-    if another request has the key.
+    Only a success is recorded. Concurrent requests with one key get the answer that is recorded
+    first. NameTaken if another request has the key.
     """
     if call.key is None or route.body in KEYED_BODIES:
         return _answer(route, call), False
@@ -175,7 +175,7 @@ def create_application(
         methods = resources.setdefault(route.path, {})
         responder = methods[f"on_{route.method.lower()}"] = _responder(route, parts, access)
         if route.method == "GET":
-            methods["on_head"] = responder  # HEAD: the answer of GET without its body
+            methods["on_head"] = responder  # falcon omits the body of an answer to HEAD
     for path, methods in resources.items():
         app.add_route(path, types.SimpleNamespace(**methods))
         if path.startswith("/healthcheck"):
@@ -184,14 +184,14 @@ def create_application(
 
 
 class LogFields(dict[str, Any]):
-    """The fields of one log line; JSON text is made only if a log needs text."""
+    """The fields of one log line; they become JSON text only if a log handler needs text."""
 
     def __str__(self) -> str:
         return json.dumps(self)
 
 
 class Envelope:
-    """The middleware of every answer: request id, API version, metrics and a log line."""
+    """The middleware of all answers: sets request ID and API version, counts and logs."""
 
     def __init__(self, metrics: Metrics, rates: RateLimiter) -> None:
         self._metrics, self._rates = metrics, rates
@@ -218,7 +218,7 @@ class Envelope:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _resource: object, _succeeded: bool
     ) -> None:
-        """Count and log an answer; the log has only the path of the request."""
+        """Count and log an answer; the log has the path of the request, not its query."""
         seconds = time.perf_counter() - req.context.begun
         route = req.uri_template or "unknown"
         status = falcon.http_status_to_code(resp.status)
@@ -304,7 +304,7 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
 def _user_of(
     req: falcon.Request, route: verbs.Route, parts: ServiceParts, access: Access, token: str
 ) -> User:
-    """Return the user of a request, or the pod manager of its token as a tenant."""
+    """Return the user of a request; for an event, the pod manager that its token names."""
     address = _client(req, parts.rates)
     parts.rates.check_address(address)
     try:
@@ -324,7 +324,7 @@ def _client(req: falcon.Request, rates: RateLimiter) -> str:
 
 
 def count_failure(rates: RateLimiter, address: str) -> None:
-    """Count a malformed request; a failure of Redis does not prevent the answer."""
+    """Count a malformed request; it is answered even if Redis fails."""
     try:
         rates.count_failure(address)
     except errors.ServiceBusy as error:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class FairLock:
-    """A lock for which tenants wait in turn, and the threads of one tenant in order."""
+    """A lock that tenants get in turn, and the threads of one tenant in order of arrival."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class FairLock:
     def acquire(self, tenant: str, timeout_s: float) -> bool:
         """Wait for the turn of a tenant; return False if the time limit passes first."""
         with self._lock:
-            if not self._held:  # not held means that no tenant waits: a release hands the lock over
+            if not self._held:  # then no tenant waits: ``release`` passes the lock to a waiting one
                 self._held = True
                 return True
             turn = threading.Event()
@@ -54,7 +54,7 @@ class FairLock:
         if turn.wait(timeout_s):
             return True
         with self._lock:
-            if turn.is_set():  # the lock was handed over just as the time limit ended
+            if turn.is_set():  # this thread got the lock just after the time limit
                 return True
             queue = self._waiting[tenant]
             queue.remove(turn)
@@ -83,7 +83,7 @@ class TenantGate:
 
     @contextlib.contextmanager
     def passing(self, tenant: str) -> Iterator[None]:
-        """Count a request of a tenant while it is answered; RateLimited if it has too many."""
+        """Count a request of a tenant while it is answered; RateLimited above the limit."""
         with self._lock:
             if self._most is not None and self._inside[tenant] >= self._most:
                 of = f"{format_count(self._most, 'request')} of {tenant!r}"
@@ -137,13 +137,13 @@ class RateLimiter:
         self._window = limits.strategies.MovingWindowRateLimiter(storage)
 
     def count(self, tenant: str, *, change: bool) -> None:
-        """Count a request of a tenant; RateLimited for too many, ServiceBusy if Redis fails."""
+        """Count a request of a tenant; RateLimited above the rate, ServiceBusy if Redis fails."""
         self._hit("requests", tenant)
         if change:
             self._hit("changes", tenant)
 
     def address_of(self, peer: str, forwarded: str) -> str:
-        """Return the address of a client: the last address that is not of a proxy."""
+        """Return the address of a client: the last forwarded address that is not a proxy's."""
         for hop in (*forwarded[-MOST_FORWARDED_CHARS:].split(","), peer)[::-1]:
             try:
                 address = ipaddress.ip_address(hop.strip())
@@ -193,7 +193,7 @@ def _site_of(address: str) -> str:
         return address
     if isinstance(found, ipaddress.IPv4Address):
         return address
-    # a /64 of IPv6 is one client
+    # all addresses of an IPv6 /64 network count as one client
     return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
 
 
@@ -202,14 +202,14 @@ T = TypeVar("T")
 AUDIT_LOG = logging.getLogger("valence_sched.audit")
 UNSTORED = ("number", "at")  # fields of an audit line that the state sets
 
-NAME_IN_QUERY = "-"  # in the path if the name is in the query instead
+NAME_IN_QUERY = "-"  # stands in the path for a name that is in the query
 
 
 class Schedulers(Protocol):
     """The schedulers of one process."""
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Yield the shared scheduler to one thread at a time; tenants take turns."""
+        """Yield the shared scheduler to one thread at a time, by tenant in turn; or ServiceBusy."""
 
     def changing(self) -> AbstractContextManager[Scheduler]:
         """Yield a scheduler for the caller alone, for compositions and other changes."""
@@ -225,7 +225,7 @@ class ServedZone(Protocol):
     def most_hops(self) -> int: ...
 
     def tree(self, tenant: str) -> nouns.OfferingZone:
-        """Return the present tree of the zone, for a tenant."""
+        """Return the zone and the zones below it as they are now, for a tenant."""
 
     def hold_offers(self, tenant: str, body: nouns.ZoneClaimBody, key: str | None) -> claim.Claim:
         """Hold all offers or nothing; raises ClaimLost, StaleOffer or NameTaken."""
@@ -235,17 +235,17 @@ class EventSink(Protocol):
     """Receives the events that pod managers send."""
 
     def podm_of(self, token: str) -> str | None:
-        """Return the pod manager of a token, None for an unknown token."""
+        """Return the name of the pod manager that has a token, None for an unknown token."""
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
-        """Store a hint that a pod manager may have changed, if its event indicates this."""
+        """Store a hint to read a pod manager, if its event reports a possible change."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ServiceParts:
     """The parts that handlers use; ``compile_spec`` compiles a request with its flavor.
 
-    ``events`` takes events of pod managers, if they send any; ``zone`` is None without routing.
+    ``events`` receives events of pod managers, or is None; ``zone`` is None without zone routing.
     """
 
     schedulers: Schedulers
@@ -274,7 +274,8 @@ class CallResult(NamedTuple):
 class Call:
     """One request: its user, the words of its path and query, its body and idempotency key.
 
-    It never changes, but the class is not frozen: making a frozen object takes three times as long.
+    A call never changes. The class is not frozen, because a frozen object takes three times as
+    long to make.
     """
 
     parts: ServiceParts
@@ -287,7 +288,7 @@ class Call:
     rule: str = ""
 
     def record_change(self, name: str, outcome: str) -> None:
-        """Log a change or a refused change; store it if the state is available."""
+        """Log a change, or the refusal of a change; store the line if the state is available."""
         line = diagnostic.AuditLine(
             user=self.user.name,
             owner=self.user.project,
@@ -334,7 +335,7 @@ class Call:
             raise errors.InputError("the query", "", errors.one_line(str(error))) from None
 
     def compiled(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the compiled request of a body, after checks of its limits and its owner.
+        """Compile the request of a body, and check its limits and its owner.
 
         Raises UnknownName for an unknown flavor, NewerSchema for a newer major version,
         RequestError for too many nodes, and AccessDenied for another owner.
@@ -344,7 +345,7 @@ class Call:
         return self.checked(body.compiled)
 
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request to decide on; a random ID spreads equal requests over equal pools."""
+        """Compile the request to decide; a random ID spreads equal requests over equal pools."""
         request = self.compiled(scheduler, body)
         return _own(request, body.request or body.compiled, self.key)
 
@@ -366,7 +367,7 @@ class Call:
         return [self.checked(request) for request in (*specs, *body.compiled)]
 
     def checked(self, request: Request) -> Request:
-        """Return a request with its owner, within the limits; same errors as ``compiled``."""
+        """Check the limits of a request and set its owner; same errors as ``compiled``."""
         self.check_limits(request)
         owner = self.user.owner
         if owner is None:
@@ -424,7 +425,7 @@ SERVICE_TYPE = "podm-scheduler"
 
 
 class Microversion(NamedTuple):
-    """A version of the API; a caller gets the version that it names, by default the oldest."""
+    """A version of the API; a client gets the version that it requests, by default the oldest."""
 
     major: int
     minor: int

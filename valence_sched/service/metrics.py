@@ -19,10 +19,10 @@ POSITION = "valence_scheduler_change_log_position"
 
 
 class StateFacts(NamedTuple):
-    """Facts of the state that all processes of a service share.
+    """Counts and ages from the state that all processes of a service share.
 
-    ``podms`` counts pod managers by state, ``undecodable`` rows by table. ``changes`` is 0 if no
-    process follows the change log; ``waiting`` decisions are not posted to the controller yet.
+    ``podms`` counts pod managers by state, ``undecodable`` counts rows by table. ``changes`` is 0
+    if no process follows the change log. ``waiting`` are the decisions to post to the controller.
     """
 
     podms: Mapping[str, int]
@@ -34,7 +34,7 @@ class StateFacts(NamedTuple):
 
 
 class StateMetrics(Collector):
-    """The metrics of other collectors, and the metrics of the state, which any process can read."""
+    """The metrics of other collectors, and of the state, which is the same for all processes."""
 
     def __init__(
         self, collect: Callable[[], Iterable[Metric]], facts: Callable[[], StateFacts | None]

@@ -20,7 +20,7 @@ VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
 #: The errors of all routes: the request is invalid, or the service cannot answer it now.
 PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 429, 500, 502, 503)
-#: The schemas of query parameters; the others are texts.
+#: The schemas of query parameters that are not strings.
 QUERY_SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     **{name: {"type": "boolean"} for name in FLAGS},
     "page": {"type": "integer", "minimum": 1},
@@ -29,7 +29,7 @@ QUERY_SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     "wait_s": {"type": "number", "minimum": 0},
 }
 CLAIM_OPERATIONS = ("claims_claim_record", "claims_renew", "claims_release")
-#: The names in answers, by method and path: the JSON pointer of the name, and the operations on it.
+#: The links of answers, by method and path: the JSON pointer of a name, and its operations.
 LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {
     ("POST", "/v1/claims"): ("/claim/id", CLAIM_OPERATIONS),
     ("POST", "/v1/nodes"): ("/id", ("nodes_operation",)),
@@ -143,7 +143,7 @@ def _responses(route: Route, answer: Any) -> dict[str, Any]:
         problem["content"] |= {HTML: {"schema": {"type": "string"}}}
     statuses = {route.status}
     if route.path == "/v1/claims" and route.method == "POST":
-        statuses.add(200)  # 200: the answer if nothing fits
+        statuses.add(200)  # status 200 if no node fits
     responses = {str(status): success for status in sorted(statuses)}
     health = route.path == "/healthcheck"
     return responses | {str(one): success if health and one == 503 else problem for one in PROBLEMS}

@@ -21,9 +21,9 @@ from valence_sched.service.visibility import visible_problem
 
 LOG = logging.getLogger(__name__)
 
-BEAT_S = 10.0  # interval at which a process confirms that it still works on an operation
-LOST_S = 6 * BEAT_S  # after this time without confirmation the process counts as gone
-END_PATIENCE_S = 3600.0  # how long to wait for an unavailable state, to store a result
+BEAT_S = 10.0  # interval of the heartbeats of a process that works on an operation
+LOST_S = 6 * BEAT_S  # a process without a heartbeat for this time counts as gone
+END_PATIENCE_S = 3600.0  # time to retry storing a result while the state is unavailable
 PREFIX = "operation-"
 
 
@@ -60,11 +60,11 @@ class RecordStore(Protocol):
     def newest_nodes(
         self, most: int, skip: int, owner: str | None, podm: str | None
     ) -> tuple[Sequence[claim.ComposedNode], int]:
-        """Return the nodes of the newest claims as :meth:`newest_claims` does."""
+        """Return the nodes of the newest claims, and their total number, likewise."""
 
 
 class Operations:
-    """The operations of one process, at most ``most`` at a time; ``ended`` is called after each."""
+    """The operations of one process, at most ``most`` at a time; each then calls ``ended``."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Operations:
         self._idle = threading.Condition(self._lock)
 
     def start(self, operation: Operation, work: Callable[[], Any], *, repeat: bool) -> Operation:
-        """Start an operation unless its ID is running; return the running operation.
+        """Start an operation unless it is running or done; return its present record.
 
-        With ``repeat`` a finished operation starts again, since its work finds the earlier result
-        by its key. A failed operation, or an operation whose process is gone, always starts again.
+        With ``repeat`` an operation that is done starts again: its work finds the earlier result by
+        its key. A failed operation, or an operation whose process is gone, always starts again.
         NameTaken if another request has the key, ServiceBusy if the process already runs ``most``
         operations.
         """
@@ -165,7 +165,7 @@ def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
 def new_operation(
     kind: str, owner: str | None, key: str | None, content: bytes, tenant: str | None = None
 ) -> Operation:
-    """Return an operation that its ``owner`` sees (None: admins), one for each key of a tenant."""
+    """Return a new operation of an owner (None: of admins); its ID depends on tenant and key."""
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else digest(words.encode())
     asked, none = digest(content), msgspec.Raw(b"null")

@@ -57,7 +57,7 @@ def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
     if isinstance(route.query, type):
         return call.query_noun(route.query)
     if name == "owner":
-        return call.user.owner or call.text(name)  # a user with an owner selects no other
+        return call.user.owner or call.text(name)  # a user with an owner cannot select another
     if name in route.query:
         return call.flag(name) if name in FLAGS else call.text(name)
     return getattr(call.body, name) if name in route.body.__struct_fields__ else call.body

@@ -58,13 +58,13 @@ class RateSettings(base.Noun, frozen=True, kw_only=True):
 
 
 class KeystoneSettings(base.Noun, frozen=True, kw_only=True):
-    """The connection of the service to Keystone, and the use of its answers.
+    """The connection of the service to Keystone, and how long its answers are used.
 
     The service logs in at ``auth_url`` as ``username`` of ``project_name``, or with an application
     credential, whose id is ``application_credential_id``; ``password`` refers to the password or
-    the secret. Clients log in at ``public_url``. A valid token is not verified again for
-    ``token_cache_s``, even if it is revoked meanwhile. The users and projects of browser logins are
-    in the domain ``ui_domain_name``.
+    the secret. Clients log in at ``public_url``. A verified token is accepted for another
+    ``token_cache_s``, even if it is revoked. The users and projects of browser logins are in the
+    domain ``ui_domain_name``.
     """
 
     auth_url: str
@@ -192,7 +192,7 @@ def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
 
 
 def check_settings(settings: ServiceSettings, path: str) -> None:
-    """Raise UsageError or InputError for contradictory or unprotected settings."""
+    """Raise UsageError or InputError for settings that contradict each other or lack protection."""
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
     try:
@@ -269,7 +269,7 @@ def is_source(reference: registration.PasswordReference) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reachable only from this machine; False for other names."""
+    """Return whether a host is a loopback address or ``localhost``."""
     if host == "localhost":
         return True
     try:

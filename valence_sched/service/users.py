@@ -18,10 +18,10 @@ from valence_sched import files
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated
 from valence_sched.model.verbs import Role
 
-#: A reader lists. A member also schedules and owns claims. An admin does everything.
+#: A reader may list, a member may also schedule and own claims, an admin may do everything.
 ROLES: tuple[Role, ...] = get_args(Role)
 
-CACHE_SIZE = 1000  # verified passwords, so that a request need not compute a bcrypt hash
+CACHE_SIZE = 1000  # verified passwords: a bcrypt hash for each request would be slow
 MAX_PASSWORD_BYTES = 72  # bcrypt ignores further bytes
 BASIC = 'Basic realm="podm-scheduler", charset="UTF-8"'  # makes a browser ask for a login
 _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
@@ -30,8 +30,8 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
 class User(NamedTuple):
     """A user, in a ``project`` if the service has projects.
 
-    ``all_owners`` shows claims and nodes of other owners, as to an admin. ``role`` is None if rules
-    decide by the ``credentials``.
+    With ``all_owners`` the user sees the claims and nodes of all owners, as an admin does. ``role``
+    is None if access rules check the ``credentials`` instead.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Access(Protocol):
 
     @property
     def challenge(self) -> str | None:
-        """Return the header ``WWW-Authenticate`` of an answer to an unknown user."""
+        """Return the header ``WWW-Authenticate`` of the answer to an unauthenticated request."""
 
     @property
     def page_challenge(self) -> str | None:
-        """Return the same header for pages: a browser then asks for name and password."""
+        """Return the header ``WWW-Authenticate`` for pages: a browser then asks for a login."""
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
         """Return the user of a WSGI environment; a ``page`` also accepts the login of a browser.
@@ -87,7 +87,7 @@ class Access(Protocol):
 
 
 class OpenAccess(Access):
-    """Allows every request: for a service that only this machine reaches."""
+    """Allows every request: for a service that listens only on loopback."""
 
     challenge = page_challenge = None
 
@@ -166,13 +166,13 @@ class BasicAccess(Access):
 
 
 def _spend(password: bytes, entry: UserEntry | None, most: int) -> None:
-    """Take the time of the most expensive hash for every user, by repeating cheaper hashes."""
+    """Hash until each login takes as long as the most expensive hash: times reveal no user."""
     for cost in range(entry.cost, most) if entry else (most,):
         bcrypt.hashpw(password, b"$2b$%02d$" % cost + b"." * 22)
 
 
 def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
-    """Return the entries of a file of users by name; InputError names the line that is wrong."""
+    """Return the entries of a file of users by name; InputError names the invalid line."""
     entries: dict[str, UserEntry] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if not line.strip() or line.startswith("#"):

@@ -15,15 +15,15 @@ from valence_sched.model.inventory import OTHERS, Podm, hidden_uri, visible_podm
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.scheduler import Scheduler
 
-#: Kinds for which a suggestion after an unknown name could show a name of another owner.
+#: Kinds of objects that have owners: an error about an unknown name must not suggest other names.
 OWNED = ("claim", "node", "decision", "operation")
-#: Types that may hold names. Other lists and objects hold no names, and a client may nest them
-#: deeply.
+#: Types inside an answer that may contain names. Lists and dicts contain none, and are skipped
+#: because a client may nest them deeply.
 WALKED = (msgspec.Struct, str, tuple)
 
 
 def visible_claim(scheduler: Scheduler, claim_id: str, owner: str | None) -> ClaimRecord:
-    """Return a claim that an owner (None: any) may see; UnknownName without a hint for others."""
+    """Return a claim; UnknownName without a hint unless ``owner`` (None: any) may see it."""
     if owner is None:
         return scheduler.claim_record(claim_id)
     try:
@@ -36,7 +36,7 @@ def visible_claim(scheduler: Scheduler, claim_id: str, owner: str | None) -> Cla
 
 
 def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:
-    """Return an answer as an owner may see it; ``own_nodes`` is called for an answer with nodes."""
+    """Return an answer as an owner may see it; ``own_nodes`` is called only if it has nodes."""
     if isinstance(value, str):
         return without_foreign_texts(value)
     if isinstance(value, Podm):

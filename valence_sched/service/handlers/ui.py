@@ -275,7 +275,7 @@ def _records(
 
 
 def node(call: Call) -> CallResult:
-    """Show a node as a page: a claim's node by its ID or URI, any other by URI and pod manager."""
+    """Show a node as a page, by ID or URI; a node without a claim by URI and pod manager."""
     name, podm, owner = call.name(), call.text("podm") or None, call.user.owner
     links = PageLinks(2)
     with call.parts.schedulers.changing() as scheduler:

@@ -52,7 +52,7 @@ def claim_record(call: Call) -> ClaimRecord:
 
 
 def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
-    """Raise UnknownName for a claim of another user; an undecodable own claim can be released."""
+    """Raise UnknownName for a claim of another user; accept an undecodable claim of this user."""
     if call.user.owner is None:
         return
     try:
@@ -143,7 +143,7 @@ def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bo
 
 
 def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
-    """Raise UnknownName for a node of another user, ServiceError if its zone is silent."""
+    """Raise UnknownName for a node of another user, ServiceError if its zone does not answer."""
     owner = call.user.owner
     if owner is None:
         return
@@ -238,7 +238,7 @@ def block_usage(call: Call, podm: str | None = None) -> BlockUsage:
 
 
 def check_reference(call: Call, _scheduler: Scheduler, _what: object) -> None:
-    """Raise InputError for a typed password, or a reference on the client's machine."""
+    """Raise InputError unless the password is a reference to a variable or file of the service."""
     reference = getattr(call.body, "registration", call.body).password
     if isinstance(reference, PasswordReference) and not is_source(reference):
         expected = "exactly one of env and file"
@@ -253,7 +253,7 @@ def update_resource_stats(call: Call) -> nouns.Generation:
 
 
 def receive(call: Call) -> CallResult:
-    """Receive an event from the pod manager that has this token; a reading follows soon."""
+    """Receive an event from the pod manager that has this token; it is read again soon."""
     events = call.parts.events
     assert events is not None, "without events there is no token"
     events.take(call.user.name, call.body.records)
@@ -265,7 +265,7 @@ def zone_tree(call: Call) -> ZoneNode:
     query = call.query_noun(ZoneTreeQuery)
     with call.reading() as scheduler:
         own = scheduler.zone_tree(hops=0)
-    # other requests are decided during the queries to zones below
+    # the shared scheduler is free during the queries to zones below
     with call.parts.schedulers.changing() as scheduler:
         above = tuple(filter(None, query.route.split(",")))
         branches = scheduler.zone_branches(
@@ -370,8 +370,8 @@ def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
         raise errors.UnknownName("kind of plug-ins", kind, get_args(PluginKind))
 
 
-#: For verbs without a handler: the check of the name in the path, or of the first argument if the
-#: path has no name.
+#: The checks of verbs without a handler. They check the name in the path, or the first argument if
+#: the path has no name.
 CHECKS: Mapping[str, Callable[[Call, Scheduler, Any], None]] = {
     "renew": check_claim,
     "release": check_claim,
