@@ -248,7 +248,7 @@ class TestCompose(Case):
                 early = here.asked("claim", "reap", *words).err
                 alone = f"^skipped: claim {row['ID']} is being composed until .*Z: "
                 self.assertRegex(early, alone)
-                self.assertIn(f"run podm claim renew {row['ID']} --ttl 1s, and reap again\n", early)
+                self.assertIn(f"claim renew {row['ID']} --ttl 1s, then podm claim reap\n", early)
             self.over(here, row["ID"])
             self.assertEqual("", here.asked("claim", "reap", "--dry-run").err)
             (reaped,) = here.rows("claim", "reap")

@@ -36,7 +36,7 @@ from valence_sched.view.view import Ints, Mask, View, domain_index
 
 #: The number of alternates found beyond the requested number, because some are dropped at the end.
 SPARE_ALTERNATES = 16
-MOST_AHEAD = 128  # the largest number of pods that are evaluated ahead together
+MOST_AHEAD = 128  # the largest number of podms that are evaluated ahead together
 Schedule = Callable[[EvaluationContext], "Batch"]
 AttemptListener = Callable[[int, "list[Attempt]"], None]
 
@@ -54,9 +54,9 @@ class PlacedNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome: the nodes in order; view, evaluation and request after the last node.
+    """The placed nodes in order, and the view, evaluation and request after the last node.
 
-    It is unknown whether the node fits the ``undecided_rows``, which might have been chosen.
+    The ``undecided_rows`` might have been chosen, but the search left open whether a node fits.
     ``bound`` is a proven upper bound of the number of nodes, if the scheduler has one.
     """
 
@@ -266,7 +266,7 @@ def _try_in_order(
         if not missing:
             break
         current = context
-        if alternative is not None:  # after the last alternative, with its group state
+        if alternative is not None:  # it continues where the alternative before it ended
             before, last = attempts[-1].context, attempts[-1].batch
             request = structs.replace(
                 last.request,
@@ -326,7 +326,7 @@ class Lookahead:
         self._new_member_rows: list[int] = []  # rows of nodes that are not counted yet
         self._ahead: dict[int, _NextNode] = {}
         group_readers = self.evaluation.group_state_readers
-        #: plug-ins that read both must not see nodes taken ahead
+        #: a plug-in that reads free capacity and the group must not see nodes taken ahead
         self._reads_both = bool(group_readers & self.evaluation.availability_readers)
         #: if a node affects only its own podm, its group state can be evaluated ahead, too
         own_only = affects_own_podm_only(context.request, context.bound, group_readers)
@@ -359,7 +359,7 @@ class Lookahead:
         """Take the blocks and amounts of a fit; return the rows that may have changed."""
         podm = int(self.view.podm_of[fit.row])
         if podm not in self._ahead:
-            # double the number of pods if half of them were used, or pods alternate; else halve it
+            # double the count if half of these podms were used, or podms alternate; else halve it
             count = self._count_ahead
             paid = self._hits * 2 >= count - 1 if count > 1 else podm != self._last
             self._count_ahead = min(self._most_ahead, count * 2) if paid else max(1, count // 2)

@@ -65,7 +65,7 @@ class Decision:
 
     @functools.cached_property
     def known_fits(self) -> dict[int, RowFit]:
-        # the shared search gives the first answers
+        # one search for all pools, where that is faster, answers for most rows
         batch, fitter = self.batch, self.context.fitter
         passing = (batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not fitter.covers_blocks_alone:
@@ -130,7 +130,7 @@ class Decision:
     def exclude_alternates_on(self, podms: frozenset[int]) -> None:
         """Drop the alternates on podms that take nodes of other requests."""
         self.podms_of_others = podms
-        vars(self).pop("placed_nodes", None)  # it was computed without them
+        vars(self).pop("placed_nodes", None)  # computed before these podms were known
 
     @property
     def failed_attempts(self) -> list[tuple[int, Attempt]]:
@@ -176,7 +176,7 @@ class Decision:
         found = [("chosen", node.chosen, node.cost) for node in nodes]
         found += [("alternate", fit, cost) for node in nodes for fit, cost, _ in node.alternates]
         outcomes: dict[int, tuple[str, int, int]] = {}
-        for word, fit, cost in found:  # the first of a podm counts
+        for word, fit, cost in found:  # the first entry of each podm counts
             outcomes.setdefault(self._podm(fit), (word, fit.row, cost))
         return outcomes
 

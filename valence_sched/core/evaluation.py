@@ -228,7 +228,7 @@ def evaluate(
     tracked = track_view(view)
     asked = track_request(request) if related else request
 
-    def note_reads(name: str) -> None:  # of what a placed node changes
+    def note_reads(name: str) -> None:  # reads of data that a placed node changes
         if tracked.was_read:
             evaluation.availability_readers |= {name}
             tracked.was_read = False

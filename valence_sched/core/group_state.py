@@ -19,7 +19,7 @@ Owner = TypeVar("Owner", str, str | None)
 
 
 class NodeCounts(msgspec.Struct):
-    """Nodes counted by group, owner and podm, and by owner and podm."""
+    """Two counts of nodes: by group, owner and podm; and by owner and podm."""
 
     by_group: dict[str, dict[str | None, CountByPodm]] = msgspec.field(default_factory=dict)
     by_owner: dict[str, CountByPodm] = msgspec.field(default_factory=dict)
@@ -38,7 +38,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
-        """Yield the node counts of a group, for an owner and for no owner; None: for all owners."""
+        """Yield a group's counts of nodes of an owner (None: any owner), and of unowned nodes."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts
@@ -128,7 +128,7 @@ def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collectio
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):
         reads = (one for one in use.reads if not GROUP_STATE_FIELDS.isdisjoint(one.fields))
-        counts_by |= {one.counts_by for one in reads} or {None}  # None: not only counts by domain
+        counts_by |= {one.counts_by for one in reads} or {None}  # None: reads more than counts
     if None in counts_by:
         return False
     group = request.group

@@ -34,7 +34,7 @@ from valence_sched.view.terms import MixCompletion, Reads, declarations, podm_fi
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 NO_OVERRIDES = WeightOverrides()
-#: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
+#: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, lower is better.
 COST_SCALE = 1_000_000
 INFINITE_COST = np.iinfo(np.int64).max
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
@@ -321,7 +321,7 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 def resolve_needs(request: Request, policy: Policy) -> Request:
     """Return the request with the policy's settings for unknown attributes and health.
 
-    They replace the settings of an earlier policy, which a request from a report has.
+    A request from a report has the settings of an earlier policy, which are replaced.
     """
     unknown: Literal["reject", "allow"] = "reject" if policy.unknown == "reject" else "allow"
     worst: Any = policy.worst_health

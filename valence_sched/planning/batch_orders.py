@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch orders: promising orders of the requests of a batch, first the *scarcest first*.
+"""Batch orders: orders in which to try the requests of a batch, beginning with *scarcest first*.
 
-The fewer nodes of a request fit in the pools, the scarcer it is; each need is considered alone.
+A request is scarcer than another if fewer of its nodes fit in the pools, each need taken alone.
 """
 
 import itertools
@@ -29,7 +29,7 @@ def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Seque
                 amounts = resources.setdefault(need.subject, [])
                 amounts.append((need.total_amount(), most[number]))
     for subject, amounts in resources.items():
-        # of all podms together: a block in several pools counts once
+        # the sum over all podms, where a block in several pools counts once
         free = float(view.free(subject, "podm")[view.first_row[:-1]].sum())
         fits = sum(most) - sum(number for _, number in amounts)
         for amount, number in sorted(amounts):

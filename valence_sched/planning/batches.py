@@ -149,7 +149,7 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
                 break
     counts = Counter(podm for one in found.decisions for podm in one.fit_count_by_podm)
     for one in found.decisions:
-        if one.request.alternates:  # not on podms with nodes of other requests
+        if one.request.alternates:  # these must not be on podms with nodes of other requests
             own = one.fit_count_by_podm
             others = (podm for podm, number in counts.items() if number > (podm in own))
             one.exclude_alternates_on(frozenset(others))
@@ -270,7 +270,7 @@ class BatchPlan:
         return self.realised([*fixed, *optimum.nodes])
 
     def trial(self, order: Sequence[int], planned: Sequence[PlannedFits] | None = None) -> Trial:
-        """Decide on the requests in an order, as many nodes of each as fit; undo all afterwards."""
+        """Decide on the requests in an order and place as many nodes as fit; then undo all."""
         decisions = dict(_decided(self.succession, self.requests, order, planned))
         placed = [
             (self.requests[number], node.chosen)
@@ -290,7 +290,7 @@ class BatchPlan:
         for node in nodes:
             queues[node.node_type].append(node)
         left = [len(queue) for queue in queues]
-        shares = [0] * len(self.requests)  # first the required nodes of each
+        shares = [0] * len(self.requests)  # required nodes are shared out first
         least, every = zip(*((one.required_count, one.count) for one in self.requests), strict=True)
         for wanted in (least, every):
             for position, number in enumerate(self.type_of):

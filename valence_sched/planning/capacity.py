@@ -96,7 +96,7 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
 
     def largest(most: Sequence[int]) -> int:
         sizes = range(1, min(MAX_NODES, sum(most) + len(shares)) + 1)
-        # of the sizes in order the first ones fit, and the others do not
+        # all sizes up to some size fit, and all larger ones do not
         number = bisect.bisect_left(sizes, True, key=lambda size: not fits(size, most))
         return min(number, sum(most))
 
@@ -178,7 +178,7 @@ class MixPlacement:
 
 
 def mix_order(shares: Sequence[int]) -> Iterator[int]:
-    """Yield the number of the flavor of each next node, without end.
+    """Yield the number of the flavor of each node in turn, without end.
 
     Of the first ``n`` nodes each flavor has ``n × share / sum of shares``, rounded down or up. The
     order of the earliest deadlines achieves it (Baruah et al., Proportionate progress, 1996).

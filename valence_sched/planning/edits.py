@@ -40,7 +40,7 @@ BlockOrStock = TypeVar("BlockOrStock", LeanBlock, inventory.Stock)
 
 
 class StatusChanges:
-    """Changes statuses; the results are cached by status and ``key`` (default: the function)."""
+    """Changes the status of blocks; caches results by status and ``key`` (default: the change)."""
 
     def __init__(self) -> None:
         self._changed: dict[tuple[Hashable, bytes], Raw | None] = {}
@@ -62,7 +62,7 @@ def drained(status: Status) -> Status:
     return replace(status, enabled=False)
 
 
-def fresh(status: Status) -> Status:  # of a new block with the same limits of sharing
+def fresh(status: Status) -> Status:  # of a new block that may be shared by as many nodes
     return Status(shareable=status.shareable, max_compositions=status.max_compositions)
 
 
@@ -328,7 +328,7 @@ class NewBlocks:
         else:
             regions = [()]
         if alike is not podm:
-            # in this pod manager the block has a URI of its own
+            # the copy needs a URI of this pod manager
             first = podm.blocks[0].uri if podm.blocks else BLOCKS_URI
             uri = first[: first.rstrip("/").rfind("/") + 1] + block_names(block)[1]
             block = replace(block, uri=uri)

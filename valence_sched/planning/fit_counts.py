@@ -185,8 +185,8 @@ def counts_by_podm(
 class _CoverRounds:
     """Places nodes that are set covers of blocks alone, each in the best pool that it fits.
 
-    A pool keeps its cover while these blocks are free (``pool_covers``). Block tables are not
-    updated, so no plug-in may read them.
+    A pool keeps its cover while the blocks of the cover are free (``pool_covers``). Block tables
+    are not updated, so no plug-in may read them.
     """
 
     def __init__(self, context: EvaluationContext, most: int, min_pools: int = MIN_POOLS) -> None:

@@ -29,7 +29,7 @@ from valence_sched.planning.site import Site, find_targets
 from valence_sched.planning.succession import Succession
 from valence_sched.view.view import View
 
-# blocks added per option to find the exhausted resource, if no purchase is enough
+# if no purchase is enough: blocks added per option to find the resource that is still exhausted
 MOST_BLOCKS = 20_000
 CHOSEN_COLUMNS = 2_000  # columns in the integer programme of a large site
 Prices = Mapping[str, float]  # of one block, by its name

@@ -200,7 +200,7 @@ def _raise_no_pool(podms: Sequence[LeanPodm], target: Target) -> None:
 def _find_blocks(
     podms: Sequence[LeanPodm], numbers: Sequence[int], target: Target, kinds: BlockKinds
 ) -> list[TargetMatch]:
-    """Narrow the blocks by one condition after another; the error is about the first unmet one."""
+    """Narrow the blocks by one condition after another; an error names the first without match."""
     found: BlockNumbers = {at: range(len(podms[at].blocks)) for at in numbers}
     if target.pool is not None or target.trait is not None:
         pools = {at: _pools(podms[at], target) for at in numbers}

@@ -3,8 +3,8 @@
 
 Fragmentation is the useless share of the free accelerators (``FlavorMix.useless_and_free``). The
 ``excess`` of a podm is its number of useless accelerators minus the wanted share of its free
-accelerators; a site is below that share if the sum of these is below 0, or if no accelerator is
-free. Imbalance is the standard deviation of use over pod managers, or pools, as VMware's DRS
+accelerators. A site is below that share if the sum of the excesses is below 0, or if no accelerator
+is free. Imbalance is the standard deviation of use over pod managers, or pools, as VMware's DRS
 defines it for hosts; the use of a pod manager or pool is the use of its most used resource.
 """
 
@@ -293,7 +293,7 @@ class FragmentationGoal:
         return after - before
 
     def migrate(self) -> bool:
-        """Make the migration with the largest gain above 0, if any; the best candidates first."""
+        """Make the migration with the largest gain above 0, if any; try likely ones first."""
         state, measure, wanted = self.state, self.measure, self.wanted
         releases = []  # (bound of the change of excess, node, change at its podm, its cards)
         for numbers in state.by_podm().values():

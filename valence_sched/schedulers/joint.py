@@ -13,7 +13,7 @@ class JointScheduler:
     If the filter scheduler places all nodes and the policy has no goals, both give the same answer.
     """
 
-    #: requests that are decided together are planned together
+    #: requests of one decision are planned together
     plans_batches = True
 
     def schedule(self, context: EvaluationContext) -> Batch:

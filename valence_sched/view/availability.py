@@ -157,7 +157,7 @@ def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
     """Return the mean of the squares of these shares; undefined for infeasible rows."""
     _, _, amounts, table = free_share(view, needs, by)
 
-    def make() -> tuple[Floats, Floats]:  # inverse**2, then free * inverse; the mean of free**2
+    def make() -> tuple[Floats, Floats]:  # inverse**2 and free * inverse; mean of free**2
         products = np.concatenate((table.inverse, table.free)) * np.tile(table.inverse, (2, 1))
         return products, _mean(table.free * table.free)
 

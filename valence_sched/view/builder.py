@@ -160,7 +160,7 @@ class ViewBuilder:
     def _add_to_layout(
         self, number: dict[str, int], pools: tuple[str, ...], layout: Layout, file: str, path: str
     ) -> None:
-        if pools in layout:  # also (), which means everywhere on a podm without pools
+        if pools in layout:  # also (), if the podm has no pools
             return
         for name in pools:
             if name not in number:

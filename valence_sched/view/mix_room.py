@@ -21,10 +21,10 @@ from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 ONE_PER_NODE = frozenset(SINGLE_PER_NODE)
 MOST_LOST = 16  # requests whose lost nodes are memoised
 MOST_NODES = 10**9  # nodes of a share that count on one row
-MANY_ROWS = 256  # from this number of rows on, one list of needs after another is faster
+MANY_ROWS = 256  # with this many rows or more, one list of needs at a time is faster
 EPSILON = 1e-9  # the rounding error of a number of nodes
-#: With a named resource: how many times more nodes the other resources of a flavor count for,
-#: because nodes of other flavors need less of them.
+#: If a resource is named, the other resources of a flavor count as if they allowed this many times
+#: more nodes, because nodes of other flavors need less of them.
 OTHERS_FACTOR = 2.5
 
 
@@ -44,7 +44,7 @@ class RoomBefore(Struct, frozen=True, eq=False):
 
 
 class MixRoom:
-    """The shares of a mix, compiled to distinct lists of needs, and these to distinct lines.
+    """The shares of a mix, compiled to distinct lists of needs; each need is one of the ``lines``.
 
     A line is a need of blocks, or an amount of one stock resource. Shares that differ only in
     traits have the same list of needs. Shares without needs do not count.

@@ -154,8 +154,8 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
     """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
-    all of the podm's; ``inverse`` is one over the total; ``by_stock`` has every stock of the pool.
-    Rows without such a stock have 0, as does a stock of unknown total.
+    the podm's stocks; ``inverse`` is 1 / ``total``; ``by_stock`` has every stock of the pool. Rows
+    without such a stock have 0, as does a stock of unknown total.
     """
 
     by_stock: StockGrants

@@ -358,7 +358,7 @@ def podm_fields(
 
     ``options`` are all options of the call, including defaults.
     """
-    # only the class's own declaration: a subclass may read more
+    # not the declaration of a base class, since a subclass may read more
     fields, of = vars(plugin).get("podm_fields", (ALL_FIELDS, None))
     for field in fields:
         yield field.format_map(options)
@@ -379,7 +379,7 @@ def rule_fields(options: Options, _request: Request | None) -> Iterator[str]:
 
 
 def path_fields(paths: Iterable[AttributePath]) -> Iterator[str]:
-    """Return the fields at the paths of an expression; amounts are of blocks and stocks."""
+    """Return the fields at the paths of an expression, without amounts of blocks and stocks."""
     return (str(path) for path in paths if path.root in ALL_FIELDS)
 
 

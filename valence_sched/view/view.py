@@ -337,7 +337,7 @@ class View:
     def take(self, rows: Sequence[int] | Ints) -> "View":
         """Return a copy with these rows in this order."""
         part = self.take_counts(rows)
-        part.block_tables  # noqa: B018 - the present ones
+        part.block_tables  # noqa: B018 - copies the present tables
         return part
 
     def take_counts(self, rows: Sequence[int] | Ints) -> "View":

@@ -13,10 +13,10 @@ from valence_sched.view.view import By, Floats, View
 def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) whose resources are evenly used once the node is composed.
 
-    ``1 - std``, at least 0, where ``std`` is the standard deviation of ``(used + requested) /
-    total`` over the needs. With a single need, every pool that has enough scores 1. A pool with too
-    little for one of the needs scores 0. Source: BalancedAllocation of kube-scheduler, here over
-    the requested needs.
+    The score is ``1 - std``, at least 0: ``std`` is the standard deviation of ``(used + requested)
+    / total`` over the needs. With a single need, every pool that has enough scores 1. A pool with
+    too little for one of the needs scores 0. Source: BalancedAllocation of kube-scheduler, here
+    over the requested needs.
     """
     # free shares have the same deviation
     share = free_share(view, request.needs, by)

@@ -20,10 +20,10 @@ def cost(
 ) -> Floats:
     """Prefers pod managers of least cost, by rules on their reported attributes.
 
-    ``1 / (1 + total / scale)``, where ``total`` is the sum of the ``cost`` of the rules that match,
-    each an integer of at least 0. A pod manager with a total of ``scale`` scores 0.5; without a
-    cost it scores 1. A rule on an unreported fact does not match. Source: the cost functions of
-    Nova's zone-aware scheduler (least_cost, 2011), here absolute.
+    The score is ``1 / (1 + total / scale)``: ``total`` is the sum of the ``cost`` of the rules that
+    match, each an integer of at least 0. A total of 0 scores 1, a total of ``scale`` scores 0.5. A
+    rule on an unreported fact does not match. Source: the cost functions of Nova's zone-aware
+    scheduler (least_cost, 2011), here absolute.
 
     Raises:
         ValueError: ``scale`` is not above 0.

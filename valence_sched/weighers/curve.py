@@ -33,11 +33,11 @@ def curve(
 ) -> Floats:
     """Prefers pod managers (or pools) by a curve over their utilisation once the node is composed.
 
-    The mean over the needs of the curve at the utilisation ``(used + requested) / total``, at most
-    1. ``points`` are ``[utilisation, score]``, both 0..1, joined by straight lines in the order of
-    utilisation; before the first and after the last point the curve is flat. A resource with a
-    total of 0 counts as fully used. Source: RequestedToCapacityRatio of kube-scheduler, here
-    absolute and with equal weights of all needs.
+    The score is the mean of the curve over the needs, each at its utilisation ``(used + requested)
+    / total``, at most 1. ``points`` are ``[utilisation, score]``, both 0..1, joined by straight
+    lines; before the first and after the last point the curve is flat. A resource with a total of 0
+    counts as fully used. Source: RequestedToCapacityRatio of kube-scheduler, here absolute and with
+    equal weights of all needs.
 
     Raises:
         ValueError: ``points`` is empty.

@@ -12,8 +12,8 @@ from valence_sched.view.view import Floats, View
 def failures(view: View, request: Request, *, fact: str = "failures") -> Floats:
     """Prefers pod managers where few compositions failed.
 
-    ``1 / (1 + failures)``, where ``failures`` is the number in the ``fact`` of a pod manager; 0 if
-    it is unknown, negative or not a number. Source: BuildFailureWeigher of Nova, here absolute.
+    The score is ``1 / (1 + failures)``: ``failures`` is the ``fact`` of a pod manager, 0 if it is
+    unknown, negative or not a number. Source: BuildFailureWeigher of Nova, here absolute.
     """
     failed = np.nan_to_num(view.number(fact), nan=0.0)
     return 1.0 / (1.0 + np.maximum(failed, 0.0))

@@ -45,12 +45,12 @@ def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0, of: st
 def fragmentation(view: View, request: Request, *, power: Power = 1.0, of: str = "") -> Floats:
     """Prefers pools that lose the least room for nodes of the mix of flavors.
 
-    ``1 / (1 + x)``, where ``x`` is the number of nodes that the pool can no longer make, as a mean
-    over the flavors of the mix. The mean is weighted by the weight of a flavor in the mix and by
-    its scarcity. The scarcity of a flavor is ``((most + 1) / (own + 1)) ** power``: ``own`` is the
-    number of its nodes that all pools can make, ``most`` that of the most plentiful flavor. So any
-    resource counts as scarce if it limits nodes of the mix: cores, memory, drives, devices, or
-    stocks. With ``power`` 0 only the weights count. A request without a mix is its own mix.
+    The score is ``1 / (1 + x)``: ``x`` is the number of nodes that the pool can no longer make, as
+    a mean over the flavors of the mix, weighted by the weight and by the scarcity of each flavor.
+    The scarcity is ``((most + 1) / (own + 1)) ** power``: ``own`` is the number of nodes of the
+    flavor that all pools can make, ``most`` that of the most plentiful flavor. So any resource that
+    limits nodes of the mix counts as scarce: cores, memory, drives, devices, or stocks. With
+    ``power`` 0 only the weights count. A request without a mix is its own mix.
 
     The need that runs out first limits the number of nodes of a flavor; a block serves one node.
     ``of`` names the resource that must not be wasted, such as ``accelerators``. For a flavor that

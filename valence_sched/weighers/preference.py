@@ -12,10 +12,10 @@ from valence_sched.view.view import Floats, View
 def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...] = ()) -> Floats:
     """Prefers pools that match rules of positive weight and no rules of negative weight.
 
-    ``(matched - least) / (most - least)``, where ``matched`` is the sum of the weights of the rules
-    that match, ``most`` the sum of all weights above 0 and ``least`` the sum of all weights below
-    0. A pool scores 1 if it matches all rules above 0 and no rule below 0, and 0 in the opposite
-    case. If all weights are 0, every pool scores 0.5. A rule on an unreported fact does not match.
+    The score is ``(matched - least) / (most - least)``: ``matched`` is the sum of the weights of
+    the rules that match, ``most`` the sum of all weights above 0, ``least`` of all weights below 0.
+    A pool scores 1 if it matches all rules above 0 and no rule below 0, and 0 in the opposite case.
+    If all weights are 0, every pool scores 0.5. A rule on an unreported fact does not match.
     Source: the affinity of Nomad (matched weight divided by the sum of all weights, -1..1), here
     scaled to 0..1.
     """

@@ -14,9 +14,9 @@ from valence_sched.view.view import Floats, View
 def scarce(view: View, request: Request) -> Floats:
     """Prefers pod managers with few free accelerators other than the requested ones.
 
-    ``1 / (1 + spare)``, where ``spare`` is the number of free accelerators of the pod manager that
-    match no accelerator need of the request. Source: PCIWeigher of Nova, which keeps hosts with PCI
-    devices for instances that request them, here by kind of device.
+    The score is ``1 / (1 + spare)``: ``spare`` is the number of free accelerators of the pod
+    manager that match no accelerator need of the request. Source: PCIWeigher of Nova, which keeps
+    hosts with PCI devices for instances that request them, here by kind of device.
     """
     requested = tuple([need for need in request.needs if need.kind == "accelerator"])
     # memoised: most consecutive requests need the same accelerators, or none

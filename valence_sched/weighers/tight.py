@@ -34,7 +34,7 @@ def tight(
 ) -> Floats:
     """Prefers pools with the smallest leftover, of requested and of all other resources.
 
-    ``1 / (1 + x)``, where ``x`` is the sum of ``amount / scale`` over all resources: those of
+    The score is ``1 / (1 + x)``: ``x`` is the sum of ``amount / scale`` over all resources of
     blocks, each stock, and each custom class. The amount is the free amount of a requested
     resource, and the total of any other resource, so a request without accelerators prefers pools
     without accelerators. The scale is the mean amount in a node of the mix of flavors, else the

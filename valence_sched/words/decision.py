@@ -48,7 +48,7 @@ def rejection_lines(report: Report, words: phrases.ReasonPhrases) -> Iterator[tu
 def reason_groups(
     rejected: Sequence[decision.PodmVerdict], words: phrases.ReasonPhrases
 ) -> list[tuple[int, str, str]]:
-    """Return the reasons, the most frequent first: pod managers, text, and the nearest of them."""
+    """Return ``(number of pod managers, reason, nearest of them)``, the most frequent first."""
     groups: dict[tuple[str, bool, str], list[decision.PodmVerdict]] = defaultdict(list)
     for one in rejected:
         groups[_reason_group(one, words)].append(one)
@@ -69,7 +69,7 @@ def _reason_group(
 
 
 def _nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
-    """Return the nearest pod manager of a group with amounts, or an example."""
+    """Return the pod manager of a group with the largest amount; empty if none has any."""
     amounts = [(one, one.reason) for one in members if one.reason and phrases.is_amount(one.reason)]
     best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
     if best is None or not best[1].have:

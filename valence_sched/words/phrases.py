@@ -420,7 +420,7 @@ def skipped_lines(composing: Sequence[Claim]) -> Iterator[str]:
     """Yield the claims that may still be composed, and so were not reconciled."""
     for claim in composing[:MOST_SKIPPED]:
         left = f"skipped: claim {claim.id} is being composed until {expiry_text(claim)}"
-        hint = f"run podm claim renew {claim.id} --ttl 1s, and reap again"
+        hint = f"run podm claim renew {claim.id} --ttl 1s, then podm claim reap"
         yield f"{left}: if its command no longer runs, {hint}"
     if (more := len(composing) - MOST_SKIPPED) > 0:
         yield f"skipped: {more:,} more: see podm claim list"

@@ -201,8 +201,8 @@ def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
     if result.waiting:
         names = " and ".join(result.waiting)
         alone = len(result.waiting) == 1
-        need = "needs part of its own place" if alone else "need each other's places"
-        yield f"{names} {need}, and no spare place was found"
+        need = "needs some of its own blocks" if alone else "need each other's blocks"
+        yield f"{names} {need}, and no spare blocks were found"
     if not result.moves:
         return
     before, after = result.before, result.after
@@ -217,7 +217,7 @@ def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
         yield f"total: {', '.join(parts)}"
     steps = Counter((move.node, move.uri) for move in result.moves)
     if waiting := sorted(node for (node, _), count in steps.items() if count > 1):
-        yield f"moved through a spare place: {', '.join(waiting)}"
+        yield f"moved through spare blocks: {', '.join(waiting)}"
 
 
 def _goal_text(result: Rebalance, most: int) -> str:

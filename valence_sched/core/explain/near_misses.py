@@ -23,7 +23,7 @@ from valence_sched.model.inventory import Node
 from valence_sched.model.quantity import format_count
 from valence_sched.view.overlay import Overlay
 
-MOST_PODMS = 8  # pod managers reported for hardware, and for policy
+MOST_PODMS = 8  # most pod managers reported for missing hardware, and as many blocked by policy
 MOST_NODES = 64  # nodes of each pod manager whose removal is tried
 MOST_FITS = 20_000  # fits tried
 

@@ -88,7 +88,7 @@ def inventory_source(view: View, skipped: Sequence[str]) -> nouns.InventorySumma
 
 def explain_decision(decision: Decision) -> nouns.Explanation:
     """Explain the first node of a decision; the notes name the limits that were reached."""
-    from valence_sched.core.explain import sensitivity  # both take long
+    from valence_sched.core.explain import sensitivity  # both searches are slow: on request only
     from valence_sched.core.explain.near_misses import NearMissSearch
 
     notes = [*_health_notes(decision)]

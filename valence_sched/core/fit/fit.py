@@ -39,7 +39,7 @@ MOST_ANSWERS = 100_000  # cached answers per request
 NOTHING = "nothing"  # cache key if neither the request needs blocks nor the pool has limits
 
 Offer = list[tuple[int, int]]  # (kind of block, number of blocks)
-Search = Callable[[int], SearchOutcome]  # by the number of states
+Search = Callable[[int], SearchOutcome]  # its argument is the allowed number of states
 Limits = tuple[tuple[BlockType, Limit], ...]  # the limits of a pool
 
 
@@ -194,7 +194,7 @@ class Fitter:
         useful = self._useful_by_kind(limits)
         key = (limits, kinds.tobytes(), np.minimum(free, useful[kinds]).tobytes())
 
-        def solve(states: int) -> SearchOutcome:  # pools that differ only in useless blocks
+        def solve(states: int) -> SearchOutcome:  # shared by pools that differ in useless blocks
             offer = self._offer(view.block_counts.kinds(row), view.pools[row])
             search = functools.partial(self._search, view.pools[row], offer)
             return self._search_once((limits, *offer), search, states)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 IMPROVE_STATES = 50_000  # states to search for a cheaper cover after the first one
 LONG_WEIGHT = 12  # each state of a later dive counts as this many states of HiGHS
-WIDTH = 16  # a state counts once more for each further 16 demands and caps
+WIDTH = 16  # a state counts as one more state for each further 16 demands and caps
 
 
 class Item(Struct, frozen=True):
@@ -101,7 +101,7 @@ def _programme(
 
 
 def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
-    """Divide a demand and its coverages by the gcd of the smaller coverages, rounded up."""
+    """Divide demand and coverages by the gcd of the coverages below the demand; round up."""
     unit = math.gcd(*[covered for covered in coverage if covered < amount])
     if unit <= 1:
         return amount, list(coverage)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock allocation: each requested amount from one stock, with the least surplus (exact).
 
-It stands beside the states that a search may spend, and its outcome.
+The module also defines the outcome of a search, and the states that a decision may spend.
 """
 
 import bisect

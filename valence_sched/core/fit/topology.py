@@ -66,7 +66,7 @@ class TopologyFitter:
     _device_coverage: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Merge needs that differ only in their amount; drop constraints on ``zone``: the pool."""
+        """Merge needs that differ only in amount; drop constraints on ``zone``: it is the pool."""
         self.constraints = tuple(one for one in self.constraints if one.place != "zone")
         amounts: Counter[Need] = Counter()
         for need in (one for one in self.needs if one.kind != "stock"):
@@ -120,7 +120,7 @@ class TopologyFitter:
         numbers: Counter[int] = Counter()
         for group in groups:
             numbers[group.kind] += group.number
-        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has them all
+        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has all
         demands = [one for one in self.demands if len(one.needs) in (1, sizes[one.needs[0].kind])]
         coverage = functools.partial(set_cover.coverage, self.kinds, demands)
         items, caps, amounts = set_cover.problem(

@@ -241,7 +241,7 @@ class CoupledGroups:
         else:
             bound = self._solve_large()
         self._fill(bound)
-        # nodes beyond the number of their type or beyond the mix are left out
+        # leave out nodes beyond the limit of their type, or beyond the mix
         most: Sequence[int | None] = self._most
         if self.shares is not None:
             most = mix_counts(self._counts(), self.shares)

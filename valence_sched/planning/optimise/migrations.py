@@ -5,8 +5,8 @@ A migration takes the blocks of the destination before it frees the blocks of th
 capacity is never exceeded, and each state between two migrations is valid.
 
 The search tries all plans by iterative deepening (Korf, 1985), each node to each pool that it fits.
-A node may move several times, so two nodes can swap places through a spare place. Work is counted
-in fits; a completed search is a proof. If the goal is room for a node, a greedy search comes first.
+A node may move several times, so two nodes can swap blocks through spare blocks. Work is counted in
+fits; a completed search is a proof. If the goal is room for a node, a greedy search comes first.
 """
 
 import functools
@@ -29,7 +29,7 @@ from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 3
 MOST_FITS = 50_000  # fits tried in each search
-MOST_WAITING = 2  # nodes that wait for each other's places
+MOST_WAITING = 2  # nodes that wait for each other's blocks
 MOST_COUNTED = 10_000  # counted nodes of one podm; a stock without a total has no limit
 Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 

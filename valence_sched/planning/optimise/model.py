@@ -258,7 +258,7 @@ class GroupModel:
         self.uses: dict[tuple[int, int], Terms] = {}
         self._granted: dict[int, Terms] = {}
         self.is_exact = all(one.slots == 1 for one in offer.blocks)
-        # by pool and class: the slots of blocks, and the number of blocks
+        # by pool and class: the free slots of blocks, and the number of these blocks
         free, distinct = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
         for one in offer.blocks:
             for pool in one.pools:
@@ -275,7 +275,7 @@ class GroupModel:
                 demands = classes.variants[variant].demands
                 parts = cover_parts(demands, open_pool.limits, variant, own, finder)
                 if parts is not None:
-                    # a bound by each demand of each part; the place of an added block is unknown
+                    # a bound by each demand of each part; the topology of added blocks is unknown
                     bound = MAX_NODES if pool in added else most
                     for part in parts:
                         amounts = [free[pool, key] for key in part.classes]

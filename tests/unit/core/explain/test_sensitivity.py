@@ -263,7 +263,7 @@ class TestAmounts(unittest.TestCase):
             self.assertEqual(place, chosen(decision)[0])
             self.assertEqual(has_changes, bool(explain(decision).flips))
             self.assertEqual(
-                not has_changes, "the group decides where" in str(explain(decision).notes)
+                not has_changes, "the group determines" in str(explain(decision).notes)
             )
 
     def test_the_tries_are_counted_and_what_is_cut_short_is_not_reported(self):
