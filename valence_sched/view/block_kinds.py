@@ -75,6 +75,10 @@ class BlockKinds:
         self.impaired: set[int] = set()
         self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
         self._cheapest_first: BoundedMemo[Need, tuple[int, list[int]]] = BoundedMemo(MOST_CACHED)
+        self._whole: BoundedMemo[Need, tuple[int, Need]] = BoundedMemo(MOST_CACHED)
+        #: The number of kinds, and the kinds in the order in which nodes take them
+        #: (``view.leftover``), by need.
+        self.ranked: BoundedMemo[Need, tuple[int, list[Any]]] = BoundedMemo(MOST_CACHED)
         self.number((), Raw(b""), "", "")
 
     def __len__(self) -> int:
@@ -154,10 +158,13 @@ class BlockKinds:
         """
         if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
             return need
-        unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
-        if not unit or not need.amount % unit:
-            return need
-        return structs.replace(need, amount=math.ceil(need.amount / unit) * unit)
+        size, whole = self._whole.get(need, (0, need))
+        if size != len(self.kinds):
+            unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
+            rounded = math.ceil(need.amount / unit) * unit if unit else need.amount
+            whole = structs.replace(need, amount=rounded) if rounded != need.amount else need
+            self._whole.store(need, (len(self.kinds), whole))
+        return whole
 
     def distinct_devices(self, need_kind: str) -> list[Any]:
         return [device for name, device in self._devices if name == need_kind]

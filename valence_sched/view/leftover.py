@@ -16,6 +16,35 @@ from valence_sched.view.view import Floats, Ints, Mask, View
 
 MOST_RANKED = 64  # the number of block kinds that one step handles
 ABSENT = 255  # the rank of a kind that a row lacks
+MANY_ROWS = 256  # with this many rows or more, one line or list of needs at a time is faster
+
+
+class RankedKinds(Struct, frozen=True, eq=False):
+    """Kinds of blocks in the order in which a need takes them, at most ``MOST_RANKED``.
+
+    ``kind`` and ``number`` have the kind and the number of its blocks that make the need, by rank,
+    and 0 after the last rank. ``ranks`` has shape ``(kinds, 1)``.
+    """
+
+    kinds: Ints
+    kind: Ints
+    number: Floats
+    ranks: npt.NDArray[np.uint8]
+
+
+def ranked_kinds(kinds: BlockKinds, need: Need) -> list[RankedKinds]:
+    """Return the kinds that supply a need, the cheapest first; the block kinds memoise them."""
+    size, ranked = kinds.ranked.get(need, (0, []))
+    if size != len(kinds):
+        amounts, order = kinds.amounts(need), np.array(kinds.cheapest_first(need), dtype=np.int64)
+        ranked = []
+        for first in range(0, len(order), MOST_RANKED):
+            some = order[first : first + MOST_RANKED]
+            number = np.ceil(need.amount / amounts[some])
+            ranks = np.arange(len(some), dtype=np.uint8)[:, None]
+            ranked.append(RankedKinds(some, np.append(some, 0), np.append(number, 0.0), ranks))
+        kinds.ranked.store(need, (len(kinds), ranked))
+    return ranked
 
 
 class KindBlocks(Struct, frozen=True, eq=False):
@@ -59,12 +88,16 @@ class NodeBlocks(Struct, frozen=True, eq=False):
                     total = supplied if total is None else np.add(total, supplied, out=total)
         return total
 
-    def subtract(self, amounts: Floats, table: Floats) -> None:
-        """Subtract the supply of these blocks, ``amounts[line, kind]``, from a table."""
+    def subtract(self, amounts: Floats, table: Floats) -> Floats:
+        """Subtract the supply of these blocks, ``amounts[line, kind]``, from a table; return it."""
         for part in self.parts:
             rows = slice(None) if part.rows is None else part.rows
+            if len(part.kinds) < MANY_ROWS:
+                table[:, rows] -= amounts.take(part.kinds, axis=1) * part.numbers
+                continue
             for line in np.flatnonzero(amounts[:, part.among].any(axis=1)).tolist():
                 table[line][rows] -= amounts[line].take(part.kinds) * part.numbers
+        return table
 
 
 class Leftover(Struct, frozen=True, dict=True):
@@ -103,11 +136,10 @@ class Leftover(Struct, frozen=True, dict=True):
         return taken
 
     def _add(self, need: Need, taken: NodeBlocks, feasible: Mask | None) -> None:
-        amounts, kinds = self.kinds.amounts(need), self.kinds.cheapest_first(need)
-        for first in range(0, len(kinds), MOST_RANKED):
-            some, earlier = np.array(kinds[first : first + MOST_RANKED]), list(taken.parts)
-            counted = taken.supply(amounts)
-            part = self._first_part(need, some, counted)
+        amounts = self.kinds.amounts(need)
+        for ranked in ranked_kinds(self.kinds, need):
+            earlier, counted = list(taken.parts), taken.supply(amounts)
+            part = self._first_part(ranked, counted)
             have = amounts.take(part.kinds) * part.numbers
             if counted is not None:
                 have += counted
@@ -117,30 +149,35 @@ class Leftover(Struct, frozen=True, dict=True):
             if len(rows):
                 others = [] if counted is None else earlier
                 missing_amounts = need.amount - have[rows]
-                taken.parts.extend(self._more_parts(need, part, rows, missing_amounts, others))
+                more = self._more_parts(amounts, ranked, part, rows, missing_amounts, others)
+                taken.parts.extend(more)
 
-    def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
+    def _first_part(self, ranked: RankedKinds, counted: Floats | None) -> KindBlocks:
         """Return the blocks that each row gives: of the first of these kinds that it has free.
 
         Rows whose earlier blocks count for the need give no blocks.
         """
-        best = self._ranks(kinds).min(axis=0)
+        best: Ints = np.minimum.reduce(self._ranks(ranked))
         if counted is not None:
             best[counted.nonzero()[0]] = ABSENT
-        kind, number = np.zeros((2, ABSENT + 1), dtype=np.int64)  # kind 0 has no devices
-        kind[: len(kinds)] = kinds
-        number[: len(kinds)] = np.ceil(need.amount / self.kinds.amounts(need)[kinds])
-        of_row, numbers = kind.take(best), number.take(best).astype(np.float64)
-        if number.max() > 1:  # each of these rows has at least one block
+        of_row = ranked.kind.take(best, mode="clip")  # kind 0, without devices, if absent
+        numbers = ranked.number.take(best, mode="clip")
+        if np.maximum.reduce(ranked.number) > 1.0:  # each of these rows has at least one block
             numbers = np.minimum(numbers, self.blocks[of_row, np.arange(len(self))])
-        return KindBlocks(None, of_row, numbers, kinds)
+        return KindBlocks(None, of_row, numbers, ranked.kinds)
 
     def _more_parts(
-        self, need: Need, first: KindBlocks, rows: Ints, missing: Floats, earlier: list[KindBlocks]
+        self,
+        amounts: Floats,
+        ranked: RankedKinds,
+        first: KindBlocks,
+        rows: Ints,
+        missing: Floats,
+        earlier: list[KindBlocks],
     ) -> Iterator[KindBlocks]:
         """Yield the blocks that rows with missing amounts give after their first kind, by kind."""
-        amounts, blocks, kinds = self.kinds.amounts(need), self.blocks, first.among
-        ranks = self._ranks(kinds, rows)
+        blocks, kinds = self.blocks, ranked.kinds
+        ranks = self._ranks(ranked, rows)
         ranks[kinds[:, None] == first.kinds[rows]] = ABSENT
         while True:
             best = ranks.min(axis=0)
@@ -159,13 +196,12 @@ class Leftover(Struct, frozen=True, dict=True):
             missing = missing - numbers * amounts.take(of_row)
             ranks[best, np.arange(len(rows))] = ABSENT
 
-    def _ranks(self, kinds: Ints, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
+    def _ranks(self, ranked: RankedKinds, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
         """Return ranks of shape ``(kinds, rows)``; ABSENT where a row has no free block."""
-        absent = self._absent[kinds]
+        absent = self._absent[ranked.kinds]
         if rows is not None:
             absent = absent.take(rows, axis=1)
-        ranks: npt.NDArray[np.uint8] = absent | np.arange(len(kinds), dtype=np.uint8)[:, None]
-        return ranks
+        return absent | ranked.ranks
 
     @functools.cached_property
     def _absent(self) -> npt.NDArray[np.uint8]:

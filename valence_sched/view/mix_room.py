@@ -3,25 +3,25 @@
 
 import itertools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 from valence_sched.model.need import NameRequirements, Need, need_for_measure
 from valence_sched.model.request import FlavorShare, Mix
-from valence_sched.view.availability import NO_ROWS, feasible_rows
-from valence_sched.view.block_kinds import BlockKinds, BoundedMemo, read_only
-from valence_sched.view.leftover import Leftover, leftover
+from valence_sched.view.availability import feasible_rows
+from valence_sched.view.block_kinds import BoundedMemo, read_only
+from valence_sched.view.leftover import MANY_ROWS, Leftover, leftover
 from valence_sched.view.stocks import StockGrants
-from valence_sched.view.view import Floats, Ints, Labels, Mask, View
+from valence_sched.view.view import Floats, Labels, Mask, View
 
 ONE_PER_NODE = frozenset(SINGLE_PER_NODE)
 MOST_LOST = 16  # requests whose lost nodes are memoised
 MOST_NODES = 10**9  # nodes of a share that count on one row
-MANY_ROWS = 256  # with this many rows or more, one list of needs at a time is faster
 EPSILON = 1e-9  # the rounding error of a number of nodes
 #: If a resource is named, the other resources of a flavor count as if they allowed this many times
 #: more nodes, because nodes of other flavors need less of them.
@@ -38,7 +38,6 @@ class RoomBefore(Struct, frozen=True, eq=False):
     free: Leftover
     have: Floats
     nodes: Floats
-    has_room: Any  # mask by list of needs: whether any row can make a node
     #: By the needs and scarcity of recent requests: the lost nodes of every row.
     lost: BoundedMemo[tuple[tuple[Need, ...], Sequence[float]], Floats]
 
@@ -83,16 +82,18 @@ class MixRoom:
         ]
         #: By list of needs: the factors of the nodes of its needs; empty if all are 1.
         self._factors = [_factors(own, of) for own in needs]
-        #: Entry n has the line, the number of grants, and the factor of the n-th need of every list
-        #: of needs. Shorter lists repeat their last need.
-        self._terms: list[tuple[Ints, Floats, Floats]] = []
-        for number in range(max(map(len, needs), default=0)):
-            at = [min(number, len(own) - 1) for own in needs]
-            lines = np.array([own[n] for (own, _), n in zip(self._lists, at, strict=True)])
-            counts = np.array([[own[n]] for (_, own), n in zip(self._lists, at, strict=True)])
-            factors = [own[n] if own else 1.0 for own, n in zip(self._factors, at, strict=True)]
-            self._terms.append((lines, counts, np.array(factors)[:, None]))
-        self._parts = self._pieces = np.empty((0, 0))
+        longest = max(map(len, needs), default=0)
+
+        def padded(lists: Iterable[Sequence[float]]) -> npt.NDArray[Any]:
+            """Return lists as columns; shorter lists repeat their last item."""
+            return np.array([[*own] + [own[-1]] * (longest - len(own)) for own in lists]).T
+
+        #: The lines, grants and factors of the needs of every list; shape ``(needs, lists)``.
+        self._lines = padded(own for own, _ in self._lists)
+        self._counts = padded(own for _, own in self._lists)[..., None]
+        factors = (own or [1.0] * longest for own in self._factors)
+        self._factor_table = padded(factors)[..., None]
+        self._parts = self._single_parts = np.empty((0, 0))
         self._table: tuple[Sequence[Any] | None, Sequence[float], Floats]
         self._table = None, (), self._parts
 
@@ -111,14 +112,10 @@ class MixRoom:
         free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))
         have = np.zeros((len(self._line_of), len(view)))
         if self._blocks:
-            parts = self._block_parts(view.kinds)
-            np.matmul(parts, free.blocks, out=have[: len(parts)])
-            if len(rows := self._rows_of_single_blocks(view)):
-                have[: len(parts), rows] -= self._pieces @ free.blocks[:, rows]
+            have[: len(self._blocks)] = self._supply(view, lambda parts: parts @ free.blocks)
         self._count_stocks(free.stocks, have)
         nodes = self._nodes(have)
-        has_room = (nodes > 0.0).any(axis=1)
-        return RoomBefore(free, read_only(have), read_only(nodes), has_room, BoundedMemo(MOST_LOST))
+        return RoomBefore(free, read_only(have), read_only(nodes), BoundedMemo(MOST_LOST))
 
     def lost(self, view: View, needs: tuple[Need, ...], scarcity: Sequence[float]) -> Floats:
         """Return the number of nodes that each row loses if it makes a node with ``needs``.
@@ -142,31 +139,25 @@ class MixRoom:
         """Return the lost nodes by row, undefined for rows that are not ``feasible``."""
         before = self.before(view)
         free, have = before.free, before.have.copy()
-        touched = np.zeros(len(have), dtype=bool)  # lines
+        blocks = have[: len(self._blocks)]
+        taken = free.blocks_for(needs, feasible)
         if self._blocks:
-            parts = self._block_parts(free.kinds)
-            taken = free.blocks_for(needs, feasible)
-            taken.subtract(parts, have[: len(parts)])
-            if len(rows := self._rows_of_single_blocks(view)):
-                pieces = np.zeros((len(parts), len(view)))
-                taken.subtract(self._pieces, pieces)
-                have[: len(parts), rows] -= pieces[:, rows]
-            for part in taken.parts:
-                touched[: len(parts)] |= parts[:, part.among].any(axis=1)
+            blocks[:] = self._supply(view, lambda parts: taken.subtract(parts, blocks.copy()))
         stocks = free.stocks_after(needs)
         self._count_stocks(stocks, have)
-        for name in stocks:
-            touched[self._stock_lines(name)] = True
         table, codes = self._weight_table(view.traits, scarcity), view.traits.codes
         # lists are added one after another, so that a row does not depend on other rows
-        total = np.zeros(len(view))
         if len(view) < MANY_ROWS:
             lost = before.nodes - self._nodes(have)
-            for numbers, by_value in zip(lost, table, strict=True):
-                total += by_value[codes] * numbers
-            return total
+            return np.add.accumulate(table[:, codes] * lost)[-1]  # type: ignore[no-any-return]
+        touched = np.zeros(len(have), dtype=bool)  # lines
+        for part in taken.parts:
+            touched[: len(blocks)] |= self._parts[:, part.among].any(axis=1)
+        for name in stocks:
+            touched[self._stock_lines(name)] = True
+        total = np.zeros(len(view))
         for number, (lines, _) in enumerate(self._lists):
-            if before.has_room[number] and touched[lines].any():
+            if touched[lines].any() and before.nodes[number].any():
                 lost = before.nodes[number] - self._nodes_of(number, have)
                 total += lost * (table[number][codes] if table.shape[1] > 1 else table[number, 0])
         return total
@@ -184,13 +175,10 @@ class MixRoom:
         """Return the number of nodes by list of needs and row."""
         if have.shape[1] >= MANY_ROWS:
             return np.array([self._nodes_of(number, have) for number in range(len(self._lists))])
-        least = np.full((len(self._lists), have.shape[1]), np.inf)
-        nodes = least.copy() if any(self._factors) else least
-        for lines, counts, factors in self._terms:
-            own = have[lines] / counts
-            np.minimum(least, own, out=least)
-            if nodes is not least:
-                np.minimum(nodes, own * factors, out=nodes)
+        own = have[self._lines] / self._counts
+        nodes = least = np.minimum.reduce(own)
+        if any(self._factors):
+            nodes = np.minimum.reduce(own * self._factor_table)
         return _whole(nodes, least)
 
     def _nodes_of(self, number: int, have: Floats) -> Floats:
@@ -211,7 +199,7 @@ class MixRoom:
         A row counts for at most ``MOST_NODES``, so that sums are exact in any order.
         """
         totals = [0] * self._share_count
-        if len(view):
+        if len(view) and self:
             nodes = np.minimum(self.before(view).nodes, MOST_NODES).astype(np.int64)
             accepts = accepted(self._shares, view.traits)[:, view.traits.codes]
             for index, number, mask in zip(self._indices, self._needs_of, accepts, strict=True):
@@ -230,26 +218,26 @@ class MixRoom:
             self._table = (traits.values, scarcity, table)
         return table
 
-    def _block_parts(self, kinds: BlockKinds) -> Floats:
-        """Return the part of each need that one block of each kind supplies, at most 1."""
+    def _supply(self, view: View, make: Callable[[Floats], Floats]) -> Floats:
+        """Return ``make(parts)`` by row: the part of each need that a block of a kind supplies.
+
+        A part is at most 1. Nodes of some rows have one compute block: on these rows, a block that
+        supplies only a part of a need is not counted.
+        """
+        kinds = view.kinds
         if self._parts.shape[1] != len(kinds):
             amounts = np.array([[need.amount] for need in self._blocks])
             self._parts = np.minimum(kinds.amount_matrix(self._blocks) / amounts, 1.0)
             single = [not ONE_PER_NODE.isdisjoint(kind.types) for kind in kinds.kinds]
-            self._pieces = np.where((self._parts < 1.0) & single, self._parts, 0.0)
-        return self._parts
-
-    def _rows_of_single_blocks(self, view: View) -> Ints:
-        """Return the rows whose nodes have one compute block, if one may be too small for a need.
-
-        On these rows, a block that supplies only a part of a need is not counted.
-        """
-        if not self._pieces.any():
-            return NO_ROWS
-        single: Mask = view.memoise_selected(
-            ("mix room", "single"), operator.getitem, lambda: _single(view)
+            pieces = (self._parts < 1.0) & single
+            self._single_parts = np.where(pieces, 0.0, self._parts)
+        has_single: Mask = view.memoise_selected(
+            ("single",), operator.getitem, lambda: _single(view)
         )
-        return single.nonzero()[0]
+        if has_single.all():
+            return make(self._single_parts)
+        parts = make(self._parts)
+        return np.where(has_single, make(self._single_parts), parts) if has_single.any() else parts
 
 
 def _factors(needs: Sequence[Need], of: str) -> tuple[float, ...]:

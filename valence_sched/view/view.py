@@ -87,7 +87,10 @@ def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
 MOST_MEMOISED = 256  # values that a View remembers for plug-ins
 #: The first item of the keys of remembered values that no node changes.
 FIXED = frozenset(
-    {"total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "tight"}
+    {
+        *("total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "tight"),
+        "single",
+    }
 )
 
 
