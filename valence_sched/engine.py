@@ -450,7 +450,7 @@ class Engine(scheduler.OwnScheduler):
         The report comes from :meth:`App.dispatchable <valence_sched.app.App.dispatchable>`.
         """
         environ = self._config.environ
-        with awaiting(self._sources.progress, target.partition("=")[0], "taking the decision"):
+        with awaiting(self._sources.progress, target.partition("=")[0], "receiving the decision"):
             return dispatch(
                 target, report, environ=environ, key_variable=key_variable, timeout_s=timeout_s
             )

@@ -270,4 +270,4 @@ class TestViolators(unittest.TestCase):
             yield Term("zone", "az1", view.zone, holds=view.zone.where(lambda z: z == "az1"))
 
         honest.terms = other
-        self.refuses("explains an answer that differs", testing.check_filter, honest)
+        self.refuses("its terms give another answer", testing.check_filter, honest)

@@ -75,7 +75,7 @@ def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zi
         raise InputError(file, "", f"a {packed} file", "JSON, zip, tar, gzip or zstd", hint)
     if compressed and (form == "zip" or head.startswith((_GZIP, _ZSTD))):
         found = "an archive that is compressed twice"
-        raise InputError(file, "", found, "one compression", "unpack it first")
+        raise InputError(file, "", found, "one layer of compression", "unpack it first")
     if form != "zip" or at == 0:
         return form, source if form == "zip" else whole
     spool = tempfile.TemporaryFile()  # noqa: SIM115  the directory of a zip stands at its end
@@ -263,7 +263,7 @@ class _ArchiveMembers:
         data = b"".join(pieces)
         if len(data) > room:
             hint = "this may be an archive bomb: unpack it and name the part to read"
-            expected = f"at most {bounds.MAX_TREE_BYTES}"
+            expected = f"at most {bounds.MAX_TREE_BYTES} bytes"
             raise InputError(self._file, "", "more bytes of documents", expected, hint)
         if len(data) > most:
             self.fault(name, f"more than {most} bytes", "a smaller document")
@@ -366,7 +366,7 @@ class RecordReader:
             yield from json_inventory.text_records(stream, file, id_, noted, self._tree_record)
             return
         if nesting > MAX_NESTING:
-            found = "archives nested too deep"
+            found = "archives nested too deeply"
             raise InputError(file, "", found, "at most one in another", "unpack it first")
         members = zip_members if form == "zip" else tar_members
         with nullcontext() if stream is source else stream:

@@ -237,7 +237,7 @@ def _check_terms(
         for row in range(len(view)):
             term.have[row]
         conjunction &= term.mask
-    _require(_same(conjunction, answer), f"{name} explains an answer that differs from its own")
+    _require(_same(conjunction, answer), f"{name}: its terms give another answer than the filter")
 
 
 def _ask(

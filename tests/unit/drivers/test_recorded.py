@@ -433,7 +433,7 @@ class TreesTest(SourceTest):
         deeper = packed("zip", {"deep.zip": packed("zip", {"four.zip": inner}), "a.jsonl": LINES})
         self.assertEqual(["a", "b"], self.ids("-", deeper))
         self.assertTrue(
-            any("archives nested too deep" in problem for problem in self.diagnostics.lines())
+            any("archives nested too deeply" in problem for problem in self.diagnostics.lines())
         )
 
 

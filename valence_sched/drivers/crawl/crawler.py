@@ -144,7 +144,7 @@ def unfold(whole: Json) -> tuple[dict[str, Json], int]:
 def _document(json: Json, uri: str) -> Json:
     own = check_content(json, uri).get("@odata.id")
     if isinstance(own, str) and path_of(own) == ROOT != uri:
-        raise InputError(uri, "", "the service root", "a document of its own")
+        raise InputError(uri, "", "the service root", "another document")
     return json
 
 

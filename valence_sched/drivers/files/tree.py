@@ -47,7 +47,7 @@ class RecordedTree:
         if data is None:
             return None
         if len(data) > MAX_DOCUMENT_BYTES:
-            raise InputError(uri, "", "a larger document", f"at most {MAX_DOCUMENT_BYTES}")
+            raise InputError(uri, "", "a larger document", f"at most {MAX_DOCUMENT_BYTES} bytes")
         return document_shape.check_content(document_shape.object_of(data, uri), uri)
 
 
@@ -109,7 +109,7 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str]
         except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):
             data = b""
         if not 0 < len(data) <= MAX_DOCUMENT_BYTES:
-            note(one_line(f"{uri}: found a document nested too deep or too large (left out)"))
+            note(one_line(f"{uri}: found a document nested too deeply or too large (left out)"))
             continue
         place = folder.joinpath(*_parts(uri), DOCUMENT)
         place.parent.mkdir(parents=True, exist_ok=True)

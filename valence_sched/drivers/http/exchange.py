@@ -92,7 +92,7 @@ class Answer(NamedTuple):
     def json(self, uri: str) -> Json:
         """Return the body as an object; InputError for other JSON, or if it is too large."""
         if len(self.body) > MAX_DOCUMENT_BYTES:
-            raise InputError(uri, "", "a larger document", f"at most {MAX_DOCUMENT_BYTES}")
+            raise InputError(uri, "", "a larger document", f"at most {MAX_DOCUMENT_BYTES} bytes")
         return object_of(self.body, uri)
 
 
@@ -250,7 +250,7 @@ def tls_error(error: BaseException) -> Unreachable:
 
 
 def plain_http_error(text: str) -> Unreachable:
-    return Unreachable(f"{text} (the port speaks TLS: write https:// in the URL)", sent=False)
+    return Unreachable(f"{text} (the port requires TLS: write https:// in the URL)", sent=False)
 
 
 def late_alert(

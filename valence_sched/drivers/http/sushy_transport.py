@@ -93,7 +93,7 @@ def _wrapped_error(error: BaseException) -> Unreachable:
     if any(isinstance(cause, ProxyError | PoolProxyError) for cause in causes):
         hint = "check HTTPS_PROXY, or add the host to NO_PROXY"
         if isinstance(causes[-1], ssl.SSLError):
-            hint = "if the proxy speaks HTTP without TLS, write http:// in HTTPS_PROXY"
+            hint = "if the proxy uses HTTP without TLS, write http:// in HTTPS_PROXY"
         return Unreachable(f"proxy: {plain_text(causes[-1])} ({hint})", sent=False)
     if incomplete := [cause for cause in causes if isinstance(cause, IncompleteRead)]:
         # A chunk size that is not a number is malformed.

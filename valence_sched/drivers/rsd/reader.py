@@ -53,7 +53,7 @@ def rack_stocks(
         for drive in drives.get(uri, ()):
             owners.setdefault(drive, uri)
         if shared and stock.total is not None:
-            what = f"found drives of {shared[0]}, expected other drives"
+            what = f"found drives that {shared[0]} also has, expected others"
             service.notes.remark(f"{uri}: {what} (its free size is unknown)")
             found[uri] = replace(stock, total=None)
     return tuple(found.values())

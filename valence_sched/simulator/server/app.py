@@ -142,7 +142,7 @@ class SimulatorApp:
             text = "A fault rule sets this status."
             return _response(encode_reply(refusal(fault.number, "GeneralError", text)))
         if fault := self._take_fault("busy", request):
-            busy = refusal(503, "ServiceTemporarilyUnavailable", "Come back later.")
+            busy = refusal(503, "ServiceTemporarilyUnavailable", "Try again later.")
             later = {"Retry-After": str(fault.number)}
             return _response(encode_reply(HttpReply(503, busy.body, later)))
         if self._take_fault("html", request):

@@ -182,7 +182,7 @@ class HandshakeTest(TestCase):
         ):
             with self.subTest(plain):
                 found, _ = self.answers(f"http://127.0.0.1:{self.server(tls, plain)}")
-                self.assertRegex(found, "the port speaks TLS: write https:// in the URL")
+                self.assertRegex(found, "the port requires TLS: write https:// in the URL")
         found, _ = self.answers(f"http://127.0.0.1:{self.server(None, PLAIN)}")
         self.assertEqual("plain", found)
         for found in self.answers(f"https://127.0.0.1:{self.server(None, PLAIN)}"):

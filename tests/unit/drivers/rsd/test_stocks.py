@@ -94,7 +94,7 @@ class TestPoolSizes(Service):
                            P=pool(8 * GIB, 0, "/D/1"), Q=pool(8 * GIB, 0, "/D/1", "/D/2"),
                            R=pool(8 * GIB, 0, "/D/3"))  # fmt: skip
         self.assertEqual({"/P": (8.0, 0.0), "/Q": (None, 0.0), "/R": (8.0, 0.0)}, found)
-        line = "found drives of /P, expected other drives (its free size is unknown)"
+        line = "found drives that /P also has, expected others (its free size is unknown)"
         self.assertEqual([f"/Q: {line}"], self.notes.lines())
 
     def test_an_unknown_size_is_not_noted_once_more_for_a_shared_drive(self):
