@@ -176,8 +176,8 @@ class App:
         ``log`` takes a line for each change. Of the processes that share a state, one reads.
         ``messaging`` is the file of the broker that carries hints. Readings are reported every
         ``report_interval_s`` to each target in ``report``: the URL of a service, or ``messaging``
-        for all receivers of that broker. With ``report_policies`` a report has only the fields that
-        the service reads for decisions of these policies.
+        for all receivers of that broker. With ``report_policies``, a report has only the fields
+        that the service reads for decisions of these policies.
 
         UsageError: no pod manager is registered; a URL is invalid, or there is no broker. InUse:
         with ``once``, another process already reads. InventoryIncomplete: with ``once``, no pod
@@ -398,7 +398,7 @@ class App:
 
     @functools.cached_property
     def whatif(self) -> WhatIf:
-        """Return the part that answers what-if questions."""
+        """Return the object that answers what-if questions."""
         from valence_sched.planning.whatif import WhatIf  # only to plan
 
         return WhatIf(self.config)
@@ -448,7 +448,7 @@ class App:
     def report_writer(self, file: str) -> Iterator[Callable[[Report | Reports | Replay], None]]:
         """Open a file; yield the function that writes a decision or a replay to it as JSON.
 
-        InputError if it cannot be opened or written. Without a write the file is unchanged.
+        InputError if it cannot be opened or written. Without a write, the file is unchanged.
         """
         with files.pending(file) as write:
             yield lambda report: write(files.json_text(report, file))

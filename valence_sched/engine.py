@@ -64,9 +64,9 @@ class Engine(scheduler.OwnScheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     The snapshot to decide on is read when a verb first needs it, and again after a verb changed the
-    state. Flavors are read once. For stored pod managers every verb applies the new part of the
+    state. Flavors are read once. For stored pod managers, every verb applies the new part of the
     change log, and reads no pod manager live. While a verb waits, the progress of ``sources`` shows
-    the reason. ``effects`` notes the changes of a verb, also while it runs.
+    the reason. ``effects`` notes the changes of a verb, even while it runs.
     """
 
     def __init__(
@@ -496,7 +496,7 @@ class Engine(scheduler.OwnScheduler):
             yield store
 
     def _followed(self, *, create: bool = False) -> StoredDeciders:
-        """Return the deciders that follow the state; with ``create`` a missing state is made."""
+        """Return the deciders that follow the state; with ``create``, a missing state is made."""
         if self._stored is None:
             if self._state.registry.empty and not create:
                 raise errors.NoPodm(self._sources.no_podm_message(self._live))

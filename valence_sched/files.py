@@ -200,7 +200,7 @@ class AtomicFile:
     """A file opened for writing that gets its name only after it is written whole.
 
     Its permissions are ``mode``, by default as for the replaced file, else as for a new file. With
-    ``sync`` it is on disk before it gets its name. A pipe or a terminal is written directly.
+    ``sync``, it is on disk before it gets its name. A pipe or a terminal is written directly.
     OSError: it cannot be written; an earlier file of this name is untouched.
     """
 
@@ -259,7 +259,7 @@ def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> I
 def pending(file: str) -> Iterator[Callable[[bytes], None]]:
     """Open a file before an effect; yield the function that writes it whole afterwards.
 
-    Without a write the file is unchanged. InputError if it cannot be opened or written.
+    Without a write, the file is unchanged. InputError if it cannot be opened or written.
     """
     with _output_errors(file):
         opened = AtomicFile(file)

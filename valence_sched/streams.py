@@ -77,7 +77,7 @@ def write(stream: Any, text: str) -> None:
 
 @contextlib.contextmanager
 def printing(stream: Any) -> Iterator[None]:
-    """Flush standard output after a block that prints to it, also if the block ends early.
+    """Flush standard output after a block that prints to it, even if the block ends early.
 
     OutputError if it is closed or full; BrokenPipeError if its reader ended.
     """

@@ -493,7 +493,7 @@ class Lister(PodmCommand, lister.Lister):
     def report_scheduler(
         self, args: Args, selection: model.reading.Selection | None = None, *, reads: bool = True
     ) -> model.scheduler.Scheduler:
-        """Return the scheduler of a report; with --strict every zone must have answered."""
+        """Return the scheduler of a report; with --strict, every zone must have answered."""
         selection = selection or self.selection(args)
         if self.scheduler_app.service or not reads:
             selection = msgspec.structs.replace(selection, strict=False)

@@ -15,7 +15,7 @@ COLLECT_AFTER = 200_000  # new objects: a command is short and makes little garb
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit code; without ``argv`` it may end the process itself."""
+    """Run the program and return its exit code; without ``argv``, it may end the process itself."""
     gc.set_threshold(COLLECT_AFTER)  # before the imports, which make most of the objects
     try:
         with _ending_on_interrupt():
@@ -48,7 +48,7 @@ def _ending_on_interrupt() -> Iterator[None]:
 def _end_process(code: int) -> None:
     """End the process immediately, which saves 10 % of the time of a short command.
 
-    With another thread, a profiler or a failed stream the process ends as usual.
+    With another thread, a profiler or a failed stream, the process ends as usual.
     """
     if threading.active_count() > 1 or sys.gettrace() or sys.getprofile():
         return

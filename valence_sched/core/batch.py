@@ -140,7 +140,7 @@ def ranked_nodes(
 ) -> tuple[list[PlacedNode], list[int]]:
     """Return the first node on each of the ``limit`` best pools, and the undecided rows.
 
-    With ``per_podm`` only the best pool of each pod manager is returned.
+    With ``per_podm``, only the best pool of each pod manager is returned.
     """
     view, evaluation = context.view, context.evaluation
     find_fit: FitFinder = functools.partial(context.fit, view)
@@ -259,7 +259,7 @@ def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Att
 def _try_in_order(
     context: EvaluationContext, schedule: Schedule, open_rows: Mask | None = None
 ) -> list[Attempt]:
-    """Try each alternative once; with ``open_rows`` only these rows can take the first node."""
+    """Try each alternative once; with ``open_rows``, only these rows can take the first node."""
     attempts: list[Attempt] = []
     for alternative in (None, *context.request.other_alternatives):
         missing = context.request.count - _count_nodes(attempts)

@@ -94,9 +94,9 @@ class Decision:
     def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
         """Return the nodes in order, each with its attempt; empty if fewer fit than required.
 
-        A pod manager with a node of the request has no alternates. Neither has a pod manager with a
-        node of a request that was decided together with it. Each alternate satisfies the rules of
-        the group with the other nodes.
+        Alternates are only on pod managers without nodes of the request and of requests that were
+        decided together with it. Each alternate satisfies the rules of the group with the other
+        nodes.
         """
         if self.fit_count < self.request.required_count:
             return []

@@ -316,7 +316,7 @@ def write_costs(
 ) -> None:
     """Compute the costs of an evaluation; ``passed`` is the mask of rows that pass all filters.
 
-    With ``weights`` a row's cost is a mean with its own weights, scaled so that rows are
+    With ``weights``, a row's cost is a mean with its own weights, scaled so that rows are
     comparable: ``worst × sum(weight × cost) / sum(weight)``, as a whole number. If all weights of a
     row are 0, it has the largest cost.
     """

@@ -372,7 +372,7 @@ class BoundPolicies:
     ) -> tuple[Request, BoundPolicy]:
         """Return a request sealed for decisions on a view, and its policy.
 
-        With ``other_zones`` it may name pod managers of other zones.
+        With ``other_zones``, it may name pod managers of other zones.
 
         RequestError: the request sets a field that the policy ignores, or units differ.
         UnknownName: no such policy or pod manager.

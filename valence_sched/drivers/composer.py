@@ -76,7 +76,7 @@ class Composer(ComposerReads, Protocol):
         """
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Undo a :meth:`reserve`, also of another process; PodmError if a block stays reserved."""
+        """Undo a :meth:`reserve`, even of another process; PodmError if a block stays reserved."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Compose the node, wait for it, and read it back."""

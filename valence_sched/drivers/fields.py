@@ -147,9 +147,9 @@ class Identity(Field[T]):
 class Link(Field[tuple[str, ...]]):
     """A property that links documents to be read, and their resource class.
 
-    With ``collection`` it links a collection, and the members are read. A ``late`` link is followed
-    only if another document is missing. ``levels`` is the number of levels below a single link to
-    request together, ``cached`` the number if the devices there are cached.
+    With ``collection``, it links a collection, and the members are read. A ``late`` link is
+    followed only if another document is missing. ``levels`` is the number of levels below a single
+    link to request together, ``cached`` the number if the devices there are cached.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Parts(Field[tuple[Json, ...]]):
 
 
 def amount(value: Any) -> float | None:
-    """Read a number of at least 0, also from text."""
+    """Read a number of at least 0, or text with such a number."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -194,13 +194,13 @@ def amount(value: Any) -> float | None:
 
 
 def number(value: Any) -> int | None:
-    """Read a whole number of at least 0, also from text; a fraction is truncated."""
+    """Read a whole number of at least 0, or text with such a number; a fraction is truncated."""
     found = amount(value)
     return None if found is None else math.floor(found)
 
 
 def flag(value: Any) -> bool | None:
-    """Read a boolean, also from text."""
+    """Read a boolean, or text with a boolean."""
     if value is None or isinstance(value, bool):
         return value
     known = {"true": True, "false": False, "1": True, "0": False}
@@ -211,7 +211,7 @@ def flag(value: Any) -> bool | None:
 
 
 def text(value: Any) -> str | None:
-    """Read text, also from a number; empty text is unknown."""
+    """Read text, or a number as text; empty text is unknown."""
     if value is None:
         return None
     if not isinstance(value, str):

@@ -71,7 +71,7 @@ def recorded_readings(
 ) -> Iterator[Reading]:
     """Yield the pod managers of an inventory as readings.
 
-    With ``documents`` each has its Redfish documents: those of its recorded tree, else documents
+    With ``documents``, each has its Redfish documents: those of its recorded tree, else documents
     made from its fields. ``diagnostics`` notes each document that is left out.
     """
     for podm, record in podms:

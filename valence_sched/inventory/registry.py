@@ -372,8 +372,8 @@ class Registry:
         """Return the pod managers that a command applies to, in the order of their names.
 
         Named files replace the user's own file, and also the state unless it is named. With a
-        catalogue, files and state only provide logins. DuplicateId for a repeated name, InputError
-        for an invalid file.
+        catalogue, the files and the state only provide logins. DuplicateId for a repeated name,
+        InputError for an invalid file.
         """
         return select_members(self.all_members(live), live.only)
 

@@ -95,7 +95,7 @@ class SourceReader:
             yield from read(path, self.config.input, self.diagnostics, dialects)
 
     def live_reader(self, live: ReadOptions, *, raw: bool = False) -> "LiveReader":
-        """Return the live reader; with ``raw`` its readings keep their documents in memory."""
+        """Return the live reader; with ``raw``, its readings keep their documents in memory."""
         from valence_sched.inventory.live import LiveReader  # HTTP: only for live pod managers
 
         registry = self.registry(live.state)

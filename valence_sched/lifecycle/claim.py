@@ -109,7 +109,7 @@ class Claimer:
         """Decide and hold the choice; after a lost race, decide again.
 
         ``content`` is the content of the key, by default the content of the request. With
-        ``dispatched`` the decision is queued for the controller.
+        ``dispatched``, the decision is queued for the controller.
 
         Raises:
             ClaimLost: all races were lost; the message names the last conflict.

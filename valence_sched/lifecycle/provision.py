@@ -72,7 +72,7 @@ class Provisioner:
         Raises:
             ClaimLost: all races were lost; nothing is held.
             ClaimState: the key belongs to nodes that are being composed, or a pod manager of the
-                claim was disabled. In the latter case the claim stays held.
+                claim was disabled. In the latter case, the claim stays held.
             NameTaken: the key belongs to another request.
             BaremetalUnavailable: Ironic does not answer.
         """
@@ -106,8 +106,7 @@ class Provisioner:
 
         Raises:
             ClaimState: the claim is not held, or one of its pod managers was disabled. In the
-                latter case the claim stays held.
-            UnknownName: the claim is unknown.
+            latter case, the claim stays held. UnknownName: the claim is unknown.
             BaremetalUnavailable: Ironic does not answer.
         """
         self.store.claims.expire()
@@ -235,7 +234,7 @@ def _with_outcome(
         node, notes = future.result()
     except Exception as error:
         what = f"{type(error).__name__}: {error} (please report this)"
-        text = errors.one_line(f"claim {claim.id}: {what}; podm claim reap")
+        text = errors.one_line(f"claim {claim.id}: {what}; run podm claim reap")
         node, notes = errors.Unverified(text), []
     result = replace(result, notes=(*result.notes, *notes))
     if isinstance(node, ComposedNode):

@@ -62,8 +62,8 @@ class UnplacedNodes(_PlacedNodes, frozen=True, kw_only=True):
 class WorkloadBounds(Noun, frozen=True, kw_only=True):
     """The number of pod managers a workload is expected to need.
 
-    Without ``policy`` each request is decided by its own policy. At most ``unplaced_at_most`` nodes
-    may be refused or undecided.
+    Without ``policy``, each request is decided by its own policy. At most ``unplaced_at_most``
+    nodes may be refused or undecided.
     """
 
     workload: Name

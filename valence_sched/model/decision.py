@@ -276,7 +276,7 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
     ``pools_passed`` is the number of its ``pools`` that passed every filter. ``fitting`` is the
     number of nodes of the request that fit on it one after another; they are placed if enough fit
     in total. The ``reason`` of a chosen pod manager explains why it takes no more nodes. On a small
-    site ``pool_reasons`` has all reasons against rejected pools, the nearest first.
+    site, ``pool_reasons`` has all reasons against rejected pools, the nearest first.
     """
 
     podm: str
@@ -436,8 +436,8 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 class FitCounts(Struct, frozen=True, kw_only=True):
     """The number of nodes of one request that fit, by pod manager.
 
-    On ``undecided`` pod managers more may fit, because their search exceeded the budget. ``silent``
-    zones are not counted.
+    On ``undecided`` pod managers, more may fit, because their search exceeded the budget.
+    ``silent`` zones are not counted.
     """
 
     podms: tuple[tuple[str, int], ...]

@@ -98,7 +98,7 @@ def text_kind(data: bytes) -> tuple[str, str]:
 def input_error(
     message: str, value: object, type_: Any, file: str, document_path: str, *, strict: bool = False
 ) -> InputError:
-    """Return the error for msgspec's ``message``; with ``strict`` a text is never a number."""
+    """Return the error for msgspec's ``message``; with ``strict``, a text is never a number."""
     text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
     inner = inner.rstrip("`")
     kinds = types_at(type_, inner)

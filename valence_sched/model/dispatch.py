@@ -125,8 +125,8 @@ class UrlReference(Noun, frozen=True, kw_only=True):
 class MessagingSettings(Noun, frozen=True, kw_only=True):
     """The message broker of a site, ``rabbit://user:password@host:5672/vhost``.
 
-    With ``tls`` the broker's certificate is verified with ``cacert``, by default with the system's
-    authorities. With ``reports`` a service stores reports of pod managers from every sender.
+    With ``tls``, the broker's certificate is verified with ``cacert``, by default with the system's
+    authorities. With ``reports``, a service stores reports of pod managers from every sender.
     """
 
     url: UrlReference

@@ -166,7 +166,7 @@ def parse_forbidden(text: str) -> NameRequirements:
 def parse_aggregates(text: str) -> NameRequirements:
     """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b`` of Placement; else ValueError.
 
-    In Placement a list without ``in:`` is ambiguous.
+    In Placement, a list without ``in:`` is ambiguous.
     """
     word = text.removeprefix("!")
     is_list = word.startswith("in:")

@@ -198,7 +198,7 @@ class PageLink(Struct, frozen=True, kw_only=True):
 class SearchField(Struct, frozen=True, kw_only=True):
     """A field of the form of a page: its name in the query, its label and its value.
 
-    With ``choices`` the value is one of them.
+    With ``choices``, the value is one of them.
     """
 
     name: str

@@ -23,7 +23,7 @@ class FilterUse(Noun, frozen=True):
 class WeightOverrides(Noun, frozen=True):
     """Other weights by the aggregate or the zone of a pod manager.
 
-    Of several aggregates the smallest weight applies; an aggregate overrides a zone.
+    Of several aggregates, the smallest weight applies; an aggregate overrides a zone.
     """
 
     aggregate: dict[str, Weight] = {}

@@ -28,7 +28,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     the catalogue of a cloud, None if it is not used. ``only`` are the names to read, empty for all.
     A reading older than ``max_age_s`` is an error; a reading older than ``warn_age_s`` is a
     warning. ``liveness`` is the plug-in (``NAME`` or ``NAME:ARGUMENT``) that decides whether unread
-    pod managers are alive. With ``stored`` the stored readings are used. With ``subtract_claims``
+    pod managers are alive. With ``stored``, the stored readings are used. With ``subtract_claims``,
     claims are subtracted from recorded pod managers, too.
     """
 
@@ -54,10 +54,10 @@ class Selection(Struct, frozen=True, kw_only=True):
     """The inputs of one decision: inventories and files.
 
     ``sources`` are inventories; if empty, they are taken from the environment, or else the ``live``
-    pod managers are used. ``near_maps`` locate external resources. With ``strict`` an unreadable
-    document or pod manager is an error. With ``no_cache`` cached views of inventory files are
+    pod managers are used. ``near_maps`` locate external resources. With ``strict``, an unreadable
+    document or pod manager is an error. With ``no_cache``, cached views of inventory files are
     ignored. ``zones`` are the settings of this zone; None means the settings of the user's file.
-    With ``dispatches`` claimed decisions are queued for the controller. ``stated`` are the
+    With ``dispatches``, claimed decisions are queued for the controller. ``stated`` are the
     capabilities of zones, by source.
     """
 
@@ -82,7 +82,7 @@ class ReadPace(Struct, frozen=True, kw_only=True):
 
     Each is read after ``interval_s``, varied by the share ``jitter``; after a failure the interval
     doubles, up to ``backoff_s``. After ``open_after`` consecutive failures its circuit breaker
-    opens; pod managers with an open breaker are probed one at a time. With ``events`` an event
+    opens; pod managers with an open breaker are probed one at a time. With ``events``, an event
     causes a reading, at least ``event_pause_s`` after the start of the last reading; that pause
     doubles with each failure.
     """

@@ -67,7 +67,7 @@ def redact_documents(documents: Mapping[str, Any], secrets: Collection[str] = ()
 
 
 def redact_podm(podm: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
-    """Return a pod manager without credentials, also without credentials in its facts."""
+    """Return a pod manager without credentials; its facts contain no credentials either."""
     return msgspec.convert(redact(msgspec.to_builtins(podm), secrets), FullPodm)
 
 

@@ -159,11 +159,11 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.renew, claim_id, ttl_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        """Release claims, also ended claims; yield the error of each failure."""
+        """Release claims, even ended claims; yield the error of each failure."""
         return self._call(ClaimingVerbs.release, claim_ids)
 
     def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
-        """Return the newest changes that match a query, also refused changes."""
+        """Return the newest changes that match a query, including refused changes."""
         return self._call(ClaimingVerbs.audit, query)
 
     def quotas(self) -> Sequence[Quota]:
@@ -317,7 +317,7 @@ class RegistryVerbs(Verbs, Protocol):
         check: bool = True,
         timeout_s: float = 30.0,
     ) -> RegisteredPodm:
-        """Register a pod manager; with ``check`` it is first read once, within ``timeout_s``.
+        """Register a pod manager; with ``check``, it is first read once, within ``timeout_s``.
 
         A scheduler in this process stores the ``password`` beside the state.
 

@@ -51,7 +51,7 @@ class SpecBody(Noun, frozen=True, kw_only=True):
 
 
 class SelectBody(RequestBody, frozen=True, kw_only=True):
-    """A request to decide on; with ``keep`` the whole decision is stored under its id."""
+    """A request to decide on; with ``keep``, the whole decision is stored under its id."""
 
     detail: Detail = "placements"
     keep: bool = False
@@ -153,7 +153,7 @@ class ReconcileBody(Noun, frozen=True, kw_only=True):
 
 
 class RegisterBody(Noun, frozen=True, kw_only=True):
-    """A pod manager to register; with ``check`` it is read once within ``timeout_s``.
+    """A pod manager to register; with ``check``, it is read once within ``timeout_s``.
 
     The service reads the variables and files that it names.
     """
@@ -194,10 +194,10 @@ class Operation(Noun, frozen=True, kw_only=True):
 class Route(NamedTuple):
     """One method of one path.
 
-    It calls the ``verb`` of the scheduler; without ``verb`` only the service handles it.
+    It calls the ``verb`` of the scheduler; without ``verb``, only the service handles it.
 
     ``operation`` and ``text`` name and describe it in the document of the API. ``rule`` is its
-    access rule, ``role`` the lowest role that has the rule by default. Without a rule the route is
+    access rule, ``role`` the lowest role that has the rule by default. Without a rule, the route is
     public, or for a single pod manager if its path has a ``{token}``. ``query`` has the names of
     the query parameters, or their noun. ``reads``: the route changes nothing, although ``role`` is
     above reader. ``reading``: the scheduler only reads, and waiting tenants take turns.
@@ -273,7 +273,7 @@ VERBS = {route.verb: route for route in (
     Route("quota", "quotas_quota", "GET", "/v1/quotas/{name}", "Show the effective limits and the usage of an owner.", None, Quota, "quotas:get"),
     Route("set_quota", "quotas_set_quota", "PUT", "/v1/quotas/{name}", "Replace the limits of an owner; an empty map restores the default limits.", QuotaLimits, Quota, "quotas:update", "admin"),
     Route("change_quota", "quotas_change_quota", "PATCH", "/v1/quotas/{name}", "Change limits of an owner; null restores the default limit.", QuotaChange, Quota, "quotas:update", "admin"),
-    Route("audit", "catalogue_audit", "GET", "/v1/audit", "List the newest changes, also refused ones, by user and object.", None, tuple[AuditLine, ...], "audit:list", "admin", query=AuditQuery),
+    Route("audit", "catalogue_audit", "GET", "/v1/audit", "List the newest changes, including refused ones, by user and object.", None, tuple[AuditLine, ...], "audit:list", "admin", query=AuditQuery),
     Route("policies", "catalogue_policies", "GET", "/v1/policies", "List the policies that a request may name.", None, tuple[Policy, ...], "policies:list", reading=True),
     Route("podm_reads", "catalogue_podm_reads", "GET", "/v1/policies/{name}/podm_reads", "List the fields of pod managers that decisions of a policy read.", None, PodmReads, "policies:list", query=("flavor",), reading=True),
     Route("flavors", "catalogue_flavors", "GET", "/v1/flavors", "List the flavors that a request may name.", None, tuple[Flavor, ...], "flavors:list", reading=True),

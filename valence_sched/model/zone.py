@@ -85,12 +85,12 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
 
     ``request`` has one alternative. A zone offers the nodes of the request, each as if the nodes
     before it were composed. It also ranks ``limit`` candidates for the first node in the ``order``
-    of cost or of lots. With ``per_podm`` each pod manager has at most one candidate in the ranking.
-    ``taken`` are the tokens of offers of this zone that the decision has taken; ``others`` are
-    nodes of other requests in the same decision. ``turn`` is the number of nodes that the decision
-    has placed in all zones. ``group_state`` counts the group in all zones; ``generations`` are the
-    generations of these counts. The first node avoids the ``closed`` places. No candidate costs
-    more than ``most_cost``.
+    of cost or of lots. With ``per_podm``, each pod manager has at most one candidate in the
+    ranking. ``taken`` are the tokens of offers of this zone that the decision has taken; ``others``
+    are nodes of other requests in the same decision. ``turn`` is the number of nodes that the
+    decision has placed in all zones. ``group_state`` counts the group in all zones; ``generations``
+    are the generations of these counts. The first node avoids the ``closed`` places. No candidate
+    costs more than ``most_cost``.
 
     ``left_out`` are the zones below that did not answer an earlier query; they are not queried
     again. If ``rival`` is set, a zone also reports the pools that overtake it at another weight.
@@ -208,7 +208,7 @@ class ZoneSettings(Noun, frozen=True, kw_only=True):
     """The settings of this zone.
 
     ``capabilities`` is ``key=value;value, key=value``, for this zone and all below it; a key that
-    is not listed may have any value. With ``enable_zone_routing`` child zones can be registered.
+    is not listed may have any value. With ``enable_zone_routing``, child zones can be registered.
     They are polled every ``poll_interval_s``. A query for offers goes down at most ``most_hops``
     levels and ends after ``offer_deadline_s``. ``secrets`` sign plans and offers, the newest last;
     every process of the zone needs the same secrets.

@@ -44,7 +44,7 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
     """A child zone in its parent: ``name`` is the parent's name for it.
 
     ``url`` is the URL of its service. ``cacert`` is the file of trusted authorities, ``cert`` and
-    ``key`` are the files of the client certificate. The login is HTTP basic. With ``auth_url`` it
+    ``key`` are the files of the client certificate. The login is HTTP basic. With ``auth_url``, it
     is a token from that Keystone, for a ``project``. The parent replaces each score of the zone by
     ``weight_offset + weight_scale × score``. A zone that is not ``enabled`` is neither polled nor
     queried.

@@ -118,7 +118,7 @@ def inventory_map(hardware: HardwareListing) -> pages.HardwareMap:
 def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> pages.HardwareMap:
     """Return the map of the hardware of decisions; chosen pod managers come first.
 
-    With several decisions a pod manager has its best verdict, and takers are requests; with one
+    With several decisions, a pod manager has its best verdict, and takers are requests; with one
     decision, takers are nodes.
     """
     verdicts: dict[str, PodmVerdict] = {}

@@ -145,7 +145,7 @@ def _options(
 
 
 class PurchaseItem(Struct, frozen=True):
-    """A number of blocks of an option, by its number, for the pool of a row."""
+    """A number of blocks for the pool of a row; ``option`` is the number of their option."""
 
     option: int
     row: int

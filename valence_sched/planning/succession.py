@@ -118,7 +118,7 @@ class Succession:
         self._counts.add(node.group, node.owner, podm, -1)
 
     def close(self, podm: int) -> Callable[[], None]:
-        """Close a podm to all nodes; return the function that undoes this for the same nodes."""
+        """Close a podm to all nodes; return its undo, which is valid while no node changes."""
         return self._ledger.close(podm)
 
     def _count(self, request: Request, fit: Fit, number: int) -> None:
@@ -162,7 +162,7 @@ def verify(
 ) -> list[Fit]:
     """Return the fits of earlier candidates, one after another, if all are still valid.
 
-    With ``partial`` the candidates are only some of the nodes: the scheduler that chose them has
+    With ``partial``, the candidates are only some of the nodes: the scheduler that chose them has
     checked the rules of the group. Same errors as a decision, and StaleOffer: a candidate is not
     free, does not fit, or is rejected.
     """

@@ -57,7 +57,7 @@ Workers = Callable[[Run, Iterable[SweepTask]], Iterator[SweepRun]]
 class Sweep:
     """The runs of a workload on sites, under policies and with seeds.
 
-    Without ``policies`` each request has its own policy, by default the policy of the site. A seed
+    Without ``policies``, each request has its own policy, by default the policy of the site. A seed
     draws the requests of a synthetic workload; for a file it is the seed of each request. Same
     errors as the workload, and UnknownName: a site lacks a policy. UsageError: two sites have one
     name.

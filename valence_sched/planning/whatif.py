@@ -65,9 +65,9 @@ def rebalance(
 ) -> model.Rebalance:
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
-    With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
-    site's. With ``imbalance_below`` the goal is imbalance of the pod managers below that number. In
-    both cases the measures of the moves include the room for nodes of the ``request``.
+    With ``below``, the goal is fragmentation below that share, for the ``mix``, by default the
+    site's. With ``imbalance_below``, the goal is imbalance of the pod managers below that number.
+    In both cases the measures of the moves include the room for nodes of the ``request``.
     RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError:
     the policies cannot place the node, or the moved nodes.
     """
@@ -219,7 +219,7 @@ class ImbalanceGoal:
     def migrate(self) -> bool:
         """Migrate the node of the most used podm that lowers the imbalance most, if any.
 
-        Without such a node the next podm is tried. Destinations are the least used podms.
+        Without such a node, the next podm is tried. Destinations are the least used podms.
         """
         state = self.state
         use = use_shares(state.current, state.current.podm_block_counts)
@@ -423,7 +423,7 @@ class WhatIf:
         """Return the workload of a file, ``-`` for standard input.
 
         ``columns``, and the columns in ``column_files``, are columns of a recorded trace, by field.
-        With ``sort`` its lines may be in any order. InputError: a file cannot be read, now or in a
+        With ``sort``, its lines may be in any order. InputError: a file cannot be read, now or in a
         run.
         """
         every: dict[str, TraceColumn] = {}

@@ -39,7 +39,7 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
         ("check", "Check the version, the rows and the file of the state"),
         ("upgrade", "Upgrade the tables of the state"),
         ("downgrade", "Downgrade the tables to the version of an older program"),
-        ("backup", "Copy a state file, also while it is in use"),
+        ("backup", "Copy a state file, even while it is in use"),
         ("dispatches", "Show the decisions for the controller, waiting ones first"),
         ("repair", "Show the rows that cannot be decoded; --yes removes them"),
     ):

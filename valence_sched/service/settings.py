@@ -104,8 +104,8 @@ class ReaderSettings(base.Noun, frozen=True, kw_only=True):
     ``request_timeout_s`` to answer. If the reading process dies, another process takes over after
     ``lease_s``.
 
-    With ``events: sse`` a pod manager with an event stream is read when it sends an event, no
-    sooner than ``event_pause_s`` after its last reading. With ``push`` a pod manager without a
+    With ``events: sse``, a pod manager with an event stream is read when it sends an event, no
+    sooner than ``event_pause_s`` after its last reading. With ``push``, a pod manager without a
     stream sends its events to the ``receiver``.
     """
 

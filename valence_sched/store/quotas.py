@@ -31,8 +31,8 @@ class Quotas(Stored):
     ) -> Quota:
         """Change limits of an owner by resource, where None removes a limit; return the quota.
 
-        With ``keep`` its other limits stay. On PostgreSQL and SQLite, a claim made before the
-        change counts, and a later claim is checked against the new limits. On MariaDB a concurrent
+        With ``keep``, its other limits stay. On PostgreSQL and SQLite, a claim made before the
+        change counts, and a later claim is checked against the new limits. On MariaDB, a concurrent
         claim may escape the check, but counts afterwards.
         """
         key = owner_key(owner)

@@ -102,10 +102,10 @@ class ZoneClaimRows(Stored):
     ) -> nouns.ZoneClaim | None:
         """Move a claim from one of the states ``before`` to another state; else return None.
 
-        An expired held or prepared claim can only be released or ended. In its new state the claim
+        An expired held or prepared claim can only be released or ended. In its new state, the claim
         expires after ``ttl_s``, or never if that is None. A released or ended claim frees its key.
-        When a prepared claim is held or ends, the generation of its group advances. The report
-        of a ``dispatched`` decision is queued for the controller.
+        When a prepared claim is held or ends, the generation of its group advances. The report of a
+        ``dispatched`` decision is queued for the controller.
         """
         ends = after in nouns.ENDED_STATES or after == "RELEASING"
         values: dict[str, Any] = {"state": after, "note": note}

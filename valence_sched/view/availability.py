@@ -21,7 +21,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return a mask of the rows with enough free capacity, per need; one stock grants an amount.
+    """Return, per need, a mask of rows with enough free capacity; one stock grants all of it.
 
     A mask is ``view.all_rows`` itself if every row has enough.
     """

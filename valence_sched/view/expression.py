@@ -6,8 +6,8 @@ compares with a value that was not reported). ``and`` is the minimum of its part
 maximum, ``not`` the negation; so the result is unknown only if the known parts do not decide it.
 
 ``doc/source/reference/requests.rst`` has the rules for pairs of values. Beyond these: no comparison
-with an empty list holds. Without traits or aggregates the list is empty; a missing stock has 0
-free. For cores and memory the reported amounts count. Any other missing value is unknown.
+with an empty list holds. Without traits or aggregates, the list is empty; a missing stock has 0
+free. For cores and memory, the reported amounts count. Any other missing value is unknown.
 """
 
 import operator

@@ -36,7 +36,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
     """Stocks sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     A stock has its ``free`` amount, and the ``min``, ``max`` (or infinity) and ``step`` of a grant,
-    in its unit. With ``unlimited`` no stock has a limit.
+    in its unit. With ``unlimited``, no stock has a limit.
     """
 
     unlimited: bool = False

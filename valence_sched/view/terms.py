@@ -155,7 +155,7 @@ class FactRule(Noun, frozen=True, kw_only=True):
     """A condition on exactly one capability, fact, trait, zone or aggregate.
 
     A trait, zone or aggregate matches by its name. A capability or fact matches if one of its
-    values is equal to ``equals``, or is a number of at least ``at_least``. Without both it matches
+    values is equal to ``equals``, or is a number of at least ``at_least``. Without both, it matches
     if it is reported. A text that is a number compares as that number.
     """
 

@@ -23,7 +23,7 @@ def affinity(view: View, request: Request) -> Floats:
     * soft spread ``1 / (1 + excess)``, where ``excess`` is ``max(0, n + 1 - fewest - max_skew)``
       and ``fewest`` is the number of nodes at the open value with the fewest nodes.
 
-    A rule on an unreported value counts as 0. Without soft rules the weigher is inactive.
+    A rule on an unreported value counts as 0. Without soft rules, the weigher is inactive.
     Sources: ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher of Nova, here
     absolute.
     """

@@ -28,8 +28,8 @@ def with_scarcity(mix: Mix, supplies: MixSupplies, *, power: float = 1.0, of: st
     """Return a mix with the scarcity of its shares, from the supplies of all pools.
 
     The scarcity is ``((most + 1) / (own + 1)) ** power``: ``own`` is the number of nodes of the
-    share that all pools can make, ``most`` that of the most plentiful share. A share of which the
-    pools can make no node has scarcity 1.
+    share that all pools can make, and ``most`` is this number for the most plentiful share. A share
+    has scarcity 1 if the pools can make none of its nodes.
     """
     if not supplies:
         return mix
@@ -48,17 +48,17 @@ def fragmentation(view: View, request: Request, *, power: Power = 1.0, of: str =
     The score is ``1 / (1 + x)``: ``x`` is the number of nodes that the pool can no longer make, as
     a mean over the flavors of the mix, weighted by the weight and by the scarcity of each flavor.
     The scarcity is ``((most + 1) / (own + 1)) ** power``: ``own`` is the number of nodes of the
-    flavor that all pools can make, ``most`` that of the most plentiful flavor. So any resource that
-    limits nodes of the mix counts as scarce: cores, memory, drives, devices, or stocks. With
-    ``power`` 0 only the weights count. A request without a mix is its own mix.
+    flavor that all pools can make, and ``most`` is this number for the most plentiful flavor. So
+    any resource that limits nodes of the mix counts as scarce: cores, memory, drives, devices, or
+    stocks. With ``power`` 0, only the weights count. A request without a mix is its own mix.
 
     The need that runs out first limits the number of nodes of a flavor; a block serves one node.
     ``of`` names the resource that must not be wasted, such as ``accelerators``. For a flavor that
     needs it, the other resources of a pool count as if they allowed 2.5 times as many nodes,
     because nodes of other flavors need less of them. A pool that cannot make a whole node counts
     none. The blocks of the requested node are an estimate, exact if one kind of block serves each
-    need. Source: ours; with ``power`` 1 it is the gradient of the weighted sum of the logarithms of
-    the numbers of nodes (proportional fairness, Kelly 1997).
+    need. Source: ours; with ``power`` 1, it is the gradient of the weighted sum of the logarithms
+    of the numbers of nodes (proportional fairness, Kelly 1997).
     """
     mix = request.mix if request.mix.shares else Mix((FlavorShare(request.needs, request.traits),))
     room = mix_room(view, mix, of)

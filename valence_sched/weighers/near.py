@@ -13,8 +13,8 @@ def near(view: View, request: Request) -> Floats:
     """Prefers pools near the external resources that a request prefers.
 
     The score is the share of a resource's reported location (zone, aggregates, each fact) that the
-    pool shares. For several resources it is the mean of these shares. The weigher is active only in
-    requests with such resources.
+    pool shares. For several resources, it is the mean of these shares. The weigher is active only
+    in requests with such resources.
     """
     places = (proximity_terms(view, resource) for resource in request.near if resource.soft)
     soft = [[term.mask for term in terms] for terms in places]

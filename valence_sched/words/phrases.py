@@ -205,7 +205,7 @@ def excess_phrases(excess: Mapping[str, float]) -> Iterator[str]:
 
 
 class ReasonPhrases:
-    """Words reasons; ``given`` are options; with ``names_free`` amounts say that they are free."""
+    """Words reasons; ``given`` are options; with ``names_free``, amounts say that they are free."""
 
     def __init__(self, given: frozenset[str] = frozenset(), *, names_free: bool = False) -> None:
         self._given, self._names_free = given, names_free

@@ -137,7 +137,7 @@ def number_of(amount: float) -> int | float:
 
 
 def purchase_line(result: PurchaseResult) -> str:
-    """Return the purchase for nodes to fit, and the proof that a smaller one is not enough."""
+    """Return the purchase that makes nodes fit, and the proof that none is smaller."""
     nodes = f"{result.wanted:,} {result.flavor}"
     if result.lines is None:
         if not result.shortages:

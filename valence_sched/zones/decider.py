@@ -108,7 +108,7 @@ ReportsBelow = Callable[
 class ZoneDecider(Scheduler):
     """Decides over ``zone``, the tree of a zone; its ``own`` scheduler handles every other verb.
 
-    With ``own_has_all`` the own scheduler decides on the pod managers of all zones. ``requests``
+    With ``own_has_all``, the own scheduler decides on the pod managers of all zones. ``requests``
     returns the request with the pod manager names of each zone, ``reports_below`` the report of
     each child on it, or its error. Deciders over the same zones may share ``sums``.
     """

@@ -148,7 +148,7 @@ class ChildZone:
 
     It is not queried if its ``capabilities`` rule out a request, or if it is not ``enabled``.
     ``inactive`` is the reason why it cannot be queried. Queries run on its own ``threads``, so that
-    a hanging child does not delay others; without ``threads`` they run on the caller's thread.
+    a hanging child does not delay others; without ``threads``, they run on the caller's thread.
     """
 
     name: str
@@ -320,8 +320,8 @@ class ZoneTree:
 class _Children:
     """The children of a zone, queried once in parallel.
 
-    ``excluded`` children are disabled, or ruled out by capabilities; ``for_group`` queries the
-    latter, which may have group members.
+    ``excluded`` children are disabled, or ruled out by capabilities. ``for_group`` also queries the
+    children that capabilities rule out, since they may have group members.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class ListNode(base.PagedLister):
 class ShowNode(base.ShowOne):
     """Show one node as its pod manager reports it now.
 
-    With --inventory the node is shown as recorded.
+    With --inventory, the node is shown as recorded.
     """
 
     arguments = "<node>: node (ID or URI; with --inventory also the last part of it, or PODM/ID)"

@@ -130,8 +130,8 @@ AUDIT_LONG = ("Owner", "Request ID")
 class ListAudit(base.Lister):
     """List accepted and refused changes, newest first.
 
-    On a service they are the changes by its users, and only an admin may list them. Commands on the
-    state's own machine are recorded with the user of the machine.
+    On a service, they are the changes by its users, and only an admin may list them. Commands on
+    the state's own machine are recorded with the user of the machine.
     """
 
     nouns, next_step = "changes", "commands that change this state are recorded here"
@@ -216,7 +216,7 @@ class SetQuota(base.ShowOne):
 class UnsetQuota(base.Command):
     """Unset limits of an owner.
 
-    Without --resource all of them are unset. The default limits then apply to the owner.
+    Without --resource, all of them are unset. The default limits then apply to the owner.
     """
 
     arguments = f"""

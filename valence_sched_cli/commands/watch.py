@@ -18,7 +18,7 @@ class WatchPodm(base.Command):
     command with exit code 0. An event of a pod manager causes an earlier reading. Standard error
     gets a line when a pod manager becomes unreachable, becomes reachable again, or has changed: the
     time, and the event or interval that caused the reading. If several watches share a state, one
-    of them reads; when it ends, another takes over. With --report the readings are also sent to
+    of them reads; when it ends, another takes over. With --report, the readings are also sent to
     schedulers of another state. Child zones are not polled: the service of a zone does that.
     """
 

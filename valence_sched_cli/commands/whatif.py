@@ -200,7 +200,7 @@ class RebalanceWhatif(_MoveLister):
 class NeedWhatif(_Answer):
     """Find the smallest purchase that makes nodes fit.
 
-    --buy names the blocks on offer and their pod managers or pools. With prices the cheapest
+    --buy names the blocks on offer and their pod managers or pools. With prices, the cheapest
     purchase is found, else the fewest blocks. The purchase is proven to be the smallest, or a lower
     bound is printed as well. Exits 3 if the offered blocks are not enough, 4 if podm schedule would
     place fewer nodes than fit after the purchase.
@@ -260,7 +260,7 @@ class RunWhatif(base.Lister):
 
     Nodes are created and deleted at the times of the workload. Each request is decided as podm
     schedule would decide it, on the inventory at that time. Rows are runs, one for each scenario
-    and policy. With --compare rows are measures, with a column for each run; with edits, the
+    and policy. With --compare, rows are measures, with a column for each run; with edits, the
     unedited inventory is replayed, too.
     """
 
@@ -471,7 +471,7 @@ class TunePolicy(base.Lister):
 
     Replays the workload with other weights, on all cores. Rows are the weights, best first. The
     gain is judged by cross-validation: the weights for each sample are chosen on the other samples.
-    Without a clear gain no file is written.
+    Without a clear gain, no file is written.
     """
 
     examples = (

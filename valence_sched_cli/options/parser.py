@@ -165,8 +165,8 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
     A line is a usage and its help, as in ``what --podm <podm>...: only this``; ``what`` is the
     section of the option, and dots make a list. An option without a value or ``settings`` is a
     flag; ``--limit <n>=100`` has a default, and ``[<name>]`` may be left out. The help of a list
-    and of a default says so. Lines with ``|`` before the option exclude each other; with ``|!`` one
-    of them is needed. Settings are keyed by the name of an option, or by its value such as
+    and of a default says so. Lines with ``|`` before the option exclude each other; with ``|!``,
+    one of them is needed. Settings are keyed by the name of an option, or by its value such as
     ``<podm>``; TYPES has their defaults.
     """
     exclusive: argparse._ActionsContainer | None = None

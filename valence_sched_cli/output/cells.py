@@ -199,7 +199,7 @@ def supports_colour(stream: Any) -> bool:
 
 
 def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool = True) -> str:
-    """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
+    """Return columns of text; with ``colour``, cells have escape codes for their temperature."""
     import tabulate  # imported late; its padding is changed and restored
 
     texts = [

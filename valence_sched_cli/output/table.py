@@ -96,7 +96,7 @@ def is_of_numbers(cells: Iterable[Any]) -> bool:
 
 
 def _right_aligned(titles: Sequence[str], rows: Rows, cells: Rows) -> Rows:
-    """Return rows with the numbers of ``cells`` aligned right, also numbers shown as text."""
+    """Return rows with the numbers of ``cells`` aligned right, including numbers shown as text."""
     aligned = [list(row) for row in rows]
     for number, (title, column) in enumerate(zip(titles, zip(*cells, strict=True), strict=False)):
         if is_of_numbers(column) and any(isinstance(cell, FormattableColumn) for cell in column):

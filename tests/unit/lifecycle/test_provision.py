@@ -229,7 +229,7 @@ class TestSeveral(ProvisionCase):
         (unverified,) = done.unverified
         (claim,) = self.one.claims.list(("COMPOSING",))
         self.assertEqual(f"claim {claim.id}: RuntimeError: a bug (please report this); "
-                         "podm claim reap", unverified.message)  # fmt: skip
+                         "run podm claim reap", unverified.message)  # fmt: skip
 
 
 class TestKeys(ProvisionCase):

@@ -2,7 +2,7 @@
 """Flavors of OpenStack Nova, in the format of its API or of ``openstack flavor``.
 
 ``hw:`` and ``os:`` extra specs become the traits and amounts that Nova derives from them. A key
-that only tunes a virtual machine adds a remark. Every other key is an error, also if Nova skips it.
+that only tunes a virtual machine adds a remark. Every other key is an error, even if Nova skips it.
 """
 
 import re

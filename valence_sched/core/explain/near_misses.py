@@ -37,7 +37,7 @@ class NearMissSearch:
     _fits: int = 0
 
     def run(self) -> tuple[NearMiss, ...]:
-        """Return near misses: first the misses that one removal resolves, then by shortfall."""
+        """Return near misses: those that one removal resolves come first, then by shortfall."""
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         # a stable sort keeps the order by nearness
         hardware.sort(key=lambda miss: miss.freeing is None)

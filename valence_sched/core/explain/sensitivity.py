@@ -49,7 +49,7 @@ class Choice:
 
 
 class Choices(Protocol):
-    """Chooses the first node of a decision, also after a change of one weight or need.
+    """Chooses the first node of a decision, before or after a change of one weight or need.
 
     ``attempt_index`` is the index of the first alternative that fits.
     """

@@ -5,7 +5,7 @@ Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]`` for
 ``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers
 are whole, so an answer is exact. A depth-first search (``Dive``) solves nearly every problem within
 ``FREE_STATES``. It branches on the items in order of price per share of the demand. Of equally
-cheap covers it prefers the cover with more of the earlier items. HiGHS (``optimiser``) solves the
+cheap covers, it prefers the cover with more of the earlier items. HiGHS (``optimiser``) solves the
 other problems. If its floating-point answer is not certain, the dive continues.
 
 Work is counted in states, not in time, so equal problems get equal answers. A problem that exceeds

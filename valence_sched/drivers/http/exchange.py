@@ -258,7 +258,7 @@ def late_alert(
 ) -> ssl.SSLError | None:
     """Return the alert that a server sends after a handshake, None without an alert.
 
-    With TLS 1.3 a server checks the client certificate after the handshake, and a request that is
+    With TLS 1.3, a server checks the client certificate after the handshake, and a request that is
     sent meanwhile can hide the alert. So another connection waits for the alert without a request.
     """
     with contextlib.suppress(ValueError, OSError):
@@ -308,6 +308,6 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 
 def shut(sock: Any) -> None:
-    """Shut a socket down, also for threads that wait for it."""
+    """Shut a socket down, even if threads wait for it."""
     with contextlib.suppress(OSError):  # already closed
         getattr(sock, "socket", sock).shutdown(socket.SHUT_RDWR)  # TLS in TLS: the outer socket

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders a pod manager of an inventory as Redfish documents for the ``redfish`` driver.
 
-``Oem/ValenceSched`` of a document has the properties that Redfish lacks; the driver reads only the
-zones and the largest grant of a stock from there.
+``Oem/ValenceSched`` of a document has the properties that Redfish lacks. Of these, the driver reads
+only the zones and the largest grant of a stock.
 """
 
 import itertools

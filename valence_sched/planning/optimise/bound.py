@@ -109,8 +109,8 @@ def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
 class JointProgramme:
     """Maximise the nodes of some groups; each model represents a number of equal groups.
 
-    ``most`` limits the nodes of each type, None without limit. With ``shares`` a mix of ``n`` nodes
-    has ``n × share / sum of shares`` nodes of each type, rounded down or up.
+    ``most`` limits the nodes of each type, None without limit. With ``shares``, a mix of ``n``
+    nodes has ``n × share / sum of shares`` nodes of each type, rounded down or up.
     """
 
     def __init__(
