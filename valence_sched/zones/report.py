@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report of a zone to the zone above: its name, its capabilities and its amounts."""
+"""Report of a zone to its parent zone: its name, its capabilities and its amounts."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -241,7 +241,7 @@ class ZoneScheduler(Scheduler):
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
         """Return the plan and its zone; RequestError if its pod managers are in several zones."""
         zone, _, rest = plan.zone.partition("/")
-        while zone and zone not in self._below.children:  # names of zones above this one
+        while zone and zone not in self._below.children:  # skip names that parent zones added
             zone, _, rest = rest.partition("/")
         return zone or self._zone_of(plan), plan_in(plan, rest)
 

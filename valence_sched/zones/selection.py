@@ -53,7 +53,7 @@ class OtherOffer:
 
 @dataclass
 class Selected:
-    """The nodes that zones offer, and the facts about the answer.
+    """The nodes that zones offer, and the details of the answer.
 
     ``queries`` counts the queries to the child zones, ``rounds`` those for offers.
     ``answered`` is the largest number of zones in one answer. ``request`` has its mix completed,
@@ -126,7 +126,7 @@ class ZoneSelection:
         self._zones = {one.node.token: one.zone for one in others}
 
     def ranking(self, limit: int) -> tuple[Sequence[nouns.Offer], Selected]:
-        """Return the best candidates for the first node, and the facts about the answer."""
+        """Return the best candidates for the first node, and the details of the answer."""
         self._complete_mix()
         try:
             offers = self._best_offers(limit)

@@ -47,7 +47,7 @@ MOST_PATH = 1 << 12  # characters of the path of a zone
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """The weight of a zone's scores in the zone above: ``offset + scale × score``."""
+    """The weight of a zone's scores in its parent zone: ``offset + scale × score``."""
 
     scale: float = 1.0
     offset: float = 0.0
@@ -119,7 +119,7 @@ def merge_nodes(
 def recorded_tree(
     zone: RecordedZone, podms: Callable[[RecordedZone], OwnPodms], path: str = ""
 ) -> "ZoneTree":
-    """Return the tree of a zone, whose zones are queried in turn in the caller's thread."""
+    """Return the tree of a zone; its zones are queried one by one in the caller's thread."""
     children = [
         ChildZone(
             child.name,
