@@ -109,6 +109,8 @@ class Configuration:
         self.baremetals: Baremetals = tuple
         self.service_flavors: Callable[[], Iterable[Flavor]] | None = None
         self.service_policies: Callable[[], Iterable[Policy]] | None = None
+        # what was read from which files: a command asks for a flavor, and for the mix of all
+        self._flavors: tuple[object, dict[str, Flavor], list[str]] | None = None
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
         """Return policies by name: built-in, of the user, of ``paths``; later ones override."""
@@ -122,11 +124,17 @@ class Configuration:
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built-in, of the user, of ``paths``; later ones override."""
-        flavors = {one.name: one for one in (self.service_flavors or tuple)()}
-        for file, data in self._layered_files("flavors.yaml", paths, self.service_flavors):
-            parsed = self._parse_flavors(data, file, flavors.copy)
-            flavors |= {flavor.name: flavor for flavor in parsed}
-        return flavors
+        layers = tuple(self._layered_files("flavors.yaml", paths, self.service_flavors))
+        key = (layers, tuple((self.service_flavors or tuple)()), self.ignored_extra_specs)
+        if self._flavors is None or self._flavors[0] != key:
+            flavors, start = {one.name: one for one in key[1]}, len(self.remarks)
+            for file, data in layers:
+                parsed = self._parse_flavors(data, file, flavors.copy)
+                flavors |= {flavor.name: flavor for flavor in parsed}
+            self._flavors = key, flavors, self.remarks[start:]
+        else:
+            self.remarks += self._flavors[2]
+        return self._flavors[1].copy()
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may refer to others by name or uuid."""

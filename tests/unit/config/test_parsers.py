@@ -8,6 +8,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 import platformdirs
@@ -15,7 +16,7 @@ import platformdirs
 import valence_sched
 from tests.unit.config.refusal import refusal
 from valence_sched.config import parsers
-from valence_sched.config.settings import HOME_VARIABLES, user_folder
+from valence_sched.config.settings import HOME_VARIABLES, Configuration, user_folder
 from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model.codec import ShippedJson
 from valence_sched.model.policy import FilterUse, WeigherUse
@@ -172,6 +173,26 @@ class TestShipped(unittest.TestCase):
             words = [sys.executable, "-c", READS_NO_YAML, home]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+
+class TestFilesReadAgain(unittest.TestCase):
+    """A command asks a configuration for its flavors several times."""
+
+    def test_a_file_is_parsed_once_until_it_changes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "flavors.yaml")
+            config = Configuration({"HOME": folder})
+            file.write_text("[{name: a, vcpus: 1, swap: 9}]")
+            with mock.patch.object(parsers, "parse_flavors", wraps=parsers.parse_flavors) as parse:
+                first = config.flavors([str(file)])
+                calls = parse.call_count
+                self.assertIs(first["a"], config.flavors([str(file)])["a"])
+                self.assertEqual(calls, parse.call_count)
+                said = [line for line in config.remarks if "swap" in line]
+                self.assertEqual(2, len(said), "each reading is told what has no effect")
+                file.write_text("[{name: b, vcpus: 1}]")
+                found = config.flavors([str(file)])
+                self.assertEqual((True, False), ("b" in found, "a" in found))
 
 
 USUAL = {"config": ".config", "state": ".local/state", "cache": ".cache"}
