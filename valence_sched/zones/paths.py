@@ -48,7 +48,7 @@ def path(zone: str, name: str) -> str:
 
 
 def way(*zones: str) -> str:
-    """Return the path of joined names of zones; empty names are left out."""
+    """Join the names of zones to a path; skip empty names."""
     return "/".join(filter(None, zones))
 
 
@@ -118,7 +118,7 @@ def name_for(zone: str, name: str) -> str:
 
 
 def renamed_place(place: DomainValues, rename: Callable[[str], str]) -> DomainValues:
-    """Return a place whose pod manager names are changed by ``path`` or ``name_for`` of a zone."""
+    """Return a place with each pod manager name renamed, as by ``path`` or ``name_for``."""
     return _renamed(place, lambda names: tuple(map(rename, names)))
 
 

@@ -80,7 +80,7 @@ def pool_sizes(
 ) -> Iterator[tuple[schema.StoragePool, float | None, float]]:
     """Yield pools with their size and their used size in bytes; None for an unknown size.
 
-    A physical volume with a group is left out. ``drives`` gets the URIs of the drives of each pool.
+    A physical volume of a group is left out. ``drives`` gets the URIs of the drives of each pool.
     """
     every = {pool.uri: pool for pool in pools}
     totals = {uri: _pool_bytes(service, pool) for uri, pool in every.items()}

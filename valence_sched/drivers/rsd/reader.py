@@ -133,7 +133,7 @@ class FabricOffer(NamedTuple):
 
 
 class FabricReach(NamedTuple):
-    """The PCIe fabrics that a system is assumed to reach, and the fabrics that name it."""
+    """The PCIe fabrics that a system can reach, and those of them with a stated cable to it."""
 
     fabrics: frozenset[str]
     stated: frozenset[str]
