@@ -151,7 +151,7 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state of a request after the candidates.
+        """Return the group state of a request, including these candidates.
 
         The errors are those of ``offers``; RequestError also for a domain that does not exist.
         """

@@ -167,7 +167,7 @@ class Evaluation(msgspec.Struct):
         return Evaluation(verdicts, scores, cost, self.notes, *readers)
 
     def detached(self) -> "Evaluation":
-        """Return this evaluation with notes and failed plug-ins of its own."""
+        """Return this evaluation with its own copy of the notes and of the failed plug-ins."""
         self.notes, self.failed_plugins = list(self.notes), set(self.failed_plugins)
         return self
 
@@ -187,7 +187,7 @@ class EvaluationContext:
     bound: BoundPolicy
     evaluation: Evaluation
     fitter: Fitter
-    strict: bool = False  # a plug-in that breaks its contract raises
+    strict: bool = False  # raise an error if a plug-in breaks its contract
     other_nodes: int = 0
     spending: Spending = field(default_factory=Spending)
     planned: tuple[tuple[Fit, ...], ...] | None = None
@@ -265,7 +265,7 @@ def context_of(
 def reevaluate(
     view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> None:
-    """Call the plug-ins that read free capacity again, and overwrite their rows."""
+    """Call again the plug-ins that read free capacity, and overwrite their rows."""
     _call_again(view, request, bound, evaluation, evaluation.availability_readers, strict)
     write_costs(evaluation, bound, row_weights(view, bound))
 
@@ -273,7 +273,7 @@ def reevaluate(
 def reevaluate_group_state(
     view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> Mask:
-    """Call the readers of the group state again, without costs; return the changed rows."""
+    """Call again the plug-ins that read the group state, without costs; return changed rows."""
     changed = np.zeros(len(view), dtype=bool)
     _call_again(view, request, bound, evaluation, evaluation.group_state_readers, strict, changed)
     return changed

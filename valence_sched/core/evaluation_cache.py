@@ -91,7 +91,7 @@ class EvaluationCache:
             cached.version = self._snapshot.version
             self.rows_evaluated += rows
             self._entries[key] = cached
-            if cached.evaluation.notes:  # a plug-in failed: it is called again next time
+            if cached.evaluation.notes:  # a plug-in failed: call it again next time
                 del self._entries[key]
             elif len(self._entries) > self._most:
                 self._entries.popitem(last=False)
@@ -191,7 +191,7 @@ class Ledger:
         self._usage: dict[UsageKey, int] = {}
         self._podm_of: list[int] = view.podm_of.tolist()  # a list is faster for single elements
         self._whole: View | None = None  # all rows in their present state
-        self._evaluated = False  # a podm was evaluated since the fixed values were stored
+        self._evaluated = False  # whether a podm was evaluated since fixed values were stored
         # the version of the last change, by podm
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)
 

@@ -39,7 +39,7 @@ COST_SCALE = 1_000_000
 INFINITE_COST = np.iinfo(np.int64).max
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
-#: The filters that every policy applies first: pods are available, and allowed by the request.
+#: The filters that every policy applies first: podms are available, and the request allows them.
 REQUIRED_FILTERS = ("enabled", "alive", "target", "zone", "isolation")
 #: Fields with parts: a plug-in that reads the whole field reads each part.
 MAPS = ("facts", "capabilities")

@@ -25,7 +25,7 @@ FitFinder = Callable[[int], Fit | Undecided | None]
 
 
 def draw_lots(lots: Lots, request: Request, turn: int = 0) -> Lots:
-    """Mix lots, which are random numbers, with (request id, seed, turn); equal on replay.
+    """Mix lots (random numbers) with request id, seed and turn; a replay gets equal lots.
 
     The lot of a pool does not depend on other pools, so a flat zone and a tree draw the same lots.
     The mixing is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).

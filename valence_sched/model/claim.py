@@ -225,7 +225,7 @@ def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
 
 
 class CompositionRequest(Noun, frozen=True, kw_only=True):
-    """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
+    """One node to compose from exactly these blocks and amounts; its ``name`` is unique.
 
     ``devices`` are the devices of all blocks, for pod managers that choose the blocks themselves.
     ``substitutes`` maps each block to the blocks that can replace it. ``amounts`` are the memory
@@ -264,7 +264,7 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
 
 
 class CompositionResult(Noun, frozen=True, kw_only=True):
-    """The state of a node on its pod manager after a write, as it was read back.
+    """The state of a node on its pod manager, read back after a write.
 
     ``node`` is the URI of the node, ``blocks`` are its actual blocks, ``amounts`` its memory chunks
     and volumes. ``reason`` names the refusal, the remaining part, or the cause of an unknown state.

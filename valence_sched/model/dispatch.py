@@ -112,7 +112,7 @@ class Dispatcher(Protocol):
     """A function of the entry point group ``valence_sched.dispatchers``."""
 
     def __call__(self, url: str, order: Order) -> Sequence[Receipt]:
-        """Send an order once; DispatchFailed names the nodes that may be accepted anyway."""
+        """Send an order once; DispatchFailed names the nodes that may have been accepted."""
 
 
 class UrlReference(Noun, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ DEFAULT_LIMIT_S = 600.0  # largest age of the last sign of a live pod manager, b
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):
-    """The sources of live pod managers, and how they are read.
+    """The sources of live pod managers, and the options for reading them.
 
     ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers in
     the catalogue of a cloud, None if it is not used. ``only`` are the names to read, empty for all.

@@ -261,7 +261,7 @@ def sealed(request: Request) -> Request:
             _check_alternative(alternative)
         _check_requirements(request)
         found = with_content_id(request)
-        known["sealed"] = None if found is request else found  # no cycle of references
+        known["sealed"] = None if found is request else found  # None: no cycle of references
         found.__dict__["sealed"] = None
     return known["sealed"] or request
 

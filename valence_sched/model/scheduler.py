@@ -322,7 +322,7 @@ class RegistryVerbs(Verbs, Protocol):
         A scheduler in this process stores the ``password`` beside the state.
 
         Raises:
-            NameTaken, IdentityConflict: its name is taken, or its service has another name.
+            NameTaken, IdentityConflict: its name, or its service by another name, is registered.
             InputError: its URL, driver or name is invalid.
             PodmError, CredentialError: it cannot be read, or its password is missing.
         """

@@ -144,7 +144,7 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
         for _, decision in _decided(succession, sealed, range(len(sealed))):
             found.decisions.append(decision)
             for attempt in decision.attempts if len(sealed) > 1 else ():
-                attempt.batch.bound = None  # the bound of all requests is reported
+                attempt.batch.bound = None  # only the bound of all requests together is reported
             if len(sealed) == 1 or decision.fit_count < decision.request.required_count:
                 break
     counts = Counter(podm for one in found.decisions for podm in one.fit_count_by_podm)
@@ -173,7 +173,7 @@ def _decided(
             spending=spending,
             planned=None if planned is None else planned[number],
         )
-        yield number, decision  # a caller that stops here leaves its nodes free
+        yield number, decision  # if the caller stops here, its nodes are not taken
         _keep_explainable(decision, succession.current_view)
         for node in decision.fitting_nodes:
             succession.take(request, node.chosen)
@@ -181,7 +181,7 @@ def _decided(
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The decisions after one order was tried, by request, and the numbers of unplaced nodes."""
+    """The decisions of one tried order, by request, and the numbers of unplaced nodes."""
 
     decisions: list[Decision]
     score: Score
@@ -194,8 +194,8 @@ class Trial:
 class BatchPlan:
     """Plans requests on a succession, which each trial leaves unchanged.
 
-    Requests for equal nodes on the same pools have one node type: ``type_of`` is its number by
-    request. ``least`` are the required nodes by type; no placement has more than ``bound`` nodes.
+    Requests for equal nodes on the same pools have one node type; ``type_of`` has its number for
+    each request. ``least`` are the required nodes by type. No placement exceeds ``bound`` nodes.
     """
 
     def __init__(self, succession: Succession, requests: Sequence[Request], budget: Budget) -> None:

@@ -64,7 +64,7 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
     common = _common_lines(node_type)
 
     def most(lines: Lines) -> Ints:
-        counts = np.full(len(view.podms) + 1, float(MAX_NODES))  # on each podm, last on all of them
+        counts = np.full(len(view.podms) + 1, float(MAX_NODES))  # of each podm, then of all podms
         for line, amount in lines.items():
             has = free.of(line)
             counts = np.minimum(counts, np.append(has, has.sum()) / amount + ROUNDING)

@@ -62,7 +62,7 @@ def drained(status: Status) -> Status:
     return replace(status, enabled=False)
 
 
-def fresh(status: Status) -> Status:  # of a new block that may be shared by as many nodes
+def fresh(status: Status) -> Status:  # of a new block with equal limits of sharing
     return Status(shareable=status.shareable, max_compositions=status.max_compositions)
 
 
@@ -150,7 +150,7 @@ def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm |
 
 
 def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[inventory.Node, ...], Counter[str]]:
-    """Return the nodes that stay, and for each block the number of lost nodes that had it."""
+    """Return the remaining nodes, and by block the number of lost nodes that used it."""
     if scope.whole:
         return (), Counter()
     lost = {podm.blocks[number].uri for number in scope.blocks}

@@ -3,7 +3,7 @@
 
 A small site is one integer programme: the count models of all pool groups, with a column for the
 blocks of an option in a pool. For a large site, the linear relaxation gives a lower bound of the
-price, and only the groups that buy most in it are solved as an integer programme.
+price; only the groups with the largest purchases in it are solved as an integer programme.
 """
 
 import math
@@ -37,7 +37,7 @@ PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
 
 
 class PurchaseOption(Struct, frozen=True):
-    """Blocks of one kind, a number of the View's ``BlockKinds``, that some rows may get.
+    """Blocks that some rows may get, all of one ``kind``: its number in the View's ``BlockKinds``.
 
     ``price`` is the price of one block; ``most`` limits the blocks of all pools together.
     """
@@ -301,7 +301,7 @@ class _PurchaseProgramme:
         return chosen
 
     def purchase(self, solution: optimiser.Solution, least: optimiser.Solution) -> Purchase | None:
-        """Return the purchase of a solution; ``least`` bounds its price. Objectives are -price."""
+        """Return the purchase of a solution; ``least`` bounds the price, the negative objective."""
         if solution.values is None:
             return None
         bound = max(0, math.ceil(-least.bound - optimiser.ROUNDING)) if least.feasible else 0

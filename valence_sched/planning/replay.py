@@ -246,7 +246,7 @@ class Occupancy:
     def _count_node(self, moment: float, podm: int, number: int) -> None:
         self._nodes_on[podm] += number
         changes: Changes = ((self._nodes, 1.0),)
-        if self._nodes_on[podm] == (number > 0):  # the first one, or the last one
+        if self._nodes_on[podm] == (number > 0):  # its first node, or its last one
             changes = (*changes, (self._podms, 1.0), (self._price, self._prices[podm] or 0.0))
         self._timeline.change(changes, number, moment)
 

@@ -175,7 +175,7 @@ class Leftover(Struct, frozen=True, dict=True):
         missing: Floats,
         earlier: list[KindBlocks],
     ) -> Iterator[KindBlocks]:
-        """Yield the blocks that rows with missing amounts give after their first kind, by kind."""
+        """Yield, kind by kind, the further blocks of rows whose first kind gives too little."""
         blocks, kinds = self.blocks, ranked.kinds
         ranks = self._ranks(ranked, rows)
         ranks[kinds[:, None] == first.kinds[rows]] = ABSENT

@@ -64,7 +64,7 @@ DERIVED: dict[str, Callable[[Origin, Any], Any]] = {
 
 
 def was_derived(view: object, name: str) -> bool:
-    """Return whether a field of a View of taken rows was derived, that is, read before."""
+    """Return whether a field of a View of taken rows was already derived, at an earlier read."""
     try:
         type(view).__dict__[name].__get__(view)
     except AttributeError:
@@ -288,8 +288,8 @@ class View:
     ) -> Any:
         """Return a memoised value that placing nodes does not change.
 
-        A View of taken rows selects the value from the value of its View of origin, by
-        ``select(whole, rows)``. Any other View computes it by ``make``.
+        A View of taken rows selects it from a value of the View of origin, if that is memoised, by
+        ``select(value, rows)``. Otherwise ``make`` computes it.
         """
         value = self._memo.get(key)
         if value is not None:

@@ -205,7 +205,7 @@ def excess_phrases(excess: Mapping[str, float]) -> Iterator[str]:
 
 
 class ReasonPhrases:
-    """Words reasons; ``given`` are options; with ``names_free``, amounts say that they are free."""
+    """Words the reasons against a pool; they name the ``given`` options that set a need."""
 
     def __init__(self, given: frozenset[str] = frozenset(), *, names_free: bool = False) -> None:
         self._given, self._names_free = given, names_free
@@ -361,7 +361,7 @@ def _listed(zones: Sequence[SilentZone]) -> str:
 
 
 def format_instant(seconds: float, between: str = "T") -> str:
-    """Return a time of the database in UTC, with ``between`` date and time; else the number."""
+    """Return a time of the database in UTC; ``between`` separates date and time."""
     try:
         text = datetime.fromtimestamp(seconds, UTC).isoformat(between, "seconds")
     except (OverflowError, ValueError, OSError):
@@ -386,7 +386,7 @@ MOST_SKIPPED = 3  # claims that are named
 
 
 def expiry_text(claim: Claim) -> str:
-    """Return the end of a claim in UTC, only the time of day if it is soon; else nothing."""
+    """Return the end of a claim in UTC, without the date for less than a day; empty without end."""
     if claim.expires_at is None:
         return ""
     text = format_instant(claim.expires_at)
@@ -406,7 +406,7 @@ def held_line(claim: Claim) -> str:
 
 
 def composed_lines(result: ProvisionResult, count: int, by: str = "") -> Iterator[str]:
-    """Yield the deviations of composed nodes, and their number; ``by`` ends the last line."""
+    """Yield the warnings and failures of composing, then the number of nodes and ``by``."""
     yield from map("warning: {}".format, result.notes)
     yield from map("not composed: {}".format, result.failures)
     for lost in result.unverified:

@@ -32,7 +32,7 @@ _VERBS = {
 
 
 def proven_text(one: Capacity) -> str:
-    """Return the proven maximum; ``at most`` precedes a bound that no placement reaches."""
+    """Return the proven maximum; ``at most`` precedes a bound that no known placement reaches."""
     if one.proven is None:
         return ""
     return f"{one.proven.bound:,}" if one.is_optimal else f"at most {one.proven.bound:,}"

@@ -123,7 +123,7 @@ class NearMissSearch:
         return tuple(Shortfall(**{name: reason[name] for name in names}) for reason in reasons)
 
     def _freeing(self, podm: int, nodes: list[Node]) -> NodeRemoval | None:
-        """Return the first of some nodes of a podm whose removal makes the next node fit."""
+        """Return the first of these nodes of a podm whose removal makes the next node fit."""
         context, batch = self.decision.context, self.decision.batch
         first, last = batch.view.rows(podm)
         overlay = Overlay(batch.view.window(first, last))

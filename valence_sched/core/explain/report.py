@@ -88,7 +88,7 @@ def inventory_source(view: View, skipped: Sequence[str]) -> nouns.InventorySumma
 
 def explain_decision(decision: Decision) -> nouns.Explanation:
     """Explain the first node of a decision; the notes name the limits that were reached."""
-    from valence_sched.core.explain import sensitivity  # both searches are slow: on request only
+    from valence_sched.core.explain import sensitivity  # only for explanations
     from valence_sched.core.explain.near_misses import NearMissSearch
 
     notes = [*_health_notes(decision)]
@@ -160,7 +160,7 @@ def _excess(decision: Decision, row: int) -> dict[str, float]:
     kinds = [table.kinds[block] for block in fit.blocks]
     excess = {}
     for name, every in MEASURES.items():
-        if name == "gpus":  # they are accelerators
+        if name == "gpus":  # GPUs are accelerators
             continue
         has = float(context.view.kinds.amounts(every)[kinds].sum())
         measure = every.kind, every.measure
@@ -207,7 +207,7 @@ def _runner_up(decision: Decision, rows: list[int]) -> nouns.RunnerUp | None:
 
 # the noun for a device, if it is not the name of its kind
 DEVICE_NOUNS = {"memory": "memory module"}
-BOOLEAN_ATTRIBUTE = "remote"  # a boolean of a device, which cannot be misspelt
+BOOLEAN_ATTRIBUTE = "remote"  # a boolean of a device: its value cannot be misspelt
 MOST_NAMES = 5  # undecided pools in the message; the report has all
 SIMILARITY = 0.6  # from 0 to 1; models are short: H200 and A100 share half of their characters
 

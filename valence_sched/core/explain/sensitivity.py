@@ -194,7 +194,7 @@ def weight_changes(
 
 
 def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
-    """Return the first pool that overtakes a rival if each weight increases, and if it decreases.
+    """Return the first pools that overtake a rival as each weight increases, and as it decreases.
 
     None if weights differ by pool. Valid only for a scheduler that takes the pool with the least
     cost.

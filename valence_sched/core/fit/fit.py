@@ -2,11 +2,11 @@
 """Fit: finds the blocks and stock amounts of one pool that make one node with least waste (exact).
 
 Assigning devices to the device groups of a request is a bipartite matching. By Hall's theorem a
-matching exists if and only if, for every set of groups, enough devices suit a group of the set. So
-blocks make the node if and only if they cover integer demands: one per total, one per set of
-groups, and the pool's minimum numbers of blocks. The cheapest cover has the least waste (prices:
-``view.block_kinds``). ``topology`` adds the topology constraints. A search that exceeds its budget
-is undecided (``Spending``).
+matching exists if and only if each set of groups has enough devices that suit at least one of its
+groups. So blocks make the node if and only if they cover integer demands: one per total, one per
+set of groups, and the pool's minimum numbers of blocks. The cheapest cover has the least waste
+(prices: ``view.block_kinds``). ``topology`` adds the topology constraints. A search that exceeds
+its budget is undecided (``Spending``).
 """
 
 import functools

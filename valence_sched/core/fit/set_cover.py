@@ -66,7 +66,7 @@ def cheapest_cover(
     short = dive(min(states, FREE_STATES), improve, weight)
     if short.complete or states <= FREE_STATES or not (improve or short.found is None):
         return short
-    from valence_sched.core.fit import optimiser  # only hard questions need it
+    from valence_sched.core.fit import optimiser  # only hard problems need it
 
     left = states - short.states  # HiGHS gets a third of the states while no cover is known
     left = left // 3 if short.found is None else min(left, IMPROVE_STATES)

@@ -6,7 +6,7 @@ if the solver did not finish (``Effort``), or if the model is not exact (``model
 
 Without a mix, a goal or a common limit of nodes, each pool group is solved alone. Otherwise a small
 site is one integer programme. For a large site, the linear relaxation gives the bound, and its
-solution is rounded in chunks of groups; a chunk passes what it could not place on to the next.
+solution is rounded in chunks of groups; a chunk passes its unplaced nodes on to the next chunk.
 
 Each goal is a number to minimise: a linear objective of the model, and a value of placed nodes.
 """
@@ -374,7 +374,7 @@ def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[
 
 
 def _missing(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
-    """Return the types that a mix of ``size`` lacks, else the types that it may have more of."""
+    """Return the types with too few nodes for a mix of ``size``, else those with room for more."""
     weight = sum(shares)
     least = [size * share // weight for share in shares]
     missing = [n for n, (have, need) in enumerate(zip(counts, least, strict=True)) if have < need]

@@ -120,7 +120,7 @@ class MigrationState:
         view, mask = self.current, self.node_types[node_type].rows
         found: dict[int, Fit] = {}
         for variant in self._variants[node_type]:
-            self.fits_left -= 1  # the feasible rows cost about one fit
+            self.fits_left -= 1  # finding the feasible rows takes as long as one fit
             rows = feasible_rows(view, variant.fitter.needs)
             rows = rows if mask is None else rows & mask
             rows = rows & (view.podm_of != avoid if only is None else view.podm_of == only)
@@ -314,7 +314,7 @@ def fewest_migrations(
     most: int = MOST_MIGRATIONS,
     fits: int = MOST_FITS,
 ) -> MigrationPlan:
-    """Return a plan of at most ``most`` migrations for room for one node of type ``wanted``."""
+    """Return a plan of at most ``most`` migrations that make room for a node of type ``wanted``."""
     state = MigrationState(view, node_types, nodes, fits)
     aimed = None
     for number in range(most + 1):
