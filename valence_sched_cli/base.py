@@ -483,7 +483,7 @@ class Command(PodmCommand, command.Command):
 class Lister(PodmCommand, lister.Lister):
     """A command that prints rows.
 
-    For an empty list it names the ``filters`` to omit, else the next step.
+    For an empty list, it names the ``filters`` to omit, else the next step.
     """
 
     nouns = next_step = ""

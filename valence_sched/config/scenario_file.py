@@ -82,7 +82,7 @@ def _edit(item: dict[str, Any], file: str, path: str) -> nouns.Edit:
 
 
 def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
-    """Return the expectations of a file, at least one, and warnings; InputError, NewerSchema."""
+    """Return the expectations of a file (at least one) and warnings; InputError or NewerSchema."""
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", f"a list under {KEY!r}")

@@ -122,7 +122,7 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
 class CandidateFitter:
     """Fits the nodes of a request into exactly the blocks and amounts of candidates.
 
-    ``fitters`` has the fitter of each alternative. During a fit only these parts are free.
+    ``fitters`` has the fitter of each alternative. During a fit, only these parts are free.
     """
 
     def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:

@@ -61,7 +61,7 @@ def service_identity(service: LinkedDocuments) -> str | None:
 
 
 def _only_manager(service: LinkedDocuments, uri: str) -> ServiceManager | None:
-    """Return the manager at a URI; of a collection return the only member, if it is complete."""
+    """Return the manager at a URI; for a complete collection, return its only member."""
 
     def read(uri: str) -> Json | None:
         return service.json(uri, ROOT)

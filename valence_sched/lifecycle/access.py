@@ -123,7 +123,7 @@ class PodmAccess:
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
         """Return the nodes of all pod managers or of one, with their states.
 
-        With ``live`` the pod managers are read: a node is COMPOSED, GONE, or FOREIGN (composed by
+        With ``live``, the pod managers are read: a node is COMPOSED, GONE, or FOREIGN (composed by
         another system). It is UNKNOWN if its pod manager does not answer, or if it may belong to a
         claim that is being composed.
         """

@@ -95,8 +95,8 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
 class NodeRecord(NodeStatus, frozen=True, kw_only=True):
     """A node, its state, its hardware, and the events of its claim, the oldest first.
 
-    ``systems`` are the URIs of its ComputerSystems; they, their UUIDs and their MAC addresses are
-    empty where the pod manager does not report them.
+    ``systems`` are the URIs of its ComputerSystems. The URIs, UUIDs and MAC addresses are empty if
+    the pod manager does not report them.
     """
 
     podm_url: str | None = None

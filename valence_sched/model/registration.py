@@ -141,7 +141,7 @@ def reregistered(
     """Return a reading under an old registration, adapted to a new one.
 
     A reported maximum that the old registration replaced is unknown until the next reading. Until
-    then a node takes one whole compute unit and any number of other blocks.
+    then, a node takes one whole compute unit and any number of other blocks.
     """
     kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())
     changed = [kind for kind in kinds if old.max_blocks.get(kind) != new.max_blocks.get(kind)]

@@ -48,9 +48,10 @@ def selection_of(settings: ServiceSettings) -> Selection:
 class EnginePool:
     """The engines of one process: one that threads share in turn, and a new one for each change.
 
-    With registered pod managers the shared engine reads only the change log of the state. A changed
-    file or an internal error causes a new shared engine; an invalid request or an unavailable state
-    does not. With recorded inventories a changed file or ``state_mark`` causes a new shared engine.
+    With registered pod managers, the shared engine reads only the change log of the state. A
+    changed file or an internal error causes a new shared engine; an invalid request or an
+    unavailable state does not. With recorded inventories a changed file or ``state_mark`` causes a
+    new shared engine.
     """
 
     def __init__(

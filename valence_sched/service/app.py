@@ -120,7 +120,7 @@ def _is_of_valence(data: bytes) -> bool:
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return the recorded or else the handler's answer, and whether it is the recorded one.
+    """Return the recorded answer, else the handler's, and whether it was recorded before.
 
     Only a success is recorded. Concurrent requests with one key get the answer that is recorded
     first. NameTaken if another request has the key.

@@ -82,8 +82,8 @@ class Operations:
     def start(self, operation: Operation, work: Callable[[], Any], *, repeat: bool) -> Operation:
         """Start an operation unless it is running or done; return its present record.
 
-        With ``repeat`` an operation that is done starts again: its work finds the earlier result by
-        its key. A failed operation, or an operation whose process is gone, always starts again.
+        With ``repeat``, an operation that is done starts again: its work finds the earlier result
+        by its key. A failed operation, or an operation whose process is gone, always starts again.
         NameTaken if another request has the key, ServiceBusy if the process already runs ``most``
         operations.
         """

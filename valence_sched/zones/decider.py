@@ -248,8 +248,8 @@ class ZoneDecider(Scheduler):
     ) -> nouns.Report | None:
         """Return the report of the own scheduler on the decision, None if it is incomplete.
 
-        The report explains why too few nodes fit, or with detail ``report`` the whole decision,
-        with the reports of the children.
+        The report explains why too few nodes fit. With detail ``report``, it explains the whole
+        decision and contains the reports of the children.
         """
         placed = len(selected.nodes) >= request.required_count
         if others or (placed and not self._own_has_all and detail != "report"):

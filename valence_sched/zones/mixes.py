@@ -104,7 +104,7 @@ class ZoneMixes:
 
 
 def as_asked_below(request: nouns.Request) -> nouns.Request:
-    """Return a request with a complete mix; without scarcity all shares have equal weight."""
+    """Return a request with a complete mix; without scarcity, all shares have equal weight."""
     mix = request.mix
     if mix.scarcity:
         return request

@@ -125,7 +125,7 @@ class DeleteNode(base.Command):
     """Decompose nodes and verify that they are gone.
 
     A node that could not be decomposed stays in the list. Exit codes: 5 unknown whether Ironic uses
-    the hardware; 6 Ironic uses it; 7 a node, or a part of it, is left or may be left.
+    the hardware; 6 Ironic uses it; 7 a node or a part of it remains, or may remain.
     """
 
     arguments = "<node>...: node (ID or URI; repeat for several)"
