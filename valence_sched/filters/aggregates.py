@@ -12,5 +12,5 @@ from valence_sched.view.view import View
 @reads_podm("aggregates")
 @terms
 def aggregates(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pod managers in all required aggregates, in one of each list, and in no forbidden one."""
+    """Keeps pod managers in all required aggregates, in one of each list, in no forbidden one."""
     return terms_for_names("aggregate", view.aggregates, request.aggregates)
