@@ -136,7 +136,7 @@ def type_name(json: Json) -> str:
 
 
 def _merged(own: Json, more: Json) -> Json:
-    """Return an object plus the properties that only ``more`` has, also in nested objects."""
+    """Return an object plus the properties that only ``more`` has, even in nested objects."""
     found = dict(own)
     for key, value in more.items():
         present = own.get(key)

@@ -113,7 +113,7 @@ class LinkedDocuments:
         return self._shared.setdefault(make, make()) if found is None else found
 
     def uri(self, link: str, where: str) -> str | None:
-        """Return the URI of a link; for a link to another host take a note, and return None."""
+        """Return the URI of a link; for a link to another host, take a note and return None."""
         if link in self._plain:
             return link
         if not link:

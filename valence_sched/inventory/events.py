@@ -73,7 +73,7 @@ class HintStream(Protocol):
         """Follow the events until the end; errors as for an event stream."""
 
     def cut(self) -> None:
-        """End the stream, also if another thread is following it."""
+        """End the stream, even if another thread is following it."""
 
 
 class StreamEnd(NamedTuple):

@@ -39,7 +39,7 @@ def needed(
 class Reporter:
     """Reports the pod managers of a store every ``interval_s``, even if they have not changed.
 
-    ``targets`` are functions by name that each send a pod manager and its stats. A pod manager that
+    ``targets`` maps names to functions that send a pod manager and its stats. A pod manager that
     cannot be read is reported as Offline. ``log`` receives a line when a target fails or recovers.
     """
 

@@ -71,7 +71,7 @@ class StoredInventory:
         return self._unread.keys()
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        """Update the pod managers after changes of any kind, also of their ages and liveness."""
+        """Update the pod managers after changes of any kind, including their ages and liveness."""
         again = set(changed)
         now = self._sources.now()
         reported = {one for one in changed if one in followed and followed[one].report is not None}

@@ -41,7 +41,7 @@ class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
         if self.at_least is None and self.at_most is None:
             raise ValueError("Expected at_least, at_most, or both")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            raise ValueError(f"Expected at_most to be at least at_least, {self.at_least}")
+            raise ValueError(f"Expected at_most to be {self.at_least} (at_least) or more")
         super().__post_init__()
 
 

@@ -316,7 +316,7 @@ def resource_class_problem(name: str) -> str | None:
 
 
 def compile_amounts(amounts: Mapping[str, float]) -> Properties:
-    """Return amounts of resource classes as properties; of ours only ``DISK_GB`` has a fraction."""
+    """Return amounts of resource classes as properties; only ``DISK_GB`` keeps a fraction."""
     whole = {name: int(amount) for name, amount in amounts.items()}
     cores = sum(whole.get(name, 0) for name in CORES)
     sockets = whole.get(SOCKETS)

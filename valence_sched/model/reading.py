@@ -80,7 +80,7 @@ DEFAULT_SELECTION = Selection()
 class ReadPace(Struct, frozen=True, kw_only=True):
     """The pace at which pod managers are read.
 
-    Each is read after ``interval_s``, varied by the share ``jitter``; after a failure the interval
+    Each is read after ``interval_s``, varied by the share ``jitter``; after a failure, the interval
     doubles, up to ``backoff_s``. After ``open_after`` consecutive failures its circuit breaker
     opens; pod managers with an open breaker are probed one at a time. With ``events``, an event
     causes a reading, at least ``event_pause_s`` after the start of the last reading; that pause

@@ -67,7 +67,7 @@ class Rival(Noun, frozen=True, kw_only=True):
 class Overtaking(Struct, frozen=True, kw_only=True):
     """The first pool that overtakes a rival as the weight of a weigher changes by a ``step``.
 
-    The step is in thousandths. After the step the pool has this ``cost``; its ``lot`` breaks ties.
+    The step is in thousandths. After the step, the pool has this ``cost``; its ``lot`` breaks ties.
     ``by_lot`` is true if pools of its zone have equal cost. ``zone`` is the path of its zone.
     """
 

@@ -224,7 +224,7 @@ class BatchPlan:
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
         """Return the best trial, None if the required nodes certainly do not fit.
 
-        The optimiser ignores the rules of groups, so without ``exact`` the nodes of groups stay
+        The optimiser ignores the rules of groups, so without ``exact``, the nodes of groups stay
         where the first order places them. ``goals``, in order, choose between equal numbers of
         nodes.
         """

@@ -255,7 +255,7 @@ class FragmentationGoal:
         return self.measure.share() < self.wanted
 
     def lower_bound(self, left: int) -> int:
-        """Return 0 if the goal is reached, else 1; before the first migration a tighter bound.
+        """Return 0 if the goal is reached, else 1; before the first migration, a tighter bound.
 
         At best the two podms of a migration have no useless accelerator afterwards. The moved node
         frees at most its own accelerators.

@@ -48,7 +48,7 @@ class ServiceConnection:
     """Requests to the service at ``url``; ``user`` and ``password`` are for HTTP basic.
 
     ``token`` returns a Keystone token for each request after the first HTTP 401. With ``renew``,
-    every request has a token; after a refused token ``renew`` is called, and the request is sent
+    every request has a token; after a refused token, ``renew`` is called, and the request is sent
     again once. ``verify`` is False for any certificate, or a file of trusted authorities.
     ``certificate`` is presented to the service. The service may be silent for ``timeout_s``.
     ``route`` returns the ids of the zones above. If the URL comes from an environment ``variable``,

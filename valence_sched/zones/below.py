@@ -168,7 +168,7 @@ class ZonesBelow:
         return self._call_enabled(report)
 
     def records(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneAnswers:
-        """Return the claims or nodes of every part, also of disabled zones; note silent zones."""
+        """Return the claims or nodes of every part, even of disabled zones; note silent zones."""
         names = ("", *self.children)
         answers = call_below(lambda name: ask(self.part(name)), names, self.deadline_s)
         lists, silent = dict[str, Sequence[Any]](), list[SilentZone]()

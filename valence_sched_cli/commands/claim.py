@@ -143,7 +143,7 @@ def node_table(
 ) -> base.Table:
     """Return the nodes as a table; report deviations, and set the exit code.
 
-    ``by`` is the decision on a ``request`` in this run, whose tie columns the rows have.
+    ``by`` is the decision on a ``request`` in this run; the rows have its tie columns.
     """
     args, ties = command.args, tie_cells(request) if request else {}
     waits = wait_s(args) > 0

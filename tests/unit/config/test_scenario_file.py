@@ -231,7 +231,7 @@ class TestProblems(unittest.TestCase):
             ("{fit: {flavor: a}}", "", "did you mean 'fits'?"),
             ("{survives: 1, fails: a}", "", "survives and fails"),
             ("{fits: {flavor: a}}", ".fits", "at_least, at_most, or both"),
-            ("{fits: {flavor: a, at_least: 2, at_most: 1}}", ".fits", "at_most to be 2 or more"),
+            ("{fits: {flavor: a, at_least: 2, at_most: 1}}", ".fits", "at_most to be 2 (at_least)"),
             ("{fits: {flavor: a, at_least: -1}}", ".fits.at_least", "-1"),
             ("{fits: {flavor: a, at_least: 1, in: b@c}}", ".fits", "not blocks"),
             ("{fits: {flavor: a, at_least: 9999999}}", ".fits.at_least", "<= 1000000"),

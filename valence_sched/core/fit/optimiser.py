@@ -274,7 +274,7 @@ class PropagationSearch:
 
     Each step takes the unmet demand with the least slack and adds 1 to the lower bound of one of
     its columns: the first column above 0, if any. It then propagates the bounds to the other
-    columns. At a contradiction the search backtracks.
+    columns. At a contradiction, the search backtracks.
 
     ``prices`` has the price of each column; ``demands`` are the rows to branch on.
     """

@@ -126,7 +126,7 @@ def node_name(faults: Faults, wanted: str | None) -> str | None:
 
 
 def _equal_blocks(documents: DocumentTree, named: Sequence[str]) -> tuple[str, ...]:
-    """Return for each named block another free, equal block of the same zones, else itself."""
+    """Return, for each named block, another free, equal block of its zones, else the block."""
 
     def content(uri: str) -> Any:
         json = documents.get(uri) or {}
