@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses the flavors, policies, requests and resources files; detects the format of a flavor."""
+"""Parses files of flavors, policies, requests and resources; detects the format of a flavor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
 Total = TypeVar("Total", MemorySpec, ProcessorSpec)
-_RECORD_FIELDS = ("created_at", "updated_at", "links")  # of a record of Valence
+_RECORD_FIELDS = ("created_at", "updated_at", "links")  # ignored fields of a Valence flavor
 _REFUSED = {"podm_id": "name the pod manager with --podm"}
 
 
@@ -39,11 +39,11 @@ def parse_flavors(
     remarks: list[str] | None = None,
     ignored: tuple[str, ...] = (),
 ) -> list[Flavor]:
-    """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
+    """Parse a flavors file: a list, a list under ``flavors``, or a single flavor.
 
-    Each is in the project's own format or the format of Valence, Nova or an RSD pod manager.
-    ``known`` returns the flavors that the file may name; each key without an effect adds a line to
-    ``remarks``. ``ignored`` are keys of Nova's extra specs to skip.
+    A flavor is in the format of this project, of Valence, of Nova or of an RSD pod manager.
+    ``known`` returns the flavors that the file may name. Each key without an effect adds a line to
+    ``remarks``. ``ignored`` are the keys of Nova's extra specs to skip.
 
     Raises InputError for an invalid document, UnknownName for an unknown flavor, and RequestError
     for a flavor that contradicts itself.
@@ -57,13 +57,13 @@ def parse_flavors(
         lines += parsed.remarks
     if remarks is not None:
         remarks += lines
-    if isinstance(data, ShippedJson):  # tests check the files that ship
+    if isinstance(data, ShippedJson):  # tests check the files of this package
         return [flavor for _, flavor in flavors]
     return check_flavors(flavors, file)
 
 
 def check_flavors(flavors: list[tuple[str, Flavor]], file: str) -> list[Flavor]:
-    """Return flavors that can be compiled, each given with its path; errors as for parsing."""
+    """Check that flavors, given with their paths, can be compiled; errors as for parsing."""
     for path, flavor in check_unique_names(flavors, file):
         check_syntax(flavor, file, path)
         if not all(alternative.needs for alternative in flavor.alternatives):
@@ -76,8 +76,8 @@ def check_flavors(flavors: list[tuple[str, Flavor]], file: str) -> list[Flavor]:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a flavor of Nova or RSD, else of our own format, which is a superset of Valence's."""
-    from valence_sched.config.foreign import nova, rsd  # built-in flavors are in our own format
+    """Parse a flavor in the format of Nova, RSD or this project; the last includes Valence's."""
+    from valence_sched.config.foreign import nova, rsd  # not needed for built-in flavors
 
     formats = ((nova.recognises, nova.parse_flavor), (rsd.recognises, rsd.parse_flavor))
     for recognises, parse in formats:
@@ -90,7 +90,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
 
 
 class FlavorReference(Noun, frozen=True, kw_only=True):
-    """The body that composes a node of a known flavor."""
+    """A Valence body that names a known flavor."""
 
     flavor_id: str
     name: str | None = None
@@ -98,7 +98,7 @@ class FlavorReference(Noun, frozen=True, kw_only=True):
 
 
 def _parse_own_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a flavor of our own or of Valence; it may name a flavor, or have lists to be summed."""
+    """Parse a flavor in the format of this project or of Valence, which may list totals to sum."""
     if not isinstance(document, dict):
         return ForeignFlavor(cursor.convert(document, Flavor))
     remarks: list[str] = []
@@ -132,7 +132,7 @@ def _referenced_flavor(
 
 
 def _added(items: list[Any], type_: type[Total], total: str, cursor: DocumentCursor) -> Any:
-    """Return the sum of items that differ only in their total, as a map; None for no items."""
+    """Return one map with the sum of the totals of items; None without items."""
     specs = [cursor.at(number).convert(item, type_) for number, item in enumerate(items)]
     if len(specs) < 2:
         return msgspec.to_builtins(specs[0]) if specs else None
@@ -152,13 +152,13 @@ def parse_policies(data: bytes, file: str) -> list[Policy]:
     """Parse a policies file, a list under ``policies`` or one policy; UnknownName for a plug-in."""
     items = _items(load_yaml(data, file), "policies", file)
     texts = [(path, convert(item, PolicyText, file, path)) for path, item in items]
-    if isinstance(data, ShippedJson):  # a policy is bound when a request names it
+    if isinstance(data, ShippedJson):  # its plug-ins are checked when a request names a policy
         return [text.policy() for _, text in texts]
     return check_policies(texts, file)
 
 
 def check_policies(texts: list[tuple[str, PolicyText]], file: str) -> list[Policy]:
-    """Return policies whose plug-ins exist, each given with its path; errors as for parsing."""
+    """Check that the plug-ins of policies, given with their paths, exist; errors as for parsing."""
     policies = [text.policy() for _, text in check_unique_names(texts, file)]
     for policy in policies:
         bind(policy, file)
@@ -166,7 +166,7 @@ def check_policies(texts: list[tuple[str, PolicyText]], file: str) -> list[Polic
 
 
 def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Request]]:
-    """Parse requests, each with its path: a list, a single request, or the request of a report."""
+    """Parse a list of requests, one request, or the request of a report; return them with paths."""
     document = load_yaml(data, file)
     if isinstance(document, dict) and not {"schema", "needs"}.isdisjoint(document):
         schema = str(document.get("schema", request.SCHEMA))
@@ -187,14 +187,14 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
 
 
 def parse_spec(document: Any, type_: type[Spec], file: str, path: str) -> Spec:
-    """Return plain lists and maps as one request spec, or as a noun that extends it."""
+    """Convert lists and maps to a request spec, or to a noun that extends it."""
     spec = convert(document, type_, file, path)
     check_syntax(spec, file, path)
     return spec
 
 
 def parse_trace_columns(data: bytes, file: str) -> dict[str, TraceColumn]:
-    """Parse the columns of a recorded trace, by field of a workload."""
+    """Parse the file that maps the fields of a workload to columns of a recorded trace."""
     from valence_sched.model.request_spec import TraceFile, parse_trace_column  # only for a replay
 
     text = load_yaml(data, file)
@@ -217,7 +217,7 @@ def parse_resources(data: bytes, file: str) -> list[CustomResource]:
 
 
 def parse_settings(data: bytes, file: str, kind: type[T], check: Callable[[T, str], object]) -> T:
-    """Parse a file of settings (empty: the defaults); ``check`` raises for invalid settings."""
+    """Parse a settings file; an empty one gives the defaults. ``check`` raises if invalid."""
     settings = convert(load_yaml(data, file) or {}, kind, file)
     check(settings, file)
     return settings
@@ -238,7 +238,7 @@ def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
 
 
 def check_unique_names(nouns: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
-    """Return nouns, each given with its path; InputError if two have the same name."""
+    """Check that nouns, given with their paths, have different names; or raise InputError."""
     names: set[str] = set()
     for path, noun in nouns:
         name: str = noun.name  # type: ignore[attr-defined]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pod managers file, the secure file, and the passwords that registrations refer to."""
+"""The file of pod managers, the file of typed passwords, and how registrations find passwords."""
 
 import contextlib
 import fcntl
@@ -28,13 +28,13 @@ from valence_sched.model import (
 from valence_sched.model.inventory import BlockType, Name, Positive, capabilities_in
 from valence_sched.model.registration import PasswordReference
 
-MAX_PASSWORD_BYTES = 1 << 16  # of a file with one password
+MAX_PASSWORD_BYTES = 1 << 16  # size of a file with one password
 MAX_SECURE_FILE_BYTES = 1 << 24
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecureFile:
-    """A private file of passwords by pod manager; CredentialError if others can access it."""
+    """A file of passwords by pod manager; CredentialError if other users can access it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,16 +43,16 @@ class SecureFile:
         value = self._read().get(name)
         if not value:
             hint = "type it again with podm set NAME --password-prompt"
-            raise CredentialError(f"{self.path} holds no password for it: {hint}")
+            raise CredentialError(f"{self.path} has no password for {name!r}: {hint}")
         return value
 
     def check(self) -> None:
-        """Check that :meth:`put` can change the file."""
+        """Raise CredentialError if :meth:`put` cannot change the file."""
         if self.path.exists():
             self._read()
 
     def put(self, name: str, password: str | None) -> None:
-        """Store a password, or with None delete it; the file is written whole or not at all."""
+        """Store a password, or delete it (None); the file is replaced as a whole."""
         if password is None and not self.path.exists():
             return
         with _locked(self.path):
@@ -78,7 +78,7 @@ class SecureFile:
 
 
 def make_secret(path: Path) -> None:
-    """Make a file with a random secret unless it exists; of several processes one makes it."""
+    """Make a file with a random secret unless it exists; a lock makes this safe for processes."""
     if path.exists():
         return
     with _locked(path):
@@ -93,7 +93,7 @@ def read_password(
     environ: Mapping[str, str],
     secure_file: SecureFile | None,
 ) -> str | None:
-    """Return the password of a reference, None without one; no error repeats a part of it."""
+    """Return the password of a reference, None without one; errors do not show the password."""
     if reference is None:
         return None
     if reference.env is not None:
@@ -120,7 +120,7 @@ def read_password(
 
 def _read_private(path: Path, max_bytes: int) -> bytes:
     try:
-        # checks the opened file itself; O_NONBLOCK: a pipe without a writer does not block
+        # check the file after opening it; with O_NONBLOCK a pipe without a writer does not block
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as stream:
             status = os.fstat(handle)
@@ -162,7 +162,7 @@ REFERENCE = "password: {env: VARIABLE} or password: {file: PATH}"
 
 
 class PasswordSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The source of a password: an environment variable or a file; never the password."""
+    """A reference to a password: an environment variable or a file; never the password itself."""
 
     env: Variable | None = None
     file: Name | None = None
@@ -198,7 +198,7 @@ class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def parse_podms(document: Any, file: str) -> list[nouns.Registration]:
-    """Return the pod managers of a file, with paths as written; errors repeat no password."""
+    """Return the pod managers of a file; paths stay as written, errors do not show passwords."""
     decode_error.refuse_other_kind(document, "podms", file)
     if not isinstance(document, dict) or not isinstance(document.get("podms"), dict):
         raise InputError(file, "$", "no map 'podms'", "podms: {NAME: {url: …}}")
@@ -224,7 +224,7 @@ def check_registration(registration: nouns.Registration, file: str = "", path: s
 
 
 def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
-    """Raise an error if a reference may be a password; the error does not repeat it."""
+    """Raise InputError for a password in place of a reference; the error does not show it."""
     url = entry.get("url")
     if isinstance(url, str) and (problem := podm_address.url_problem(url)):
         raise InputError(file, f"{path}.url", problem)
@@ -250,11 +250,11 @@ def _registration(name: str, entry: Any, file: str) -> nouns.Registration:
     if not name:
         raise InputError(file, path, repr(name), "a name")
     if not isinstance(entry, dict):
-        raise InputError(file, path, "no map", "url and more")
+        raise InputError(file, path, "no map", "a map with a url")
     _check_secrets(entry, file, path)
     spec = codec.convert(entry, PodmSpec, file, path)
     if spec.location is not None and "location" in spec.facts:
-        raise InputError(file, f"{path}.location", "the fact location, too", "one of them")
+        raise InputError(file, f"{path}.location", "location and facts.location", "one of them")
     fields = asdict(spec)
     location, password, most = fields.pop("location"), spec.password, spec.max_blocks
     if password is not None:

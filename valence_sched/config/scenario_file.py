@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of scenarios with templates, and of expectations: parsed and validated."""
+"""Parses and validates files of scenarios with templates, and files of expectations."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,7 @@ KEY = "expectations"
 
 
 class ScenarioDocument(Struct, frozen=True):
-    """The content of a file: scenarios by name, in its order, and their common templates."""
+    """The content of a scenario file: scenarios in its order, and the templates that they share."""
 
     scenarios: dict[str, nouns.Scenario]
     templates: tuple[nouns.Template, ...] = ()
@@ -28,7 +28,7 @@ def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", "a scenario, or a list of them under 'scenarios'")
-    if "name" not in document:  # a single scenario may have flavors and policies
+    if "name" not in document:  # the file has a list, not a single scenario
         refuse_other_kind(document, "scenario", file)
     schema, version = document.get("schema", nouns.SCHEMA), document.get("version", nouns.VERSION)
     check_schema(str(schema), str(version), nouns.SCHEMA, nouns.VERSION, file)

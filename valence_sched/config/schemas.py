@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON Schemas of the documents, generated from the nouns: ``python -m …schemas FOLDER``."""
+"""The JSON Schemas of documents, generated from the nouns: ``python -m …schemas FOLDER``."""
 
 import inspect
 import sys
@@ -46,7 +46,7 @@ REFERRED: dict[str, tuple[Any, ...]] = {
 }
 
 WRITTEN_BY_PEOPLE = ("flavor", "requests", "scenario", "workload")  # amounts may have a unit
-#: The key of the list in files of these nouns; a file may also hold one noun or a plain list.
+#: The key of the list in files of these nouns. A file may also have one noun or a plain list.
 LIST_KEYS = {"flavor": "flavors", "policy": "policies", "workload": "requests"}
 
 
@@ -90,7 +90,7 @@ def _accept_gib(noun: dict[str, Any]) -> None:
 
 
 def _accept_units(properties: dict[str, Any]) -> None:
-    """Accept a text with a unit for a number if its name or its resource's name has a unit."""
+    """Accept ``"64 GiB"`` for a number if its name, or the name of its resource, has a unit."""
     text = {"type": "string", "pattern": f"^{quantity.PATTERN}$"}
     for name, schema in properties.items():
         if name == "resources":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration: policies, flavors and resources, built in, of the user, and from named files."""
+"""Configuration: the built-in policies and flavors, the user's files, and named files."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connect
 PROGRAM = "valence-sched"
 ZONES_FILE = "zones.yaml"
 IRONIC_FILE, IRONIC_URL = "ironic.yaml", "VALENCE_SCHED_IRONIC_URL"
-DATA = Path(__file__).parents[1] / "data"  # that ships with the package
+DATA = Path(__file__).parents[1] / "data"  # the data files of the package
 WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
-#: Their defaults below the home folder of the user, by the XDG Base Directory standard.
+#: Default folders below the home folder of the user, by the XDG Base Directory standard.
 USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
-NO_HOME = "/nonexistent"  # of an arbitrary user ID of a container
+NO_HOME = "/nonexistent"  # the home folder of a user without one, as in a container
 
 
 def compile_spec(
@@ -63,7 +63,7 @@ def compile_spec(
 
 
 def split_plugin_name(source: str) -> tuple[str, str]:
-    """Split a text at its colon into plug-in name and argument; no colon means no name."""
+    """Split ``NAME:ARGUMENT`` into plug-in name and argument; the name may be empty."""
     name, colon, path = source.partition(":")
     if not colon or not name.isidentifier() or os.path.exists(source):
         return "", source
@@ -71,27 +71,27 @@ def split_plugin_name(source: str) -> tuple[str, str]:
 
 
 def user_folder(kind: Literal["config", "state", "cache"], environ: Mapping[str, str]) -> Path:
-    """Return a folder of a user; environment variables override the platform's folders."""
+    """Return a folder of the user; an environment variable overrides the platform's default."""
     if home := environ.get(HOME_VARIABLES[kind]):
         return Path(home) / PROGRAM
     if sys.platform == "linux":
         own = os.path.expanduser(f"~/{USUAL_FOLDERS[kind]}")
         return Path(NO_HOME if own.startswith("~") else own) / PROGRAM
-    import platformdirs  # only for other platforms: its import is slow
+    import platformdirs  # only on other platforms: the import is slow
 
     folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)
     return folder
 
 
 class Configuration:
-    """The files of a user: found by the environment, or named; ``-`` is standard input.
+    """The files of the user and named files; ``-`` is standard input.
 
-    ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
-    key of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
-    Nova's extra specs that are skipped. ``default_owner`` returns the owner for a request without
-    an owner. ``baremetals`` returns each Ironic that is queried before hardware changes.
-    ``service_flavors`` and ``service_policies`` return the flavors and policies of a service, which
-    replace the built-in ones and the user's own.
+    ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects a line for each
+    accepted key of a flavor that has no effect. ``ignored_extra_specs`` are the keys of Nova's
+    extra specs to skip. ``default_owner`` returns the owner of a request that names none.
+    ``baremetals`` returns each Ironic that is queried before hardware changes. ``service_flavors``
+    and ``service_policies`` return the flavors and policies of a service; they replace the built-in
+    ones and the user's own.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Configuration:
         return self._flavors[1].copy()
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
-        """Return the flavors of one file, which may refer to others by name or uuid."""
+        """Return the flavors of one file, which may name other flavors by name or uuid."""
         known = functools.partial(self.flavors, paths)
         return self._parse_flavors(self.read(path), path, known)
 
@@ -145,7 +145,7 @@ class Configuration:
         return parsers.parse_flavors(data, file, known, self.remarks, self.ignored_extra_specs)
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
-        """Return the flavor of ``-``, a file, a name or a uuid; UnknownName or InputError."""
+        """Return a flavor by name, uuid or file (``-``: stdin); or UnknownName, InputError."""
         is_named = os.sep in reference or reference.endswith((".yaml", ".yml", ".json"))
         if reference == "-" or is_named or os.path.isfile(reference):
             flavors = self.flavors_in(reference, paths)
@@ -160,7 +160,7 @@ class Configuration:
         return known[reference]
 
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
-        """Convert a flavor of a cloud; for bare metal, return the flavor of its resource class."""
+        """Convert a Nova flavor; a bare metal one becomes the flavor that its class names."""
         cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
         parsed = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
         self.remarks += parsed.remarks
@@ -200,11 +200,11 @@ class Configuration:
         return [compiled(place, spec) for place, spec in parsed]
 
     def messaging(self, path: str) -> MessagingSettings:
-        """Return the message broker that a file names; InputError as for a file."""
+        """Return the settings of a message broker from a file; InputError if it is invalid."""
         return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
 
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
-        """Return the profile of a name, of the environment or of the file; else an empty one."""
+        """Return the profile that name, environment or file select, by default an empty one."""
         from valence_sched.model import profile as profiles
 
         path = self.own_file(profiles.CONFIG_FILE)
@@ -225,14 +225,14 @@ class Configuration:
         return name, profiles.located_profile(file.profiles[name], os.path.dirname(path))
 
     def zones(self) -> zone.ZoneSettings:
-        """Return the settings of the zone in the user's own file; InputError as for a file."""
+        """Return the zone settings of the user's own file; InputError if it is invalid."""
         if (own := self.own_file(ZONES_FILE)) is None:
             return zone.ZoneSettings()
         check = zone.check_zone_settings
         return parsers.parse_settings(files.read(own), own, zone.ZoneSettings, check)
 
     def ironic(self) -> IronicSettings:
-        """Return the settings of Ironic from the user's file and the environment; InputError."""
+        """Return the Ironic settings of the user's file and the environment; or InputError."""
         own, url = self.own_file(IRONIC_FILE), self.environ.get(IRONIC_URL)
         settings = IronicSettings()
         if own is not None:
@@ -255,7 +255,7 @@ class Configuration:
     def compile_request(
         self, spec: nouns.RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
     ) -> Request:
-        """Return the compiled request; without a flavor, its ``properties`` are used."""
+        """Compile a request with a flavor, or with its own ``properties`` if it has no flavor."""
         resolve = functools.partial(self.resolve_near, sources=near_maps)
         request = compile_spec(spec, flavor, resolve)
         if request.owner is None and self.default_owner is not None:
@@ -267,10 +267,10 @@ class Configuration:
     ) -> tuple[need.Proximity, ...]:
         """Return the locations of external resources.
 
-        The maps and resolvers that ``sources`` name are searched first, then the user's own map.
-        The cloud is queried last, for a resource that no other resolver knows. Raises UnknownName
-        or RequestError if no resolver knows a resource or its location, CloudError if the cloud
-        does not answer, and InputError for an invalid map.
+        Searches the maps and resolvers that ``sources`` name, then the user's own map. Queries the
+        cloud last, for a resource that no other resolver knows. Raises UnknownName or RequestError
+        if no resolver knows a resource or its location, CloudError if the cloud does not answer,
+        and InputError for an invalid map.
         """
         wanted = tuple(resources)
         if not wanted and not sources:  # most requests need no map
@@ -310,7 +310,7 @@ class Configuration:
         return user_folder("config", self.environ) / name
 
     def own_file(self, name: str) -> str | None:
-        """Return the path of a user's file, None if missing; InputError if it is not a file."""
+        """Return the path of a file of the user, None if missing; InputError if it is no file."""
         path = str(self.user_file(name))
         if os.path.lexists(path) and not os.path.isfile(path):
             raise InputError(path, "", "a special file", "a file that can be read")
@@ -326,7 +326,7 @@ class Configuration:
         return {str(word): value for word, value in document.items()}
 
     def warn_age_s(self) -> float | None:
-        """Return the age of a reading at which to warn, in seconds; None: never. UsageError."""
+        """Return the age of a reading, in seconds, at which to warn; None: never. Or UsageError."""
         try:
             return parse_age_limit(self.environ.get(WARN_AGE) or DEFAULT_WARN_AGE)
         except ValueError as error:
@@ -336,11 +336,11 @@ class Configuration:
         return self.origins.get(variable, variable)
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file that a person wrote."""
+        """Return the content of a file that people write, of limited size."""
         return self.input.read(codec.MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
 
     def read_document(self, path: str) -> bytes:
-        """Return the content of a file that a program wrote; errors as for a document."""
+        """Return the content of a file that programs write; errors as for a document."""
         return files.read_document(path, self.input)
 
     @property

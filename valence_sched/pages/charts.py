@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as inline SVG by pygal; the style shows the drawing for a wide or a narrow screen."""
+"""Charts as inline SVG by pygal, drawn for wide and for narrow screens; the style shows one."""
 
 import bisect
 import re
@@ -14,24 +14,24 @@ from markupsafe import Markup
 from valence_sched.model import page as pages
 from valence_sched.pages.tables import amount_text, measured_text, shown_text, table
 
-COLOURS = 6  # of lines, in the style of the page; further lines repeat them
+COLOURS = 6  # colours of lines in the style of the page; further lines repeat them
 _SHAPES = frozenset(("svg", "g", "path", "rect", "circle", "line", "text"))
 _NUMBERS = frozenset(("cx", "cy", "d", "height", "r", "rx", "ry", "transform", "viewBox", "width"))
 _NUMBERS |= {"x", "x1", "x2", "y", "y1", "y2"}
 _ATTRIBUTES = _NUMBERS | {"class", "style"}
-#: Groups and shapes of the library that are invisible without its scripts.
+#: Groups and shapes of pygal that are left out: they are invisible without its scripts.
 _HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles", "dots"))
 _COLOUR = re.compile(r"\bcolor-(\d+)")
 _LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
-MOST_POINTS = 400  # of a line: more than fit a screen
+MOST_POINTS = 400  # points of a line: more than a screen shows
 WIDTHS = {"wide": 720, "narrow": 350}
 TIME_HEIGHT = 260
-SMALL_HEIGHT = 190  # of a chart in a grid
+SMALL_HEIGHT = 190  # height of a chart in a grid
 BAR_HEIGHT, BAR_MARGIN = 30, 44
 MOST_LABEL = 20  # characters of a name beside its bar
-MOST_FOCUS = 60  # of a line that a point shows on focus
-MOST_STEPS = 6  # of an axis
-READINGS = 12  # points of a line over time that show their values, besides the first
+MOST_FOCUS = 60  # characters of a line of text that a point shows on focus
+MOST_STEPS = 6  # steps of an axis
+READINGS = 12  # points of a chart over time that show their values on focus, besides the first
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 _NUMBER_COLUMNS = ("Line", "First", "Least", "Most", "Last")
 _TICKS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 25, 30, 50, 60)
@@ -59,7 +59,7 @@ def _measured(measure: pages.Measure, number: int) -> str:
 
 
 class FocusValue(NamedTuple):
-    """A point of a chart that shows its values on focus: a box, lines of text, and their place."""
+    """A part of a chart that shows values on focus: a box, lines of text, and their position."""
 
     x: float
     y: float
@@ -71,7 +71,7 @@ class FocusValue(NamedTuple):
 
 
 def inline_svg(root: Any, label: str, name: str, readings: Iterable[FocusValue] = ()) -> Markup:
-    """Return a tree of SVG as markup; ``label`` describes it, ``name`` is its class."""
+    """Return an SVG tree as markup; ``label`` is its accessible text, ``name`` its class."""
     view_box = _attribute("viewBox", root.get("viewBox", ""))
     head = Markup('<svg role="group" class="{}" aria-label="{}"').format(name, shown_text(label))
     parts = [head, view_box, Markup(">")]
@@ -165,7 +165,7 @@ def _time_chart(section: pages.TimeChart, name: str, width: int, height: int) ->
 def _readings(
     section: pages.TimeChart, root: Any, times: Sequence[float], unit: str, unit_s: float
 ) -> Iterator[FocusValue]:
-    """Yield the values of all lines at some times; the drawing has a dot for each of the times."""
+    """Yield the values of all lines at ``times``; the drawing has a dot for each time."""
     dots = [(float(one.get("cx")), float(one.get("cy"))) for one in root.iter() if one.get("cx")]
     middle = dots[len(dots) // 2][0] if dots else 0.0
     width = (dots[-1][0] - dots[0][0]) / READINGS if dots else 0.0
@@ -208,14 +208,14 @@ def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
 
 
 def short_label(name: str) -> str:
-    """Return a name that fits next to a bar; a long name loses its middle, not its end."""
+    """Return a name that fits next to a bar: a long name keeps its start and its end."""
     text = shown_text(name)
     end = MOST_LABEL // 2
     return text if len(text) <= MOST_LABEL else f"{text[: end - 1]}…{text[-end:]}"
 
 
 def _whole_steps(values: Sequence[float]) -> list[int] | None:
-    """Return the labels of an axis of few whole numbers, without fractions between them."""
+    """Return the labels of an axis for a few whole numbers; None if pygal's labels are used."""
     if not values or min(values) < 0 or not all(float(value).is_integer() for value in values):
         return None
     most = int(max(values))
@@ -244,7 +244,7 @@ def thinned(points: Points, most: int = MOST_POINTS) -> Points:
 
 
 def stepped(points: Points) -> Points:
-    """Return the points of a line that keeps each value until the next."""
+    """Return the points of a step line, which keeps each value until the next one."""
     steps: list[tuple[float, float | None]] = []
     for time, value in points:
         if steps and steps[-1][0] < time:

@@ -13,7 +13,7 @@ from valence_sched.pages.tables import MOST_ROWS, Facts, bar, table
 from valence_sched.words import decision as sentences
 from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase
 
-MANY = 16  # pod managers, above which a summary of their reasons comes first
+MANY = 16  # with more pod managers, a summary of their reasons comes first
 TONES: dict[str, pages.Tone] = {"placed": "good", "placed_in_part": "part", "undecided": "part"}
 TONES["nothing_fits"] = "bad"
 
@@ -21,7 +21,7 @@ TONES["nothing_fits"] = "bad"
 def decision_page(
     document: Report | Reports, hardware: HardwareListing, facts: Facts = ()
 ) -> pages.Page:
-    """Return the page of decisions on ``hardware``; ``facts`` are about their outcome."""
+    """Return the page of decisions on ``hardware``; ``facts`` describe their outcome."""
     if isinstance(document, Reports):
         reports = tuple(_as_in(hardware, one) for one in document.decisions)
         document = msgspec.structs.replace(document, decisions=reports)
@@ -59,7 +59,7 @@ def decision_page(
 
 
 def _as_in(hardware: HardwareListing, report: Report) -> Report:
-    """Return a decision with the zone paths of its pod managers, as the hardware names them."""
+    """Return a decision that names its pod managers with zone paths if the hardware does."""
     named, known = with_podm_paths(report), {one.podm.id for one in hardware.podms}
     return named if any(one.chosen.podm in known for one in named.placements) else report
 
@@ -142,7 +142,7 @@ def _candidates(explanation: Explanation) -> pages.PageTable:
         scores = (pages.TableCell(text=f"{part.part:.3f}", share=part.score) for part in parts)
         excess = ", ".join(excess_phrases(one.excess))
         rows.append((one.podm, one.pool, one.outcome, _score(one.score), *scores, excess))
-    text = "The part of each weigher in the score. A bar is the weigher's answer, from 0 to 1."
+    text = "The part of each weigher in the score. A bar shows the rating of the weigher, 0 to 1."
     columns = ("Podm", "Pool", "Choice", "Score", *weighers, "Excess")
     return table("Candidates", columns, rows, ("Score", *weighers), text)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of an inventory, and its map, which may show the blocks that decisions use."""
+"""The page of an inventory, and the hardware map, which may mark the blocks of decisions."""
 
 import datetime
 import functools
@@ -26,32 +26,32 @@ from valence_sched.pages.links import PageLinks, anchor
 from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, sentence, table
 from valence_sched.words import phrases
 
-MOST_PODMS = 2000  # that a map draws
-MOST_MARKED = 12  # pod managers with the mark of the same old day, if all readings are old
+MOST_PODMS = 2000  # pod managers that a map draws
+MOST_MARKED = 12  # above it, if all readings are old, the most frequent day is not marked
 NO_POOL = "in no pool"
 _ROLES: dict[str, pages.Role] = {"chosen": "chosen", "alternate": "alternate", "fits": "candidate"}
 _ROLES |= {"undecided": "undecided", "rejected": "rejected"}
 _ORDER = {role: number for number, role in enumerate(_ROLES.values())}
 
-#: By (pod manager, URI): the role of a block, and the numbers of its takers.
+#: The role of a block and the numbers of its takers, by pod manager and URI.
 BlockMarks = Mapping[tuple[str, str], tuple[pages.BlockRole, tuple[int, ...]]]
-OLD_READING_S = 86400.0  # the age from which a page marks a reading, by default
+OLD_READING_S = 86400.0  # the default age at which a page marks a reading as old
 #: The field of a summary, and its title.
 _MEASURES = {"blocks": "Blocks", "cores": "Cores", "memory_mib": "Memory", "gpus": "GPUs"}
 _MEASURES |= {"drives": "Drives", "nics": "NICs"}
 _IN_TABLE = ("blocks", "cores", "memory_mib", "gpus")
-_BARS = "A bar is the unusable part: in use, in a bad condition, or on an unusable pod manager."
+_BARS = "A bar shows the unusable part: in use, in a bad condition, or on an unusable pod manager."
 Amounts = tuple[float | None, float | None, float | None]  # usable, free and total
 CLAIM = "claim:"  # prefix of the name of a node that a claim holds, in place of a URI
-MOST_NAMED = 30  # blocks of a node
+MOST_NAMED = 30  # blocks that a node shows
 
 
 @dataclass(frozen=True)
 class HardwareListing:
-    """Pod managers, and by their ids their pools and blocks.
+    """Pod managers, with their pools and blocks by the id of the pod manager.
 
-    ``old`` has the reading day of each outdated pod manager by ID. ``links`` lead to the pages of a
-    service, if it shows the hardware.
+    ``old`` has the day of each old reading by the id of the pod manager. ``links`` lead to the
+    pages of the service, None outside a service.
     """
 
     podms: Sequence[PodmOverview]
@@ -85,7 +85,7 @@ def read_hardware(
     podms: Sequence[PodmOverview] | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> HardwareListing:
-    """Return the hardware of a scheduler, or of these pod managers; errors as for its lists."""
+    """Return the hardware of all or of these pod managers; errors as for lists of a scheduler."""
     podms = scheduler.podms() if podms is None else podms
     return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()), old)
 
@@ -116,10 +116,10 @@ def inventory_map(hardware: HardwareListing) -> pages.HardwareMap:
 
 
 def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> pages.HardwareMap:
-    """Return the map of the hardware of decisions; chosen pod managers come first.
+    """Return the hardware map of decisions; chosen pod managers come first.
 
-    With several decisions, a pod manager has its best verdict, and takers are requests; with one
-    decision, takers are nodes.
+    With one decision, the takers of blocks are nodes. With several, the takers are requests, and
+    each pod manager has its best verdict.
     """
     verdicts: dict[str, PodmVerdict] = {}
     for verdict in (verdict for report in reports for verdict in report.podms):
@@ -136,12 +136,12 @@ def hardware_map(
     hardware: HardwareListing, podms: Sequence[pages.MapPodm], takers: Sequence[str] = ()
 ) -> pages.HardwareMap:
     """Return the map of these pod managers; blocks have the numbers of their ``takers``."""
-    text = "A square is a block. A block of several pools is drawn in each."
+    text = "A square is a block. A block of several pools is drawn in each of them."
     if len(hardware.podms) > len(podms):
         text += f" The first {len(podms):,} of {len(hardware.podms):,} pod managers are drawn."
     if day := hardware.common_day:
         others = ", unless another day is shown" if len(set(hardware.old.values())) > 1 else ""
-        text += f" All readings are old: of {day}{others}."
+        text += f" All readings are old: from {day}{others}."
     return pages.HardwareMap(title="Hardware", podms=tuple(podms), text=text, takers=tuple(takers))
 
 
@@ -224,7 +224,7 @@ def _pools(
         pool.pool: defaultdict(list) for pool in hardware.pools[podm.id]
     }
     alike = Counter(tail(block.uri) for block in blocks) if links else Counter()
-    labels: dict[int, str] = {}  # equal devices are one object: each phrase is made once
+    labels: dict[int, str] = {}  # by id(): equal devices are one object, so each text is made once
     for block in blocks:
         label = labels.get(id(block.devices))
         if label is None:
@@ -247,7 +247,7 @@ def _pools(
         held = by_label.items()
         some = tuple(pages.MapGroup(label=label, blocks=tuple(squares)) for label, squares in held)
         role: pages.Role = "rejected" if pool in reasons else ""
-        if verdict and pool == verdict.pool:  # the best pool counts for the pod manager
+        if verdict and pool == verdict.pool:  # a verdict is about the best pool of a pod manager
             role = _ROLES[verdict.outcome]
         drawn.append(pages.MapPool(name=pool, groups=some, role=role, text=text))
     return tuple(drawn)
@@ -319,7 +319,7 @@ def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
 
 
 def _total_texts(title: str, each: Sequence[Amounts]) -> Iterable[str | pages.TableCell]:
-    """Yield the sums of known amounts, with a plus if a part is unknown, and the share in use."""
+    """Yield the sums of known amounts (with ``+`` if one is unknown), then the share in use."""
     sums: list[float] = []
     for amounts in zip(*each, strict=True):
         known = [amount for amount in amounts if amount is not None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of pages, and their only script, which the policy of a page allows by hash."""
+"""Links of pages, and the content security policy, which allows only their one script."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ NAME_IN_QUERY = "-"  # stands in a path for a name that a path cannot hold
 
 SCRIPT = resources.files("valence_sched.pages").joinpath("templates/page.js").read_text()
 _DIGEST = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-#: A page loads nothing, and runs only its embedded script.
+#: The content security policy: a page loads nothing, and runs only its embedded script.
 POLICY = (
     f"default-src 'none'; script-src 'sha256-{_DIGEST}'; style-src 'unsafe-inline'; "
     "base-uri 'none'; form-action "
@@ -22,15 +22,15 @@ POLICY = (
 
 
 def anchor(*names: str) -> str:
-    """Return the HTML ID of a pod manager, or of a block or node of one, from these names.
+    """Return the HTML ID of a pod manager, or of a block or node of it, made from the names.
 
-    The ID is unique, as all characters except letters, digits and ``_.-~`` are quoted.
+    The ID is unique, because all characters except letters, digits and ``_.-~`` are quoted.
     """
     return "/".join(quote(name, safe="", errors="replace") for name in names)
 
 
 class PageLinks(NamedTuple):
-    """Relative links from a page ``depth`` steps below the first page, which may be at any path."""
+    """Relative links from a page that is ``depth`` steps below the first page, at any URL."""
 
     depth: int
 

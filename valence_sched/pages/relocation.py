@@ -14,14 +14,14 @@ from valence_sched.pages.tables import Facts, amount_text, bar, sentence, table
 from valence_sched.words import planning as words
 from valence_sched.words.phrases import ReasonPhrases, device_phrases
 
-MOST_ROWS = 2000  # of nodes in a table
-MOST_REASONS = 3  # of reasons against a stuck node
+MOST_ROWS = 2000  # nodes in a table
+MOST_REASONS = 3  # reasons for a node that cannot be re-placed
 _TITLES = {"failed": "Failure", "drained": "Drain"}
 _MOVE = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware")
 
 
 def relocation_page(result: model.Relocation, hardware: HardwareListing, facts: Facts = ()) -> Page:
-    """Return the page of moves of nodes on the original ``hardware``; ``facts`` name the policy."""
+    """Return the page of node moves on the hardware before them; ``facts`` name the policy."""
     leaving = [*result.moves, *result.stuck]
     drawn = relocation_map(hardware, leaving, result.moves)
     tables = (*_stuck(result.stuck), *_moves(result.moves), *_by_podm(result))
@@ -35,7 +35,7 @@ def relocation_page(result: model.Relocation, hardware: HardwareListing, facts: 
 
 
 def survival_page(result: model.Survival, hardware: HardwareListing, facts: Facts = ()) -> Page:
-    """Return the page about failures of several pod managers, with the worst set of them."""
+    """Return the page about failures of several pod managers, with the worst combination."""
     lead, *_ = words.survival_phrases(result)
     tones: dict[bool | None, Tone] = {True: "good", None: "part", False: "bad"}
     worst: Facts = ()
@@ -56,9 +56,9 @@ def survival_page(result: model.Survival, hardware: HardwareListing, facts: Fact
 def rebalance_page(
     result: model.Rebalance, hardware: HardwareListing, most: int, facts: Facts = ()
 ) -> Page:
-    """Return the page of the moves that reach a goal; at most ``most`` were tried."""
+    """Return the page of the moves that reach a goal, with at most ``most`` moves."""
     lead, *lines = words.rebalance_lines(result, most)
-    if not (result.flavor and lead.startswith(result.flavor)):  # a flavor keeps its spelling
+    if not (result.flavor and lead.startswith(result.flavor)):  # do not capitalise a flavor
         lead = sentence(lead)
     tone: Tone = "good" if result.reached else "bad" if result.complete else "part"
     before, after = _measures(result.before), _measures(result.after)
@@ -81,7 +81,7 @@ def _measures(measure: model.SiteMeasure) -> dict[str, str]:
 
 
 def purchase_page(result: PurchaseResult, hardware: HardwareListing, facts: Facts = ()) -> Page:
-    """Return the page of the smallest purchase that makes nodes fit, and its places."""
+    """Return the page of the smallest purchase that makes nodes fit, with their placement."""
     rows: list[Row] = []
     bought: dict[str, list[str]] = {}
     for one in result.lines or ():
@@ -119,7 +119,7 @@ def relocation_map(
     moves: Sequence[model.NodeMove],
     sources: Iterable[str] = (),
 ) -> HardwareMap:
-    """Return the map of departures and arrivals; ``sources`` are marked even if no node leaves."""
+    """Return the map of moves; ``sources`` are marked even if no node leaves them."""
     marks = _marks(hardware, leaving, moves)
     left = Counter(one.podm for one in leaving)
     left.update(dict.fromkeys(sources, 0))
@@ -185,7 +185,7 @@ def _why(one: model.StuckNode) -> str:
 def _moves(moves: Sequence[model.NodeMove]) -> Iterator[PageTable]:
     rows: list[Row] = [(*_move(one), one.owner or "") for one in moves]
     if rows:
-        text = "In the order of the moves. A node of unknown request gets its present hardware."
+        text = "In the order of the moves. If its request is unknown, a node gets equal hardware."
         yield table("Moves", (*_MOVE, "Owner"), rows, text=text, most=MOST_ROWS, noun="moves")
 
 

@@ -19,16 +19,16 @@ from valence_sched.pages import charts
 from valence_sched.pages.links import POLICY, SCRIPT, anchor
 from valence_sched.pages.tables import shown_text
 
-#: The detail of a map: a square for each block, with its name and use or only its anchor; a number
-#: for equal blocks of a pool; or a number for each pool.
+#: The detail of a map. ``names`` and ``squares`` draw a square for each block, with or without its
+#: name and use. ``bars`` show a number for equal blocks of a pool, ``pools`` one for each pool.
 MapDetail = Literal["names", "squares", "bars", "pools"]
 MOST_NAME = 40  # characters of the name of a block
-MOST_BYTES = 500_000  # of a map, except in the least detail
-MOST_NODES = 20  # of a pod manager that a map names
+MOST_BYTES = 500_000  # size of a map, except in the least detail
+MOST_NODES = 20  # nodes of a pod manager that a map names
 
 _USES: tuple[pages.MapUse, ...] = ("free", "shared", "idle", "used", "unusable")
 _CLASSES = {"free": "f", "shared": "s", "idle": "d", "used": "u", "unusable": "x"}
-#: The words of the legend for uses, and for a block in use in a bad condition.
+#: The words of the legend for the use of a block.
 _USE_WORDS = {
     "f": "free",
     "s": "in use, and usable by more nodes",
@@ -40,14 +40,14 @@ _USE_WORDS = {
 _ROLE_WORDS = {"chosen": "chosen", "alternate": "alternate", "left": "left by a node"}
 _ROLE_CLASSES = {"chosen": "c", "alternate": "a", "left": "o"}
 _ORDER = {name: number for number, name in enumerate("caofsduex")}
-TAKER_COLOURS = 5  # in the style of the page; further takers repeat them
-MOST_SHARERS = 3  # of a block, whose numbers it shows
-MOST_TAKERS = 40  # that the legend names
-_BYTES = {"names": 45, "squares": 22, "group": 75, "bars": 60, "podm": 300}  # of their markup
+TAKER_COLOURS = 5  # colours in the style of the page; further takers repeat them
+MOST_SHARERS = 3  # takers of a shared block whose numbers its square shows
+MOST_TAKERS = 40  # takers that the legend names
+_BYTES = {"names": 45, "squares": 22, "group": 75, "bars": 60, "podm": 300}  # size of the markup
 _DIGITS = re.compile(r"([0-9]+)")
-MOST_OPEN_ROWS = 30  # of a table, above which it is folded
-MOST_CARD_ROWS = 100  # of a table, above which a narrow screen scrolls it
-MOST_OPEN_PODMS = 12  # of a map
+MOST_OPEN_ROWS = 30  # a table with more rows is folded
+MOST_CARD_ROWS = 100  # a table with more rows scrolls on a narrow screen
+MOST_OPEN_PODMS = 12  # a map with more pod managers is folded
 ROLES = {"chosen": "chosen", "alternate": "alternate", "candidate": "fits"}
 ROLES |= {"undecided": "undecided", "rejected": "does not fit", "source": "nodes leave"}
 ROLES |= {"destination": "takes nodes", "buyer": "gets new blocks"}
@@ -88,13 +88,13 @@ def _groups(section: pages.HardwareMap) -> Iterator[pages.MapGroup]:
 
 
 class PageWriter:
-    """The functions of the templates of one page; each ID appears once, even if names repeat."""
+    """The functions that the templates of one page call; no anchor appears twice on the page."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
 
     def id(self, *names: str) -> Markup:
-        """Return the attribute with the anchor of names, empty if the page already has it."""
+        """Return an ``id`` attribute with the anchor of names; empty if the page already has it."""
         one = anchor(*(shown_text(name) for name in names))
         if one in self._ids:
             return Markup("")
@@ -179,7 +179,7 @@ def use_text(uses: Mapping[pages.MapUse, int]) -> str:
 
 
 class MapZone(NamedTuple):
-    """The pod managers of a zone on a map, and the numbers of their blocks by use."""
+    """The pod managers of a zone on a map, and the number of their blocks by use."""
 
     name: str
     podms: list[pages.MapPodm]
@@ -211,7 +211,7 @@ def _class(block: pages.MapBlock) -> str:
 
 
 def idle_filters(section: pages.FunnelChart) -> str:
-    """Return the filters that kept all pools."""
+    """Return a text with the filters that rejected no pool."""
     steps = (step for step in section.steps if step.went_on == step.came_in and not step.undecided)
     return ", ".join(step.filter for step in steps)
 
@@ -248,7 +248,7 @@ def _environment() -> jinja2.Environment:
     functions += [group_uses, use_shares, use_text, charts.time_charts, charts.small_chart]
     functions += [charts.grid_table, charts.series_table, charts.comparison_table, charts.bar_chart]
     environment.globals.update(
-        {one.__name__: one for one in functions},  # templates call them by these names
+        {one.__name__: one for one in functions},  # templates call functions by their names
         detail=map_detail,
         kind=lambda section: _KINDS[type(section)],
         ROLES=ROLES,
@@ -258,6 +258,6 @@ def _environment() -> jinja2.Environment:
         MOST_OPEN_PODMS=MOST_OPEN_PODMS,
         MOST_NODES=MOST_NODES,
         POLICY=POLICY,
-        SCRIPT=Markup(SCRIPT),  # noqa: S704 - a file of ours
+        SCRIPT=Markup(SCRIPT),  # noqa: S704 - a file of this package
     )
     return environment

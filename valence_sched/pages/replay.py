@@ -12,17 +12,17 @@ from valence_sched.pages.charts import COLOURS
 from valence_sched.words.phrases import ReasonPhrases
 
 Values = Sequence[float]
-_USED_TEXT = "The share of each resource that no further node can have."
+_USED_TEXT = "The share of each resource that further nodes cannot use."
 MOST_MEASURES = 10
-#: The compared measures in order, with their titles; a dotted measure has the title of its prefix.
+#: The compared measures in order, with titles; ``utilisation.cores`` has the title of its prefix.
 TITLES = {"placed": "Placed", "refused": "Refused", "undecided": "Undecided"}
 TITLES |= {"podms_needed": "Podms needed", "podms_per_node": "Podms per placed node"}
 TITLES |= {"fragmentation": "Fragmentation", "cost": "Cost"}
 TITLES |= {"cost_per_node": "Cost per placed node", "utilisation": ""}
-MOST_COLUMNS = 8  # of runs with a column each
+MOST_COLUMNS = 8  # runs that have a column each
 NO_FLAVOR = "without flavor"
-Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
-MOST_RUNS = 2000  # of a sweep in a table
+Edits = Mapping[str, Sequence[EditEffect]]  # by the name of the site of a run
+MOST_RUNS = 2000  # runs of a sweep in a table
 _SPREAD = ("placed", "refused", "podms_needed", "fragmentation", "cost")
 Variations = dict[str, list[model.SweepRun]]  # by the name of a scenario and a policy
 
@@ -204,11 +204,11 @@ def _refusals(runs: Sequence[model.ReplayResult], alone: bool) -> Iterator[pages
         (run.name, one.flavor or NO_FLAVOR, one.step, tables.bar(one.nodes, most))
         for run, one in rows
     ]
-    text = "A step is the filter that rejected the last pools; fit means that no remaining pool "
-    text += "has the blocks of the node."
+    text = "A step is the filter that rejected the last pools. The step fit means that no "
+    text += "remaining pool had enough free blocks for the node."
     columns = ("Run", "Flavor", "Step", "Nodes")
     yield _run_table(alone, "Refused nodes", columns, steps, ("Nodes",), text)
-    text = "Pools left after each filter, of the pools before it."
+    text = "Pools that each filter kept, of the pools before it."
     for first in runs[0].first_refusals if alone else ():
         flavor, age = first.flavor or NO_FLAVOR, format_age(first.time_s)
         title = f"First refusal of {flavor}, after {age}"
@@ -229,7 +229,7 @@ def _reasons(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable
                 rows.append((*begin, reason, tables.bar(one.podms, most), near))
     columns = ("Run", "Flavor", "After", "Reason", "Pod managers", "Nearest")
     text = "The first refused request of each flavor, and the reasons at that time. "
-    text += "The nearest pod manager had most of the requested amount."
+    text += "The nearest pod manager had the largest part of the requested amount."
     title = "Reasons of the first refusals"
     return _run_table(alone, title, columns, rows, ("After", "Pod managers"), text)
 
@@ -321,7 +321,7 @@ def _comparison_text(compared: Sequence[model.MeasureComparison], seeds: int) ->
     if seeds == 1:
         return "Shares are means over time. One seed does not show which variation is better."
     text = f"Means over {format_count(seeds, 'seed')}, ± the standard error; shares are means over "
-    text += "time. The best is better at 95 % confidence, compared seed by seed."
+    text += "time. The marked variation is better with 95 % confidence, compared by seed."
     names = (one.measure.name for one in compared if one.is_unclear)
     unclear = [tables.in_sentence(TITLES.get(name, name)) for name in names]
     return f"{text} No clear difference: {', '.join(unclear)}." if unclear else text

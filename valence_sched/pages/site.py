@@ -19,12 +19,12 @@ from valence_sched.pages.tables import MOST_ROWS, sentence, table
 from valence_sched.words.phrases import device_phrases, format_instant, state_text
 
 MOST_LINES = 100
-MOST_PODMS = 3  # of a claim that are named
+MOST_PODMS = 3  # pod managers of a claim that a page names
 NO_OWNER = "–"
 
 
 def site_page(podms: Sequence[PodmOverview], shown: inventory.HardwareListing) -> Page:
-    """Return the page of these pod managers; the hardware in ``shown`` is drawn."""
+    """Return the page of these pod managers; it draws the hardware in ``shown``."""
     return Page(
         title="Site",
         lead=inventory.usable_text(podms),
@@ -99,7 +99,7 @@ def _block_table(uris: Sequence[str], podm: str, links: PageLinks) -> PageTable:
 
 
 def _claim_cell(ids: str, links: PageLinks) -> TableCell:
-    # several claims, or another owner's, have no page
+    # no link for several claims, or for a claim of another owner, which has no id here
     return TableCell(text=ids, href="" if " " in ids else links.claim(ids))
 
 

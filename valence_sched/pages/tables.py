@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from valence_sched.errors import escape
 from valence_sched.model.page import PageTable, Row, TableCell
 
-MOST_CHARACTERS = 2000  # a name has at most 1,024
-MOST_ROWS = 500  # of a table
+MOST_CHARACTERS = 2000  # of a cell: a name has at most 1,024
+MOST_ROWS = 500  # rows of a table
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -23,7 +23,7 @@ def table(
     most: int | None = None,
     noun: str = "",
 ) -> PageTable:
-    """Return a table of at most ``most`` rows, which ``noun`` names in the note about the rest."""
+    """Return a table of at most ``most`` rows; a note gives the number of all rows, as ``noun``."""
     every = tuple(rows)
     text = text if most is None else f"{text} {first_of(most, len(every), noun)}"
     return PageTable(
@@ -49,7 +49,7 @@ def sentence(phrase: str) -> str:
 
 
 def in_sentence(title: str) -> str:
-    """Return a title for use within a sentence; an abbreviation keeps its capitals."""
+    """Return a title in lower case for use within a sentence; an abbreviation stays in capitals."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 

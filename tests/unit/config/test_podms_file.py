@@ -124,7 +124,7 @@ class TestPodms(unittest.TestCase):
             ("podms: {a: {url: 'https://h', key: x}}", "a key without a certificate"),
             ("podms: {a: {url: 'https://h', cert: '-----BEGIN CERTIFICATE-----'}}",
              "a certificate or a key, expected the file that holds it"),
-            ("podms: {a: {url: 'https://h', location: x, facts: {location: y}}}", "location, too"),
+            ("podms: {a: {url: 'https://h', location: x, facts: {location: y}}}", "facts.location"),
             ("podms: {a: {url: 'https://h', capabilities: fast}}", ", expected key=value"),
         ):  # fmt: skip
             with self.subTest(text):

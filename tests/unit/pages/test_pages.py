@@ -394,7 +394,7 @@ class TestDrawing(unittest.TestCase):
         text = page_html(
             Page(title="t", sections=(HardwareMap(title="m", podms=(podm,)),))
         ).decode()
-        self.assertIn("too many blocks for a square per block", text)
+        self.assertIn("too many blocks to draw each as a square", text)
         self.assertLess(len(text), 50_000)
 
 
@@ -420,9 +420,9 @@ class TestSize(unittest.TestCase):
         every = [one.podm.id for one in copies.podms()]
         old = dict.fromkeys(every, "2026-01-05")
         for some, marks, note in (
-            (old, 0, " All readings are old: of 2026-01-05."),
-            (old | {every[0]: "2026-01-03"}, 1, "of 2026-01-05, unless another day is shown."),
-            (dict(list(old.items())[1:]), 999, "drawn in each."),
+            (old, 0, " All readings are old: from 2026-01-05."),
+            (old | {every[0]: "2026-01-03"}, 1, "from 2026-01-05, unless another day is shown."),
+            (dict(list(old.items())[1:]), 999, "drawn in each of them."),
         ):
             with self.subTest(note):
                 text = page_html(inventory_page(read_hardware(copies, old=some))).decode()

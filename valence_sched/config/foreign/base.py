@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foreign formats: the parsed flavor with its remarks, and a cursor into the document.
 
-A key that restricts the choice and has no counterpart here is an error. A key that matters only
-after the node is placed is accepted, with a remark that the choice does not use it.
+A key that restricts the choice in an unsupported way is an error. A key that matters only after the
+node is placed is accepted, with a remark that the choice does not use it.
 """
 
 import re
@@ -17,7 +17,7 @@ from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
 
 T = TypeVar("T")
-#: Flavors by name, looked up only when a document names one.
+#: Returns the known flavors by name; called only if a document names one.
 FlavorLookup = Callable[[], Mapping[str, Flavor]]
 _PLAIN = re.compile(r"\w+")
 
@@ -59,10 +59,10 @@ def strip_ignored(
     refused: Mapping[str, str],
     noted: Mapping[str, str],
 ) -> Any:
-    """Return a map without its nulls and without the keys that only matter after placement.
+    """Return a map without nulls and without keys that only matter after placement.
 
-    Each key in ``refused`` raises InputError with its hint. ``noted`` has the reason why a key
-    has no effect, which is added to ``remarks``. A value other than a map is returned unchanged.
+    A key in ``refused`` raises InputError with its hint. A key in ``noted`` adds a remark with the
+    reason why it has no effect. A value other than a map is returned unchanged.
     """
     if not isinstance(document, dict):
         return document
@@ -71,7 +71,7 @@ def strip_ignored(
         if value is None:
             continue
         if key in refused:
-            found = "a restriction without a counterpart here"
+            found = "a restriction that valence-sched does not support"
             raise cursor.at(key).error(found, hint=refused[key])
         if key in noted:
             remarks.append(cursor.at(key).remark(noted[key]))

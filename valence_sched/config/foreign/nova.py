@@ -2,7 +2,7 @@
 """Flavors of OpenStack Nova, in the format of its API or of ``openstack flavor``.
 
 ``hw:`` and ``os:`` extra specs become the traits and amounts that Nova derives from them. A key
-that only tunes a virtual machine adds a remark. Every other key is an error, even if Nova skips it.
+that only tunes a virtual machine adds a remark. Any other key is an error, even if Nova ignores it.
 """
 
 import re
@@ -21,17 +21,17 @@ from valence_sched.model.flavor import CUSTOM, Flavor, Properties
 from valence_sched.model.need import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
-#: Fields of a record of the API and the client without an effect here, such as access rules.
+#: Fields of the Nova API and client that are ignored, such as access rules.
 RECORD_FIELDS = {"links", "location", "original_name", "access_project_ids", "rxtx_factor"}
 RECORD_FIELDS |= {"is_public", "os-flavor-access:is_public", "Is Public", "RXTX Factor"}
 RECORD_FIELDS |= {"is_disabled", "OS-FLV-DISABLED:disabled"}
 ALIASES = {"OS-FLV-EXT-DATA:ephemeral": "ephemeral", "properties": "extra_specs"}
 ALIASES |= {name: name.lower() for name in ("ID", "Name", "RAM", "Disk", "VCPUs", "Swap")}
 ALIASES |= {"Ephemeral": "ephemeral", "Properties": "extra_specs"}
-KEYS = ({"vcpus", "ram"}, {"VCPUs", "RAM"})  # of the API and of flavor show; of flavor list
+KEYS = ({"vcpus", "ram"}, {"VCPUs", "RAM"})  # keys of the API and of show; keys of list
 VIRTUAL_SCOPES = ("quota", "hw_rng", "hw_video", "vmware", "powervm")
 REFUSED = {
-    "aggregate_instance_extra_specs": "aggregates have names here: request trait:X, or --member-of",
+    "aggregate_instance_extra_specs": "select an aggregate with --member-of, or request trait:X",
     "pci_passthrough": "request resources:PGPU=1 or resources:FPGA=1",
     "accel": "request resources:FPGA=1",
 }
@@ -42,7 +42,7 @@ IGNORE_HINT = "--ignore-extra-spec {key} skips it"
 
 
 class NovaFlavor(Noun, frozen=True, kw_only=True):
-    """A Nova flavor: vcpus, MiB of ram and swap, GiB of disks; an old API leaves fields null."""
+    """A Nova flavor, with ``ram`` and ``swap`` in MiB, disks in GiB; old APIs send null fields."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     id: str | int | None = None
@@ -56,7 +56,7 @@ class NovaFlavor(Noun, frozen=True, kw_only=True):
 
 
 class Effect(NamedTuple):
-    """The requirements of one value of a key; without requirements the key only tunes a VM."""
+    """The requirements of one value of a key; without any, the key only tunes a virtual machine."""
 
     required: str | None = None
     forbidden: str | None = None
@@ -64,7 +64,7 @@ class Effect(NamedTuple):
 
 
 TUNES = Effect()
-CORES = Effect("", "")  # the number of cores of the node, and their class
+CORES = Effect("", "")  # changes the number of cores of the node, and their class
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 SEV_HINT = "request trait:HW_CPU_X86_AMD_SEV=required"
 _CLASS_GAP = re.compile(r"[^A-Z0-9_]")
@@ -80,7 +80,7 @@ def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
     return {name: Effect(required=f"COMPUTE_{trait}{end}") for name, end in traits.items()}
 
 
-PLACE_HINT = "a flavor of your own can require devices at one place (topology, same)"
+PLACE_HINT = "a valence-sched flavor can require devices in one place (topology, same)"
 #: The requirements of each value of a key; other values are errors.
 VALUES: Mapping[str, Mapping[str, Effect]] = {
     "hw:cpu_policy": {"shared": TUNES, "dedicated": CORES, "mixed": CORES},
@@ -110,7 +110,7 @@ VALUES: Mapping[str, Mapping[str, Effect]] = {
         **_needs("", required="SECURITY_UEFI_SECURE_BOOT"),
     },
 }
-#: The requirements of a key that is true; a key that is false has no requirements.
+#: The requirements of a key with the value true; the value false has no requirements.
 SWITCHES: Mapping[str, Effect] = {
     "hw:mem_encryption": Effect(refused=SEV_HINT),
     "hw:virtio_packed_ring": Effect(required="COMPUTE_NET_VIRTIO_PACKED"),
@@ -133,7 +133,7 @@ NOT_LOOKED_AT = "not used: it tunes a virtual machine"
 
 
 class HardwareSpecs:
-    """The ``hw:`` and ``os:`` keys of one flavor, read one by one; ``cursor`` points at them."""
+    """The requirements of the ``hw:`` and ``os:`` keys of one flavor; ``read`` adds a key."""
 
     def __init__(self, cursor: DocumentCursor, remarks: list[str]) -> None:
         self._cursor, self._remarks = cursor, remarks
@@ -156,12 +156,12 @@ class HardwareSpecs:
             self._apply(SWITCHES[key] if word in TRUE else TUNES, key, text)
         elif key in MODELS:
             self.required.append(MODELS[key] + _class_word(text))
-        elif key == PMEM:  # each namespace is an amount of 1 of its own class
+        elif key == PMEM:  # each label requests 1 of the resource class of its name
             for label in map(str.strip, text.split(",")):
                 if not label:
                     raise cursor.error(repr(text), "comma-separated labels")
                 self.amounts["CUSTOM_PMEM_NAMESPACE_" + _class_word(label)] += 1
-        elif key == NODES:  # every node has one NUMA node
+        elif key == NODES:  # 1 is always met: every node has a NUMA node
             if not (text.isascii() and text.isdecimal() and int(text)):
                 raise cursor.error(repr(text), "a whole number from 1 on")
             if int(text) > 1:
@@ -171,7 +171,7 @@ class HardwareSpecs:
             self._remarks.append(cursor.remark(NOT_LOOKED_AT))
         elif PER_NODE.fullmatch(key):
             ignore = IGNORE_HINT.format(key=key)
-            raise cursor.error("a NUMA node of its own size", "no such key", ignore)
+            raise cursor.error("the size of one NUMA node", "no such key", ignore)
         elif key in TUNING:
             self._remarks.append(cursor.remark(NOT_LOOKED_AT))
         else:
@@ -183,7 +183,7 @@ class HardwareSpecs:
         model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
         if model and not version:
             raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version'", "both keys")
-        if version and not model:  # the default model of Nova
+        if version and not model:  # Nova then uses its default model, TIS
             self.required.append("COMPUTE_SECURITY_TPM_TIS")
         if model == "tpm-crb" and version != "2.0":
             raise self._cursor.at("hw:tpm_model").error(f"{model!r} of TPM {version}", "TPM 2.0")
@@ -219,7 +219,7 @@ class HardwareSpecs:
     def _apply(self, effect: Effect, key: str, text: str) -> None:
         cursor = self._cursor.at(key)
         if effect.refused is not None:
-            raise cursor.error(f"{text!r}, which has no counterpart here", "", effect.refused)
+            raise cursor.error(f"{text!r}, which is not supported", "", effect.refused)
         if effect.required:
             self.required.append(effect.required)
         if effect.forbidden:
@@ -247,7 +247,7 @@ class _ExtraSpecs:
         elif not colon or not name:
             hint = f"capabilities:{key} is a capability, trait:NAME a trait"
             if key == "group_policy":
-                hint = "resource groups are merged here"
+                hint = "resource groups are not supported"
             hint = f"{hint}; {IGNORE_HINT.format(key=key)}"
             raise cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
         elif scope == "resources":
@@ -271,19 +271,19 @@ class _ExtraSpecs:
             known = (*SCOPES, *HARDWARE_SCOPES, *VIRTUAL_SCOPES)
             hint = REFUSED.get(scope) or suggest(scope, known)
             if grouped := _GROUPED.fullmatch(scope):
-                hint = f"numbered groups are merged here: write {grouped[1]}:"
+                hint = f"numbered groups are not supported: write {grouped[1]}:"
             raise cursor.error(f"an extra spec of scope {scope!r}", "a known scope", hint)
 
 
 def recognises(document: Any) -> bool:
-    """Return whether a document is a Nova flavor, or an answer of the API that holds one."""
+    """Return whether a document is a Nova flavor, or an answer of the API with a flavor."""
     if not isinstance(document, dict):
         return False
     return _is_wrapped(document) or not all(keys.isdisjoint(document) for keys in KEYS)
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor, or find a ``known`` one; InputError for keys without a counterpart."""
+    """Parse a Nova flavor, which may refer to a ``known`` one; InputError for unsupported keys."""
     if _is_wrapped(document):
         document, cursor = document["flavor"], cursor.at("flavor")
     for alias, name in ALIASES.items():
@@ -296,7 +296,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     body = {ALIASES.get(key, key): value for key, value in fields}
     written = [key for key in ("properties", "Properties") if key in document]
     specs_cursor = cursor.at(written[0] if written else "extra_specs")
-    # an error names the key as it is written
+    # convert the extra specs first, so that an error names their key as the document has it
     specs_cursor.convert(body.get("extra_specs", {}), dict[str, str])
     template = cursor.convert(body, NovaFlavor)
     remarks: list[str] = []
@@ -372,7 +372,7 @@ def _compile_bare_metal(
         return replace(ours, description=description, attributes=attributes)
     our_name = word.lower().replace("_", "-")
     if not (template.vcpus or template.ram or template.disk or template.ephemeral):
-        hint = "or vcpus, ram and disk of the flavor's own"
+        hint = "or set vcpus, ram and disk in the Nova flavor"
         raise cursor.error("no flavor of that name", f"a flavor such as {our_name!r}", hint)
     asked = "the flavor's own vcpus, ram and disk are used"
     specs.remarks.append(cursor.remark(f"no flavor is named {our_name!r}: {asked}"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocate bodies of Intel Rack Scale Design pod managers, versions 2.1 to 2.5.
 
-Each element of a list uses a separate device. A RemoteDrive is an amount of the stock
+Each element of a list requests a separate device. A RemoteDrive requests an amount of the stock
 ``storage_gib``: a pod manager allocates a volume of this size from a storage pool.
 """
 
@@ -45,7 +45,7 @@ class RsdMemoryModule(Noun, frozen=True, kw_only=True, rename="pascal"):
 
 
 class RsdLocalDrive(Noun, frozen=True, kw_only=True, rename="pascal"):
-    """One drive of the system or behind a switch."""
+    """One drive in the system or attached through a switch."""
 
     capacity_gib: PositiveInt | None = msgspec.field(default=None, name="CapacityGiB")
     type: Word | None = None
@@ -66,7 +66,7 @@ class RsdInterface(Noun, frozen=True, kw_only=True):
 
 
 class RsdAllocateBody(Noun, frozen=True, kw_only=True, rename="pascal"):
-    """The body; the items of its lists are parsed one by one."""
+    """An Allocate body; the elements of its lists are parsed later, one by one."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     description: str | None = None
@@ -89,24 +89,24 @@ class RsdAllocateBody(Noun, frozen=True, kw_only=True, rename="pascal"):
 
 T = TypeVar("T")
 G = TypeVar("G", bound=nouns.DeviceGroupSpec)
-DEFAULT_NAME = "rsd-allocate"  # of a body without one
+DEFAULT_NAME = "rsd-allocate"  # the name of a flavor whose body has no name
 _TRAIT = "use a trait that the pod managers have"
-_BLOCKS = "blocks are chosen here: use --podm, or an attribute such as --attribute facts.rack=R7"
-_LATER = "not used for the choice: set it on the pod manager when it composes"
+_BLOCKS = "the scheduler chooses blocks: use --podm, or --attribute, such as facts.rack=R7"
+_LATER = "not used for the choice: set it on the pod manager when the node is composed"
 REFUSED_IN_BODY = {"Oem": _TRAIT, "SupportedPerformanceConfigurations": _TRAIT}
 _ON_DELETE = ("ClearTPM", "PersistentMemoryOperation", "ClearOptaneDCPersistentMemory")
 NOTED_IN_SECURITY = {f"{word}OnDelete": _LATER for word in _ON_DELETE}
 REFUSED_IN_DEVICE = {
     "Resource": _BLOCKS,
     "Chassis": _BLOCKS,
-    "SerialNumber": "devices are chosen by their properties: drop it, or use --podm",
+    "SerialNumber": "the scheduler chooses devices by their properties: remove it, or use --podm",
     "Oem": _TRAIT,
-    "Connectivity": "drop it: the fabric of a pod manager is a capability or a trait",
+    "Connectivity": "remove it, and request the fabric as a capability or a trait",
     "Manufacturer": _TRAIT,
     "DataWidthBits": _TRAIT,
-    "FabricSwitch": "drop it: a flavor of your own can require drives at one place, same: switch",
+    "FabricSwitch": "remove it: a valence-sched flavor can require drives with same: switch",
 }
-_STOCK = "not used for the choice: storage by amount has no protocol"
+_STOCK = "not used for the choice: an amount of storage has no protocol"
 NOTED_IN_DEVICE: dict[Any, dict[str, str]] = {
     RsdInterface: {"PrimaryVLAN": _LATER, "VLANs": _LATER},
     RsdRemoteDrive: {"Protocol": _STOCK, "Master": _LATER, "iSCSIAddress": _LATER},
@@ -114,7 +114,7 @@ NOTED_IN_DEVICE: dict[Any, dict[str, str]] = {
 
 
 def recognises(document: Any) -> bool:
-    """Return whether a document is such a body: its keys begin with capitals."""
+    """Return whether a document is an Allocate body: its keys begin with capitals."""
     ours = {"name", "properties", "flavor_id"}
     return (
         isinstance(document, dict)
@@ -124,7 +124,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse an Allocate body; InputError if invalid, or for a restriction without a counterpart."""
+    """Parse an Allocate body; InputError if it is invalid or has an unsupported restriction."""
     remarks: list[str] = []
     boot = {"Boot": _LATER}
     fields = strip_ignored(document, cursor, remarks, refused=REFUSED_IN_BODY, noted=boot)

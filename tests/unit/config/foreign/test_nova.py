@@ -110,14 +110,14 @@ class TestConditions(unittest.TestCase):
             ({"aggregate_instance_extra_specs:ssd": "true"},
              f"{place}['aggregate_instance_extra_specs:ssd']: found an extra spec of scope "
              "'aggregate_instance_extra_specs', expected a known scope "
-             "(aggregates have names here: request trait:X, or --member-of)"),
+             "(select an aggregate with --member-of, or request trait:X)"),
             ({"pci_passthrough:alias": "a:1"},
              f"{place}['pci_passthrough:alias']: found an extra spec of scope 'pci_passthrough', "
              "expected a known scope "
              "(request resources:PGPU=1 or resources:FPGA=1)"),
             ({"trait1:A": "required"}, f"{place}['trait1:A']: found an extra spec of scope "
              "'trait1', expected a known scope "
-             "(numbered groups are merged here: write trait:)"),
+             "(numbered groups are not supported: write trait:)"),
             ({"trats:A": "required"}, f"{place}['trats:A']: found an extra spec of scope 'trats', "
              "expected a known scope (did you mean 'trait'?)"),
             ({"trait:A": "wanted"},
@@ -360,10 +360,10 @@ class TestHardwareAmounts(unittest.TestCase):
               "resources__VCPU": "0"},
              "found 'isolate' without a core, expected also resources:PCPU=2"),
             ({"hw__mem_encryption": "true"}, "(request trait:HW_CPU_X86_AMD_SEV=required)"),
-            ({"hw__pci_numa_affinity_policy": "required"}, "which has no counterpart here"),
+            ({"hw__pci_numa_affinity_policy": "required"}, "which is not supported"),
             ({"hw__numa_nodes": "2"}, "found 2 NUMA nodes, expected 1"),
             ({"hw__numa_nodes": "0"}, "expected a whole number from 1 on"),
-            ({"hw__numa_mem.0": "512"}, "found a NUMA node of its own size"),
+            ({"hw__numa_mem.0": "512"}, "found the size of one NUMA node"),
             ({"hw__tpm_model": "tpm-crb"}, "found no 'hw:tpm_version'"),
             ({"hw__tpm_model": "tpm-crb", "hw__tpm_version": "1.2"}, "found 'tpm-crb' of TPM 1.2"),
             ({"hw__cpu_policy": "x"}, "found 'x', expected one of shared, dedicated, mixed"),

@@ -122,8 +122,8 @@ class TestBodies(unittest.TestCase):
             ({"name": "x", "flavor_id": "big", "properties": {}},
              "f: $: found unknown field 'properties' (known: description, flavor_id, name)"),
             ({"name": "x", "podm_id": "p1", "properties": {}},
-             "f: $.podm_id: found a restriction without a counterpart here (name the pod manager "
-             "with --podm)"),
+             "f: $.podm_id: found a restriction that valence-sched does not support "
+             "(name the pod manager with --podm)"),
             ({"flavor_id": 7}, "f: $.flavor_id: found 7, expected str"),
             ("text", 'f: $: found "text", expected object'),
         ):  # fmt: skip
