@@ -53,8 +53,8 @@ class Capacity(Noun, frozen=True, kw_only=True):
 
     ``podm_sums`` is an upper bound from the free amounts of each pod manager, ``site_sums`` from
     the free amounts of the whole site. ``exhausted`` are the resources that run out first, sorted
-    by the number of nodes on their pod managers. For a mix ``by_flavor`` has the nodes per flavor;
-    the first node of flavor ``refused`` does not fit. ``silent`` zones are not counted.
+    by the number of nodes on their pod managers. For a mix ``by_flavor`` counts its nodes;
+    ``refused`` is the flavor of the first node that does not fit. ``silent`` zones do not count.
     """
 
     name: str
@@ -114,7 +114,7 @@ def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
 
 
 def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
-    """Return shares as whole numbers without common divisor; UsageError if their sum is too big."""
+    """Return the smallest whole numbers in the ratio of the shares; UsageError for a large sum."""
     parts = [Fraction(repr(share)) for share in shares.values()]
     least = math.lcm(*(part.denominator for part in parts))
     whole = [int(part * least) for part in parts]

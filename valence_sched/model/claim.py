@@ -211,7 +211,7 @@ def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
 
 
 def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
-    """Return the nodes read and those of the usage, each once, with known owners and groups."""
+    """Return the nodes read and those of the usage, each once, with owner and group if known."""
     known = {node.uri: node for node in usage.nodes}
     nodes = []
     for node in read:

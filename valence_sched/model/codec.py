@@ -72,7 +72,7 @@ def check_depth(data: bytes, file: str) -> None:
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
-    """Convert lists and maps, with amounts such as ``256GiB``, to ``type_``; errors as decode."""
+    """Convert lists, maps and amounts such as ``256GiB`` to ``type_``; same errors as decode."""
     try:
         amounts = _convert_amounts(value, type_, file, document_path)
         return msgspec.convert(amounts, type_, strict=False)

@@ -316,7 +316,7 @@ def resource_class_problem(name: str) -> str | None:
 
 
 def compile_amounts(amounts: Mapping[str, float]) -> Properties:
-    """Return amounts of resource classes as properties; only ``DISK_GB`` keeps a fraction."""
+    """Return amounts of resource classes as properties; custom and ``DISK_GB`` keep fractions."""
     whole = {name: int(amount) for name, amount in amounts.items()}
     cores = sum(whole.get(name, 0) for name in CORES)
     sockets = whole.get(SOCKETS)
@@ -338,7 +338,7 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
 
 
 def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
-    """Return an alternative with more needs: a total adds to its earlier total; others are added.
+    """Return an alternative with more needs; totals of the same measure are added up.
 
     A total with tests remains a separate need. All devices together must also have the sum of the
     totals.

@@ -248,7 +248,7 @@ class Node(Noun, frozen=True, kw_only=True):
 
 
 class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
-    """A pod manager as it was read. A podm without pools is one pool.
+    """A pod manager with its values at one reading. A podm without pools is one pool.
 
     ``identity`` is the identity of its service: ``uuid:…`` or ``address:…``.
     """

@@ -107,7 +107,7 @@ class NodeRecord(NodeStatus, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """A change of a claim or node, made or planned; ``exit_code`` belongs to its error."""
+    """A change of a claim or node, made or planned; ``exit_code`` is that of its error."""
 
     kind: str
     id: str

@@ -33,7 +33,7 @@ PrintingDumper.add_representer(str, PrintingDumper.represent_str)
 
 
 def _resolvers(pairs: list[tuple[str, re.Pattern[str]]]) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Yield the implicit types without dates; YAML 1.1 reads 12:30 as 750 and 1e5 as text."""
+    """Yield the implicit types without dates; unlike in YAML 1.1, 12:30 is text, 1e5 a number."""
     ours = {_TAG + "int": _INT, _TAG + "float": _FLOAT}
     for tag, pattern in pairs:
         if tag in _IMPLICIT:

@@ -111,7 +111,7 @@ def address_of(identity: str) -> str:
 
 
 def contradicts(known: str | None, found: str | None) -> bool:
-    """Return whether identities differ; an address may become a UUID once a service reports it."""
+    """Return whether two identities contradict; a UUID reported later is not a contradiction."""
     if known is None or found is None or known == found:
         return False
     return not (is_address(known) and not is_address(found))

@@ -362,7 +362,7 @@ def _check_alternative(alternative: Alternative) -> None:
 
 
 def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> Request:
-    """Return a request with those capabilities stated by a zone that the request refers to."""
+    """Return a request with the capabilities of a zone, as far as the request refers to them."""
     if not stated:
         return request
     names = {*request.capabilities}

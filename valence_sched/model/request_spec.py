@@ -321,7 +321,7 @@ def parse_time_span(text: str) -> float:
 def with_resources(
     request: Request, properties: Mapping[str, Any], amounts: Mapping[str, float]
 ) -> Request:
-    """Return a request with more properties, and amounts of classes, in every alternative."""
+    """Return a request with more properties and resource classes in every alternative."""
     needed = [msgspec.convert(properties, Properties)]
     needed += [compile_amounts(amounts)] if amounts else []
     needs = tuple(need for one in needed for need in Flavor(name="shell", properties=one).needs)
