@@ -482,6 +482,30 @@ class TestTight(WeigherCase):
             found = tight(site.take([row]), asked, within="podm").tolist()
             self.assertEqual(tight(site, asked, within="podm").tolist()[row : row + 1], found)
 
+    def test_another_resource_counts_in_the_pool_that_has_it(self):
+        pools = {"id": "a", "pools": [{"id": "1"}, {"id": "2"}],
+                 "stocks": [stock("watts", 1, pools=["1"])],
+                 "blocks": [cpu("c", 10, pools=["1"]), cpu("d", 30, pools=["2"])]}  # fmt: skip
+        site, asked = view(pools), request({"processor": {"total_cores": 10}})
+        expected = {  # x is 1 + 1 and 3, of the mean (4 + 1) / 2
+            "site": [1 / (1 + 2), 1 / (1 + 3)],
+            "podm": [1 / (1 + 2 / 2.5), 1 / (1 + 3 / 2.5)],
+        }
+        for within, scores in expected.items():
+            self.assertEqual(scores, tight(site, asked, within=within).tolist())
+            self.assertEqual(scores[1:], tight(site.take([1]), asked, within=within).tolist())
+
+    def test_all_pools_of_a_full_pod_manager_score_alike(self):
+        pools = {"id": "a", "pools": [{"id": "1"}, {"id": "2"}],
+                 "blocks": [gpus("a", pools=["1"], status=USED)]}  # fmt: skip
+        self.scores([0.5, 0.5], tight, request({"accelerators": [{}]}), pools, within="podm")
+
+    def test_each_request_on_one_view_counts_its_own_resources(self):
+        site = view(*self.SITE)
+        cores, cards = request({"processor": {"total_cores": 10}}), request({"accelerators": [{}]})
+        for asked, left in ((cores, [1, 50, 2, 0]), (cards, [3, 1, 2, 0]), (cores, [1, 50, 2, 0])):
+            self.assertEqual([1 / (1 + each) for each in left], tight(site, asked).tolist())
+
     def test_a_scale_that_is_not_above_0_is_refused(self):
         asked = request({"processor": {"total_cores": 1}})
         for scale in (0.0, -1.0, float("nan")):

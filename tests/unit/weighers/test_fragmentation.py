@@ -212,6 +212,12 @@ class TestBlocks(unittest.TestCase):
         ViewBuilder(site.kinds).add(lean({"id": "2", "blocks": [cpu("a", 32)]}), "test")
         self.assertEqual(before, fragmentation(site, asked).tolist())
 
+    def test_the_scarcity_of_a_flavor_by_hand(self):
+        """The pools can make 17 nodes of the first flavor, 1 of the second, none of the third."""
+        mix = Mix(shares_of([((cores, 0, 250, 0), 1.0) for cores in (1, 2, 3)]))
+        self.assertEqual((1.0, (17 + 1) / (1 + 1), 1.0), with_scarcity(mix, (17, 1, 0)).scarcity)
+        self.assertEqual((1.0, 9**0.5, 1.0), with_scarcity(mix, (17, 1, 0), power=0.5).scarcity)
+
     def test_all_shares_alike_need_no_supplies(self):
         site = view({"id": "1", "blocks": [cpu("a", 8)]})
         share = FlavorShare(request(SMALL).needs)
