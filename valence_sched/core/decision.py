@@ -140,7 +140,7 @@ class Decision:
 
     @functools.cached_property
     def undecided_rows(self) -> list[int]:
-        """Return the rows whose search is incomplete and which might have been chosen."""
+        """Return the rows with an incomplete search that might have been chosen."""
         return sorted(set().union(*(one.batch.undecided_rows for one in self.attempts)))
 
     @property

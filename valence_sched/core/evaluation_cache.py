@@ -50,7 +50,7 @@ class CompletedMix:
         self._requests: BoundedMemo[int, tuple[Request, Request]] = BoundedMemo(MOST_REQUESTS)
 
     def request(self, request: Request) -> Request:
-        """Return a request with this mix, the same object for the same request."""
+        """Return a request with this mix; repeated calls return the same object."""
         if not self._mix.scarcity:
             return request
         known = self._requests.get(id(request))

@@ -38,7 +38,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
-        """Yield a group's counts of nodes of an owner (None: any owner), and of unowned nodes."""
+        """Yield the node counts of a group: of an owner (None: of all), and of no owner."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes of a request that fit on the podms of one zone; verifies earlier offers."""
+"""Offers: the nodes of a request that fit on the podms of a zone; verification of offers."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -32,8 +32,8 @@ def quarantine(
     """Keeps pod managers that are not in quarantine; ``most`` also limits their failures.
 
     A pod manager is in quarantine if its ``fact`` is a text, such as the reason, or a number other
-    than 0; ``false`` and ``no`` do not count. With ``most``, it is also rejected if its fact
-    ``failures`` is above ``most``. A fact that is not reported rejects no pod manager.
+    than 0; ``false`` and ``no`` do not count. With ``most``, a pod manager is also rejected if its
+    fact ``failures`` is above ``most``. A fact that is not reported rejects no pod manager.
     """
     if view.has_fact(fact):
         reported = view.text(fact)

@@ -202,7 +202,7 @@ class EffectLog:
 
     @contextlib.contextmanager
     def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
-        """Record the change that a ``with`` block makes; restore the old state if it is refused."""
+        """Record the change made by a ``with`` block; if it is refused, restore the old state."""
         before = self._states.get((kind, id_))
         self.note(kind, id_, begun)
         try:

@@ -106,7 +106,7 @@ class ReadPace(Struct, frozen=True, kw_only=True):
 
 
 class ReadFailure(Noun, frozen=True, kw_only=True):
-    """A failed last reading of a pod manager; ``reason`` is one line without its name.
+    """A failed last reading of a pod manager; ``reason`` is a line without the pod manager's name.
 
     ``status`` is Offline if it did not answer, Unknown if its answer is invalid. Readings have
     failed since ``since``, in seconds since 1970 by the clock of the store. ``refused`` is true if

@@ -401,8 +401,8 @@ class ScenarioKey(NamedTuple):
 def scenario_sites(base: Site, references: Sequence[str], config: Configuration) -> list[Site]:
     """Return a site for each named scenario, ``FILE#NAME`` or all of a ``FILE``.
 
-    Each has the name of its scenario, with the file if two names are equal. InputError: a file is
-    invalid, or scenarios extend each other in a cycle. UnknownName: no such scenario, policy or
+    Each site has the name of its scenario, with the file if two names are equal. InputError: a file
+    is invalid, or scenarios extend each other in a cycle. UnknownName: no such scenario, policy or
     weigher. Errors of edits name their place in the file.
     """
     scenarios = _Scenarios(base, config)

@@ -65,8 +65,8 @@ def rebalance(
 ) -> model.Rebalance:
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
-    With ``below``, the goal is fragmentation below that share, for the ``mix``, by default the
-    site's. With ``imbalance_below``, the goal is imbalance of the pod managers below that number.
+    With ``below``, the goal is fragmentation below that share for the ``mix`` (default: the mix of
+    the site). With ``imbalance_below``, it is imbalance of the pod managers below that number.
     In both cases, the measures of the moves include the room for nodes of the ``request``.
     RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError:
     the policies cannot place the node, or the moved nodes.

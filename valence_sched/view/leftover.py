@@ -153,7 +153,7 @@ class Leftover(Struct, frozen=True, dict=True):
                 taken.parts.extend(more)
 
     def _first_part(self, ranked: RankedKinds, counted: Floats | None) -> KindBlocks:
-        """Return the blocks that each row gives: of the first of these kinds that it has free.
+        """Return the blocks that each row gives, all of the first of these kinds that it has free.
 
         Rows whose earlier blocks count for the need give no blocks.
         """

@@ -288,7 +288,7 @@ class View:
     ) -> Any:
         """Return a memoised value that placing nodes does not change.
 
-        A View of taken rows selects it from a value of the View of origin, if that is memoised, by
+        If the View of origin has memoised a value, a View of taken rows computes its own value by
         ``select(value, rows)``. Otherwise ``make`` computes it.
         """
         value = self._memo.get(key)

@@ -386,7 +386,7 @@ MOST_SKIPPED = 3  # claims that are named
 
 
 def expiry_text(claim: Claim) -> str:
-    """Return the end of a claim in UTC, without the date for less than a day; empty without end."""
+    """Return the end of a claim in UTC, without date if within a day; empty if it has no end."""
     if claim.expires_at is None:
         return ""
     text = format_instant(claim.expires_at)

@@ -67,7 +67,7 @@ def shortage_lines(
 
 
 def exhaustion_text(one: Capacity) -> str:
-    """Return the resources that run out first, by pod manager; else why no more nodes fit."""
+    """Return the resources that run out first, by pod manager; else the reason against more."""
     if one.exhausted:
         return "; ".join(
             f"{it.resource.removeprefix('GPU ')} ({named(it.podms)})" for it in one.exhausted
@@ -285,7 +285,7 @@ def _place(candidate: Candidate) -> str:
 
 
 def refusal_text(count: int, fitting: int, podm: str | None, reason: Reason | None) -> str:
-    """Return the number of ``count`` nodes that fit, and why no more of them fit."""
+    """Return the number of ``count`` nodes that fit, and the reason against one more."""
     text = f"{fitting:,} of {count:,} fit" if fitting else "does not fit"
     if reason is None:
         return text

@@ -94,7 +94,7 @@ class Verdicts:
 
     @functools.cached_property
     def _passed_before(self) -> list[int]:
-        """The number of rows before each row that pass every filter for the first node."""
+        """For each row, the number of earlier rows that pass every filter for the first node."""
         passed = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
         return [0, *np.cumsum(passed).tolist()]
 
@@ -115,7 +115,7 @@ class Verdicts:
         return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
-        """Yield the reasons against a row; if ``full``, with the models that the pool does have."""
+        """Yield the reasons against a row; with ``full``, also the models that the pool has."""
         rejected = False
         filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):

@@ -343,7 +343,7 @@ class TopologyProgramme:
                     self._unreported[domain, need] += terms
 
     def _place(self, domain: int, value: Hashable, need: Need, terms: Terms) -> None:
-        """Let devices at a domain value count for a need only if its name is assigned the value."""
+        """Let devices at a domain value count for a need only if its name uses the value."""
         name, relations = need.name or need.kind, self._relations[need][domain]
         most = sum(self.part.upper[column] for column, _ in terms)
         most = min(most, math.ceil(need.amount)) if need.measure == "devices" else most
