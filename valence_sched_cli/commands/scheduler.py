@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``scheduler explain, check``, and on its audit and quotas."""
+"""The commands ``scheduler explain, check``, and the commands for the audit and quotas."""
 
 from __future__ import annotations
 

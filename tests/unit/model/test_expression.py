@@ -142,7 +142,7 @@ class TestWrong(unittest.TestCase):
 
     def test_arguments_that_are_none(self):
         for item, line in (
-            (None, "$[2]: found null, expected a text, a number, true or false (an unknown value"),
+            (None, "$[2]: found null, expected a text, a number, true or false (a comparison"),
             ([1], "$[2]: found a list, expected a text"),
             ({}, "$[2]: found an object, expected a text"),
             (float("nan"), "$[2]: found nan, expected a finite number"),
