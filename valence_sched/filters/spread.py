@@ -16,11 +16,11 @@ def spread(view: View, request: Request) -> Iterator[Term]:
 
     A rule counts the nodes of the group at each value of its domain. Affinity keeps the value with
     the most nodes, if the group has nodes. Anti-affinity keeps values without nodes. A limit of
-    ``k`` nodes keeps values with fewer than ``k`` nodes. Spread keeps a value if it has, with one
-    more node, at most ``max_skew`` nodes more than the open value with the fewest. A value is open
-    even if no hardware is free there. If a pod manager has several values (aggregates, a list of
-    locations), the value with the most nodes counts. A pod manager without a value fails every
-    rule.
+    ``k`` nodes keeps values with fewer than ``k`` nodes. Spread allows one more node at a value if
+    the value then has at most ``max_skew`` nodes more than the open value with the fewest. A value
+    is open even if no hardware is free there. If a pod manager has several values (aggregates, a
+    list of locations), the value with the most nodes counts. A pod manager without a value fails
+    every rule.
     """
     group = request.group
     if group is None or not group.hard:

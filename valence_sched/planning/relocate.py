@@ -2,8 +2,8 @@
 """Relocation: new places for the nodes of hardware that fails or is drained.
 
 Nodes that lost their hardware are re-placed, the hardest first. As in squeaky wheel optimisation
-(Joslin and Clements, 1999), unplaced nodes move to the front of the order, and all are placed again
-while the number of unplaced nodes falls. A drained node takes its new blocks, then frees the old.
+(Joslin and Clements, 1999), unplaced nodes move to the front of the order. All nodes are then
+placed again, while fewer remain unplaced. A drained node takes new blocks, then frees the old ones.
 """
 
 import contextlib

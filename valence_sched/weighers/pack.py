@@ -13,8 +13,8 @@ from valence_sched.view.view import By, Floats, View
 def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that are fullest once the node is composed.
 
-    The score is the mean over the needs of ``(used + requested) / total``, at least 0, since
-    unknown amounts may be free but are not in the total. A resource with a total of 0 counts as 0.
+    The score is the mean over the needs of ``(used + requested) / total``, at least 0. Unknown
+    amounts may be free, but are not in the total. A resource with a total of 0 counts as 0.
     A pool with too little for one of the needs scores 0. Source: MostAllocated of kube-scheduler,
     here absolute.
     """

@@ -13,8 +13,8 @@ from valence_sched.view.view import By, Floats, View
 def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that stay emptiest once the node is composed.
 
-    The score is the mean over the needs of ``(free - requested) / total``, at most 1, since unknown
-    amounts may be free but are not in the total. A resource with a total of 0 counts as 0. A pool
+    The score is the mean over the needs of ``(free - requested) / total``, at most 1. Unknown
+    amounts may be free, but are not in the total. A resource with a total of 0 counts as 0. A pool
     with too little for one of the needs scores 0. Source: LeastAllocated of kube-scheduler, here
     absolute.
     """

@@ -37,8 +37,8 @@ Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 class MovableNode(Struct, frozen=True):
     """A node that may move: its type by number, and its blocks and amounts.
 
-    ``row`` is one of the rows of its podm. The move of a ``planned`` node frees all of its blocks,
-    the move of a composed node only the blocks that the pod manager would free.
+    ``row`` is one of the rows of its podm. When a ``planned`` node moves, it frees all its blocks.
+    A composed node frees only the blocks that the pod manager would free.
     """
 
     name: str

@@ -18,8 +18,8 @@ of it is lost); from trays of 3 and 2 it has the covers {3, 3}, {3, 2} and {2, 2
 The model is *exact* if every part is a chain or has its covers: then each integer solution can be
 divided into single nodes. The model includes a pool's limits per node, blocks in several pools,
 several stocks and the size of each grant. A model that is not exact is a relaxation, whose bound
-may count too many nodes. The reasons are a part with too many covers, topology constraints (the
-model has them only in the bound of a pool), and shared blocks (a node might get one block twice).
+may count too many nodes. A model is not exact if a part has too many covers, if blocks are shared
+(a node might get one twice), or if there are topology constraints, which only bound each pool.
 """
 
 import itertools

@@ -3,7 +3,7 @@
 
 A solution has numbers of nodes and of blocks by class; the witness has nodes with blocks and
 grants. The fit verifies one node after another, on a View in which only the parts of the node are
-free, and refused nodes are dropped. So every counted node has been placed.
+free. Refused nodes are dropped, so every counted node has been placed.
 """
 
 from collections import Counter, deque
