@@ -406,7 +406,7 @@ class PodmCommand:
         return (member.registration.name for member in registry.members(live))
 
     def log_errors(self, failures: Iterable[errors.SchedulerError]) -> None:
-        """Log each error when it occurs; the command's exit code is the highest of theirs."""
+        """Log each error when it occurs; the command exits with their highest exit code."""
         for error in failures:
             self.log_line(str(error), logging.ERROR)
             self.exit_code = max(self.exit_code, error.exit_code)

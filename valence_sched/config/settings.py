@@ -204,7 +204,7 @@ class Configuration:
         return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
 
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
-        """Return the profile that name, environment or file select, by default an empty one."""
+        """Return the profile selected by name, environment or file, else an empty one."""
         from valence_sched.model import profile as profiles
 
         path = self.own_file(profiles.CONFIG_FILE)

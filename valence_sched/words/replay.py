@@ -24,7 +24,7 @@ def share_text(share: float) -> str:
 
 
 def value_text(number: float, *, is_share: bool = False) -> str:
-    """Return a share in percent, another number with 0 or 2 decimals or 2 digits."""
+    """Return a share in percent, a number below 0.1 with 2 digits, others with 0 or 2 decimals."""
     if is_share:
         return share_text(number)
     if 0 < abs(number) < 0.1:

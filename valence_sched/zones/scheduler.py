@@ -84,7 +84,7 @@ class ZoneScheduler(Scheduler):
         return replace(provision, decision=decision.result(selected))
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
-        """Reconcile the zone's own pod managers and its claims; zones below reconcile their own."""
+        """Reconcile the zone's own pod managers and its claims; child zones reconcile theirs."""
         own = self._below.own.reconcile(dry_run=dry_run, keep_s=keep_s)
         actions = tuple(self._nodes.reap(dry_run=dry_run))
         composing = self._nodes.composing(own.composing, {action.id for action in actions})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of hardware: devices folded, bars, and amounts in the units that people compare."""
+"""Cells of hardware: grouped devices, bars, and amounts in the units that people compare."""
 
 import re
 import textwrap

@@ -179,7 +179,7 @@ class HardwareSpecs:
             raise cursor.error("an extra spec unknown to Nova", "a known extra spec", hint)
 
     def check(self, required: list[str], forbidden: list[str]) -> None:
-        """Raise InputError if keys contradict each other, or the traits that the flavor names."""
+        """Raise InputError if keys contradict each other or the traits of the flavor."""
         model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
         if model and not version:
             raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version'", "both keys")
