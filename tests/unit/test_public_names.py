@@ -110,7 +110,7 @@ VERBS = {
     "View": """
         all_rows constant forget_changes free free_table freeze grant_count inverse invalidate_free
         is_unknown largest_grant memoise memoise_free memoise_latest memoise_selected number podm
-        podm_lots precompute_free rows rows_of take take_counts text total window with_own_memo
+        podm_lots precompute_free rows rows_of take take_podms text total window with_own_memo
         without_memo
     """,
 }

@@ -268,13 +268,14 @@ class Ledger:
         if self._evaluated and self._whole is not None:
             self._overlay.remember_fixed(self._whole)
             self._evaluated = False
-        rows = np.flatnonzero((self._last_change > cached.version)[self.view.podm_of])
-        if not len(rows):
+        podms = (self._last_change > cached.version).nonzero()[0]
+        if not len(podms):
             return 0
-        every = len(rows) == len(self.view)
-        view = self.uncached_view() if every else self.view.take_counts(rows)
+        every = len(podms) == len(self.view.podms)
+        view = self.uncached_view() if every else self.view.take_podms(podms)
+        rows = slice(None) if every or view.origin is None else view.origin.rows
         view.precompute_free(request.needs)
         part = cached.evaluation.select(rows)
         reevaluate(view, request, cached.bound, part, strict=strict)
         cached.evaluation.write(rows, part)
-        return len(rows)
+        return len(view)

@@ -254,7 +254,7 @@ class _CoverRounds:
         if len(full):
             self._overlay.reduce_counts(slots.entries(full), slots.of.podm_entry[full])
         rows, _ = self._rows(podms)
-        view = self._overlay.view.take_counts(rows)
+        view = self._overlay.view.take_podms(podms)
         view.precompute_free(context.request.needs)
         part = self._evaluation.select(rows)
         reevaluate(view, context.request, context.bound, part, strict=context.strict)

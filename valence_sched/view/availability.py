@@ -194,7 +194,7 @@ def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floa
     """Return ``1 / total`` of each need, and per row the share of needs with a total of 0."""
 
     def select(whole: tuple[Floats, Floats | None], rows: Any) -> tuple[Floats, Floats | None]:
-        inverse, absent = whole[0][:, rows], whole[1]
+        inverse, absent = np.ascontiguousarray(whole[0][:, rows]), whole[1]
         return inverse, None if absent is None or inverse.all() else absent[rows]
 
     def make() -> tuple[Floats, Floats | None]:

@@ -88,16 +88,20 @@ class NodeBlocks(Struct, frozen=True, eq=False):
                     total = supplied if total is None else np.add(total, supplied, out=total)
         return total
 
-    def subtract(self, amounts: Floats, table: Floats) -> Floats:
-        """Subtract the supply of these blocks, ``amounts[line, kind]``, from a table; return it."""
+    def subtract(self, amounts: Floats, table: Floats, offset: Ints | None = None) -> None:
+        """Subtract the supply of these blocks, ``amounts[line, kind]``, from a table.
+
+        ``offset`` is added to the kinds of each row, whose blocks then supply other amounts.
+        """
         for part in self.parts:
-            rows = slice(None) if part.rows is None else part.rows
-            if len(part.kinds) < MANY_ROWS:
-                table[:, rows] -= amounts.take(part.kinds, axis=1) * part.numbers
+            rows, kinds = slice(None) if part.rows is None else part.rows, part.kinds
+            if offset is not None:
+                kinds = kinds + offset[rows]
+            if len(kinds) < MANY_ROWS:
+                table[:, rows] -= amounts.take(kinds, axis=1) * part.numbers
                 continue
             for line in np.flatnonzero(amounts[:, part.among].any(axis=1)).tolist():
-                table[line][rows] -= amounts[line].take(part.kinds) * part.numbers
-        return table
+                table[line][rows] -= amounts[line].take(kinds) * part.numbers
 
 
 class Leftover(Struct, frozen=True, dict=True):

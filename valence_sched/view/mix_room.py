@@ -3,7 +3,7 @@
 
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 from valence_sched.model.need import NameRequirements, Need, need_for_measure
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.view.availability import feasible_rows
-from valence_sched.view.block_kinds import BoundedMemo, read_only
+from valence_sched.view.block_kinds import BlockKinds, BoundedMemo, read_only
 from valence_sched.view.leftover import MANY_ROWS, Leftover, leftover
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Labels, Mask, View
@@ -93,7 +93,7 @@ class MixRoom:
         self._counts = padded(own for _, own in self._lists)[..., None]
         factors = (own or [1.0] * longest for own in self._factors)
         self._factor_table = padded(factors)[..., None]
-        self._parts = self._single_parts = np.empty((0, 0))
+        self._parts = np.empty((0, 0))
         self._table: tuple[Sequence[Any] | None, Sequence[float], Floats]
         self._table = None, (), self._parts
 
@@ -112,7 +112,9 @@ class MixRoom:
         free = leftover(view, tuple(self._stocks), blocks=bool(self._blocks))
         have = np.zeros((len(self._line_of), len(view)))
         if self._blocks:
-            have[: len(self._blocks)] = self._supply(view, lambda parts: parts @ free.blocks)
+            parts, size = self._block_parts(view.kinds), len(view.kinds)
+            single, several = parts[:, size:] @ free.blocks, parts[:, :size] @ free.blocks
+            have[: len(parts)] = np.where(_single(view), single, several)
         self._count_stocks(free.stocks, have)
         nodes = self._nodes(have)
         return RoomBefore(free, read_only(have), read_only(nodes), BoundedMemo(MOST_LOST))
@@ -139,10 +141,10 @@ class MixRoom:
         """Return the lost nodes by row, undefined for rows that are not ``feasible``."""
         before = self.before(view)
         free, have = before.free, before.have.copy()
-        blocks = have[: len(self._blocks)]
         taken = free.blocks_for(needs, feasible)
         if self._blocks:
-            blocks[:] = self._supply(view, lambda parts: taken.subtract(parts, blocks.copy()))
+            parts = self._block_parts(view.kinds)
+            taken.subtract(parts, have[: len(parts)], _single(view) * len(view.kinds))
         stocks = free.stocks_after(needs)
         self._count_stocks(stocks, have)
         table, codes = self._weight_table(view.traits, scarcity), view.traits.codes
@@ -152,7 +154,7 @@ class MixRoom:
             return np.add.accumulate(table[:, codes] * lost)[-1]  # type: ignore[no-any-return]
         touched = np.zeros(len(have), dtype=bool)  # lines
         for part in taken.parts:
-            touched[: len(blocks)] |= self._parts[:, part.among].any(axis=1)
+            touched[: len(self._blocks)] |= self._parts[:, part.among].any(axis=1)
         for name in stocks:
             touched[self._stock_lines(name)] = True
         total = np.zeros(len(view))
@@ -218,26 +220,18 @@ class MixRoom:
             self._table = (traits.values, scarcity, table)
         return table
 
-    def _supply(self, view: View, make: Callable[[Floats], Floats]) -> Floats:
-        """Return ``make(parts)`` by row: the part of each need that a block of a kind supplies.
+    def _block_parts(self, kinds: BlockKinds) -> Floats:
+        """Return the part of each need that one block of each kind supplies, at most 1.
 
-        A part is at most 1. Nodes of some rows have one compute block: on these rows, a block that
-        supplies only a part of a need is not counted.
+        As many columns follow for rows whose nodes have one compute block: on these rows, a block
+        that supplies only a part of a need is not counted.
         """
-        kinds = view.kinds
-        if self._parts.shape[1] != len(kinds):
+        if self._parts.shape[1] != 2 * len(kinds):
             amounts = np.array([[need.amount] for need in self._blocks])
-            self._parts = np.minimum(kinds.amount_matrix(self._blocks) / amounts, 1.0)
+            parts = np.minimum(kinds.amount_matrix(self._blocks) / amounts, 1.0)
             single = [not ONE_PER_NODE.isdisjoint(kind.types) for kind in kinds.kinds]
-            pieces = (self._parts < 1.0) & single
-            self._single_parts = np.where(pieces, 0.0, self._parts)
-        has_single: Mask = view.memoise_selected(
-            ("single",), operator.getitem, lambda: _single(view)
-        )
-        if has_single.all():
-            return make(self._single_parts)
-        parts = make(self._parts)
-        return np.where(has_single, make(self._single_parts), parts) if has_single.any() else parts
+            self._parts = np.hstack((parts, np.where((parts < 1.0) & single, 0.0, parts)))
+        return self._parts
 
 
 def _factors(needs: Sequence[Need], of: str) -> tuple[float, ...]:
@@ -260,10 +254,15 @@ def _whole(nodes: Floats, least: Floats) -> Floats:
 
 
 def _single(view: View) -> Mask:
+    """Return per row whether its nodes have one compute block."""
+
     def is_single(limits: Mapping[BlockType, Limit]) -> bool:
         return any(limits[kind].max == 1 for kind in SINGLE_PER_NODE if kind in limits)
 
-    return np.array([pool.limits and is_single(pool.limits) for pool in view.pools], dtype=bool)
+    def make() -> Mask:
+        return np.array([pool.limits and is_single(pool.limits) for pool in view.pools], dtype=bool)
+
+    return view.memoise_selected(("single",), operator.getitem, make)  # type: ignore[no-any-return]
 
 
 def mix_room(view: View, mix: Mix, of: str = "") -> MixRoom:

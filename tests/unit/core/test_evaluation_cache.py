@@ -13,6 +13,7 @@ from tests.unit.core.deciders import bound, built_in, cpu, cpus, engine, gpu, le
 from tests.unit.core.sites import AMOUNTS, quietly, sized
 from tests.unit.view.test_overlay import composed
 from tests.unit.view.test_view import FULL_SITES
+from valence_sched.app import App
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import Evaluation, evaluate
 from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, Ledger, SplicedSnapshot
@@ -21,12 +22,13 @@ from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.stocks import Spending
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError, UsageError
-from valence_sched.model.inventory import to_json
+from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.need import NameRequirements
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.model.request import FlavorShare, Mix, sealed
+from valence_sched.model.request import FlavorShare, Mix, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.testing import contract, request, view
+from valence_sched.testing.generate import podms
 from valence_sched.view.builder import ViewBuilder, splice
 
 CORES = {"processor": {"total_cores": 8}}
@@ -317,6 +319,21 @@ class TestLedger(unittest.TestCase):
                 ledger.take(placed[0].chosen)
                 taken.append(placed[0].chosen)
         self.assertEqual(before, contract.fingerprint(site, request({"processor": {"sockets": 1}})))
+
+    def test_scores_of_changed_rows_are_the_bits_of_a_new_evaluation(self):
+        builder, flavors_ = ViewBuilder(), App(environ={}).config.flavors()
+        for line in podms(40, 30, 1):
+            builder.add(msgspec.json.decode(line, type=LeanPodm), "generated")
+        site, needs = builder.view(), [flavors_[name].needs for name in ("small", "gpu-large")]
+        mix = Mix(tuple(map(FlavorShare, needs)))
+        for policy in built_in():
+            ledger, bound = Ledger(site), bind(policy)
+            for step in range(30):
+                context = ledger.context(sealed(Request(needs=needs[step % 2], mix=mix)), bound)
+                new = evaluate(ledger.view.without_memo(), context.request, bound)
+                self.assertEqual(new.scores.tobytes(), context.evaluation.scores.tobytes())
+                for node in FilterScheduler().schedule(context).nodes:
+                    ledger.take(node.chosen)
 
     def test_only_podms_that_moved_are_judged_again(self):
         asked = request({"processor": {"total_cores": 8}})
