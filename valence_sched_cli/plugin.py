@@ -194,7 +194,7 @@ def _cloud_text(manager: Any) -> str | None:
 def nova_flavor(
     app: app.App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
 ) -> model.flavor.Flavor:
-    """Return a flavor of the cloud as ours; its remarks go to the configuration.
+    """Return a flavor of the cloud as a Flavor; its remarks go to the configuration.
 
     Raises:
         UsageError: the program is not ``openstack``.

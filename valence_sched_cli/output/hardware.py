@@ -34,7 +34,7 @@ def _folded(phrases: Iterable[str], width: int) -> str:
 
 
 def devices_cell(devices: Any, width: int = WIDTH) -> Shown[Any]:
-    """Return the devices of a block: phrases folded for people, the structure for machines."""
+    """Return the devices of a block: grouped phrases for people, the structure for programs."""
 
     def people(devices: Any) -> str:
         return _folded(words.device_phrases(devices), width)
