@@ -16,7 +16,13 @@ from tests.unit.view.test_view import FULL_SITES
 from valence_sched.app import App
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import Evaluation, evaluate
-from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, Ledger, SplicedSnapshot
+from valence_sched.core.evaluation_cache import (
+    MOST_LAG,
+    MOST_MIXES,
+    EvaluationCache,
+    Ledger,
+    SplicedSnapshot,
+)
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.stocks import Spending
@@ -247,6 +253,16 @@ class TestMix(unittest.TestCase):
         self.assertEqual((1.0, 161 / 9), self.scarcity())
         self.take(7)
         self.assertEqual((1.0, 153 / 5), self.scarcity())  # four of the nodes are on rare hardware
+
+    def test_it_is_renewed_if_more_mixes_than_are_remembered_were_completed_after_it(self):
+        self.assertEqual((1.0, 81 / 9), self.scarcity())
+        self.take(0)
+        self.assertEqual((1.0, 81 / 9), self.scarcity())
+        for number in range(MOST_MIXES):
+            share = replace(self.mix.shares[1], weight=2.0 + number)
+            other = sealed(replace(self.asked, mix=Mix((self.mix.shares[0], share)), id=""))
+            self.ledger.context(other, self.bound)
+        self.assertEqual((1.0, 80 / 8), self.scarcity())
 
     def test_one_request_gets_one_request_until_then(self):
         first = self.ledger.context(self.asked, self.bound).request

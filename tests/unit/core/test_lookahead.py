@@ -14,7 +14,7 @@ from valence_sched.core.evaluation import EvaluationContext, context_of, evaluat
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.policy import BoundPolicy, bind
 from valence_sched.core.ranking import RowOrder, choose_fit, random_order, rank_rows
-from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
+from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.view import View
@@ -110,6 +110,20 @@ class TestLookahead(unittest.TestCase):
             group={"name": "g", **rules} if rules else None, owner="me",
         )  # fmt: skip
         self.alike(site(pods), policy("pool", best_of, "affinity", "owner"), asked, order)
+
+    def test_the_weights_of_a_zone_stay_in_the_costs_of_a_group(self):
+        zones = WeightOverrides(zone={"z": 9.0})
+        weighers = (WeigherUse("room"), WeigherUse("affinity", overrides=zones))
+        bound = bind(Policy(name="mine", filters=(FilterUse("capacity"),), weighers=weighers))
+        group = {"name": "g", "soft_anti_affinity": ["podm"]}
+        asked = request({"processor": {"total_cores": 8}}, count=2, group=group)
+        seen = view(*({"id": name, "zone": zone, "blocks": cpus(3)}
+                      for name, zone in (("a", "y"), ("b", "z"), ("c", "z"))))  # fmt: skip
+        ahead = Lookahead(context_of(seen, asked, bound))
+        ahead.take(ahead.fit(1))
+        ahead.close()
+        fresh = evaluate(ahead.view.without_memo(), ahead.request, bound)
+        self.assertEqual(fresh.cost.tolist(), ahead.evaluation.cost.tolist())
 
     def alike(self, seen: View, bound: BoundPolicy, asked: Request, order: RowOrder) -> None:
         """Check that long and short look-ahead leave the same nodes, view and evaluation."""

@@ -24,6 +24,7 @@ from valence_sched.core.ranking import (
     draw_lots,
     order_by_lot,
     pool_lot,
+    random_order,
     rank_rows,
 )
 from valence_sched.model.inventory import to_json
@@ -87,6 +88,18 @@ class TestRows(unittest.TestCase):
         ):
             batch_lots(seen, BATCH)
             self.assertEqual(draw_lots(seen.lot, other).tolist(), batch_lots(seen, other).tolist())
+
+    def test_in_a_random_order_each_turn_draws_the_podms_anew_and_then_their_pools(self):
+        pools = [{"id": name} for name in "pqrs"]
+        seen, asked = view(*({"id": name, "pools": pools} for name in "abc")), BATCH
+        cost = np.array([0, INFINITE_COST, *range(10)])
+        for turn in (0, 1, 5):
+            podm_lots = draw_lots(seen.podm_lots, asked, turn)[seen.podm_of].tolist()
+            row_lots = draw_lots(seen.lot, asked, turn).tolist()
+            lots = zip(podm_lots, row_lots, range(12), strict=True)
+            drawn = [row for _, _, row in sorted(lots)]
+            drawn.remove(1)
+            self.assertEqual(drawn, list(random_order(seen, cost, asked, turn)))
 
 
 class TestChoice(unittest.TestCase):
