@@ -7,13 +7,20 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
+from tests.unit.core.deciders import bound, cpu, cpus, engine, engine_of, gpu, lean
 from tests.unit.core.fit.covers import podm, properties
 from tests.unit.core.test_decision import HARD, SPLIT, WithoutOptimiser, asked, decider
 from tests.unit.core.test_offers import APART, CORES, candidates, query, site
 from valence_sched.core.explain.report import decision_report, funnel_steps
 from valence_sched.core.explain.verdicts import Verdicts
-from valence_sched.errors import DecisionUndecided, RequestError, StaleOffer, UnknownName
+from valence_sched.core.policy import BoundPolicies
+from valence_sched.errors import (
+    DecisionUndecided,
+    PluginError,
+    RequestError,
+    StaleOffer,
+    UnknownName,
+)
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import NameRequirements
@@ -265,6 +272,23 @@ class TestRanking(unittest.TestCase):
         self.assertEqual((2, ()), (len(found.candidates), found.missing))
         self.assertEqual(3, len(engine(site).rank(asked, 9).candidates))
         self.assertEqual(0, len(engine(site).rank(asked, 0).candidates))
+
+
+class TestBrokenPlugin(unittest.TestCase):
+    def test_only_a_strict_decider_raises_its_error(self):
+        def broken(_view, _request):
+            raise ValueError("no number")
+
+        class Policies(BoundPolicies):
+            def policy(self, name):
+                return bound(filters=(broken,))
+
+        lenient, strict = engine(view(*TIED)), engine(view(*TIED), strict=True)
+        for one in (lenient, strict):
+            one.bound_policies = Policies(())
+        self.assertEqual([], list(lenient.select_destinations(request(EIGHT_CORES)).placements))
+        with self.assertRaisesRegex(PluginError, "broken.*no number"):
+            strict.select_destinations(request(EIGHT_CORES))
 
 
 class TestPrepare(unittest.TestCase):

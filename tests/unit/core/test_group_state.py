@@ -83,6 +83,14 @@ class TestCompany(unittest.TestCase):
         self.assertEqual(({}, {"a": 2, "b": 2, "c": 1}),
                          (asked.group_state.members, asked.group_state.owned))  # fmt: skip
 
+    def test_nodes_on_podms_without_rows_count_for_the_group(self):
+        found = engine(view({"id": "e", "zone": "x", "blocks": cpus(2)}))
+        found.count_other_podms([*self.SITE.podms])
+        group = Group(name="web", soft_anti_affinity=("zone",))
+        asked = msgspec.structs.replace(request(CORES), group=group, owner="me")
+        state = found.select_destinations(asked).context.request.group_state
+        self.assertEqual(({"zone": {"x": 2, "y": 1}}, {}), (state.members, state.owned))
+
     def test_a_group_of_another_owner_that_has_the_same_name_is_another_group(self):
         web = Group(name="web", anti_affinity=("podm",))
         earlier = NodeCounts()
