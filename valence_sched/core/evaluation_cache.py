@@ -68,6 +68,8 @@ class EvaluationCache:
         self._most = most
         self._entries: OrderedDict[tuple[int, bytes], CachedEvaluation] = OrderedDict()
         self._mixes: dict[tuple[int, str], CompletedMix] = {}
+        #: The fitters, which remember the fits of equal pools, by all that they depend on.
+        self._fitters: BoundedMemo[tuple[object, ...], Fitter] = BoundedMemo(most)
         self.rows_evaluated = 0
 
     def context(
@@ -86,7 +88,8 @@ class EvaluationCache:
             if cached is None or rows is None:
                 view = self._snapshot.uncached_view()
                 evaluation, rows = evaluate(view, request, bound, strict=strict), len(view)
-                fitter = Fitter(request.needs, view.kinds, request.topology, bound.policy.budget)
+                needed = request.needs, view.kinds, request.topology, bound.policy.budget
+                fitter = self._fitters.get(needed) or self._fitters.store(needed, Fitter(*needed))
                 cached = CachedEvaluation(bound, evaluation, fitter, self._snapshot.version)
             cached.version = self._snapshot.version
             self.rows_evaluated += rows
