@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, environment, run
 from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import PCIE
+from tests.unit.drivers.redfish.stored import links
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
 
@@ -54,6 +55,30 @@ class TestCompose(Case):
     def there(self, *fail: str, only: tuple[str, ...] = ("gpu-east",)) -> Iterator[There]:
         with served(SITE, fail=fail) as podms:
             yield There({name: podms[name] for name in only}, f"{self.folder}/{self.id()}.sqlite")
+
+    def test_hosts_are_composed_on_only_where_they_are_free(self):
+        with self.there("fixed-hosts") as here:
+            self.assertEqual(3, here.compose().code)  # unmanaged, the default
+            blocks = here.asked("show", "gpu-east", "-f", "json").data["Unmanaged Blocks"]
+            self.assertIn("Compute-02", "".join(blocks))
+            self.assertEqual(0, here.asked("set", "gpu-east", "--hosts", "free").code)
+            self.assertEqual(0, here.asked("list").code)
+            done = here.compose("--gpu", "1")
+            self.assertEqual(0, done.code, done.err)
+            (row,) = done.data
+            listed = {it["Node"]: it["State"] for it in here.rows("node", "list", "--live")}
+            self.assertEqual("COMPOSED", listed[row["Node"]])
+            self.assertEqual(0, here.asked("list").code)  # a reading shows the node
+            self.assertEqual("SETTLED", here.rows("claim", "list")[0]["State"])
+            documents = here.podms["gpu-east"].documents
+            shown = here.asked("node", "show", row["Node"], "-f", "json").data
+            host = documents.get(shown["URI"])
+            attached = [one["@odata.id"] for one in host["Links"]["ResourceBlocks"]]
+            self.assertEqual(sorted(shown["Blocks"]), sorted(attached))
+            self.assertIn("/Systems/Host-", shown["URI"])
+            self.assertEqual(0, here.asked("node", "delete", row["Node"]).code)
+            host = documents.get(shown["URI"])
+            self.assertEqual(links(attached[0]), host["Links"]["ResourceBlocks"])
 
     def test_what_is_composed_is_explained_as_what_is_claimed_or_decided(self):
         ask = ("schedule", "--flavor", "small", "--explain", "--seed", "0")

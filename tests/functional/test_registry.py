@@ -130,6 +130,13 @@ class TestCommands(Registry):
             line = self.refused("set", "a", "--parallel-composes", wrong, code=2)
             self.assertIn("--parallel-composes", line)
 
+    def test_whether_hosts_are_free_is_set_shown_and_unset(self):
+        self.podm("create", "a", URL, "--hosts", "free")
+        self.assertEqual("free", self.shown("a")["Hosts"])
+        self.podm("unset", "a", "--hosts")
+        self.assertEqual("unmanaged", self.shown("a")["Hosts"])
+        self.assertIn("--hosts", self.refused("set", "a", "--hosts", "some", code=2))
+
     def test_disabled_and_enabled_again(self):
         self.podm("create", "a", URL, "--disable")
         self.assertFalse(self.shown("a")["Enabled"])

@@ -189,6 +189,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     facts: dict[Name, base.Fact] = {}
     max_blocks: Positive | dict[BlockType, Positive] = {}
     parallel_composes: nouns.ParallelComposes = nouns.PARALLEL_COMPOSES
+    hosts: nouns.Hosts = "unmanaged"
 
 
 class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urljoin
 
 from valence_sched.drivers.document_shape import check_content
-from valence_sched.drivers.fields import Json, objects
+from valence_sched.drivers.fields import Json, objects, text
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
 from valence_sched.drivers.links import collection_pages, link_path, link_paths
 from valence_sched.errors import InputError, PodmError, one_line
@@ -16,6 +16,7 @@ from valence_sched.model.claim import CompositionRequest, CompositionResult
 
 #: The HTTP status if the ETag of a write is outdated, and if a required ETag is missing.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
+CONFLICT = 409
 #: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
 MAX_MESSAGES = 5
@@ -128,7 +129,8 @@ def refusal(reply: Reply) -> str | None:
         texts = map(_message_text, inner if isinstance(inner, list) else [])
         messages = [f"the task ended in state {state}", *filter(None, texts)]
     if reply.status >= 400 or messages:
-        words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or "no reason given"
+        words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or text(task.get("message"))
+        words = words or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
     return None
 
@@ -164,7 +166,8 @@ class SendResult(NamedTuple):
 
     A ``lost`` write may still take effect: it got no answer, or an answer that reports success
     without a readable node. An ``unsent`` write has no effect. A write that ``goes_on`` was
-    accepted but did not end in time.
+    accepted but did not end in time. ``conflicts`` means that another client changed the resource
+    or holds a part of it.
     """
 
     node: str | None = None
@@ -172,6 +175,7 @@ class SendResult(NamedTuple):
     lost: bool = False
     unsent: bool = False
     goes_on: bool = False
+    conflicts: bool = False
 
     @property
     def refused(self) -> bool:
@@ -189,8 +193,12 @@ def write(
     patience: Patience,
     watch: Watch,
     is_undone: Callable[[], bool] = lambda: False,
+    *,
+    changes: bool = False,
 ) -> SendResult:
     """POST ``body`` to ``target``, or DELETE ``target`` if there is no body; wait for the task.
+
+    If the write ``changes`` the target, the body is sent by PATCH.
 
     The write is sent again once if its ETag is refused, once if an ETag is required, and after each
     pause that a busy service requests. Before each retry, ``is_undone`` reads the node and must
@@ -198,7 +206,9 @@ def write(
     """
 
     def send() -> Reply:
-        return session.delete(target) if body is None else session.post(target, body)
+        if body is None:
+            return session.delete(target)
+        return session.patch(target, body) if changes else session.post(target, body)
 
     try:
         reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
@@ -221,7 +231,9 @@ def write(
     if goes_on:
         return SendResult(reason="the task did not end in time", goes_on=True)
     if why := refusal(last):
-        return SendResult(reason=why, lost=last.status in GATEWAY_STATUSES)
+        conflicts = last.status in (CONFLICT, PRECONDITION_FAILED)
+        lost = last.status in GATEWAY_STATUSES
+        return SendResult(reason=why, lost=lost, conflicts=conflicts)
     found = last.body or {}
     is_system = str(found.get("@odata.type", "")).startswith("#ComputerSystem.")
     stanzas = [response.get("@odata.id") for response in _stanza_responses(found)]

@@ -81,7 +81,8 @@ class LinkedDocuments:
     """Documents that link each other; of several spellings of a URI, the known or first one counts.
 
     ``max_blocks`` is the operator's limit on blocks of a type in one node, ``known_nodes`` are the
-    nodes of the last reading, ``shared`` is used by several threads.
+    nodes of the last reading, ``shared`` is used by several threads. With ``free_hosts``, hosts
+    without attached blocks are free.
     """
 
     def __init__(
@@ -93,9 +94,10 @@ class LinkedDocuments:
         max_blocks: Mapping[BlockType, int] | None = None,
         shared: Shared | None = None,
         known_nodes: Iterable[Node] = (),
+        free_hosts: bool = False,
     ) -> None:
         self.get, self.notes, self._host = get, notes, host
-        self.max_blocks = max_blocks or {}
+        self.max_blocks, self.free_hosts = max_blocks or {}, free_hosts
         self.known_nodes = {node.uri: node for node in known_nodes}
         self._shared: Shared = {} if shared is None else shared
         self._known = frozenset(known)

@@ -17,6 +17,8 @@ from valence_sched.model.inventory import BlockType, Name, Positive
 
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
+#: Whether a host with only its own blocks is free, or in use by a tenant of another system.
+Hosts = Literal["free", "unmanaged"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
 AUTO = "auto"  # the driver of a pod manager whose dialect is detected
 #: Nodes of a request that a pod manager composes at a time, by default and at most.
@@ -55,8 +57,8 @@ class Registration(Noun, frozen=True, kw_only=True):
     dialect, or ``auto`` to detect it. The fields from ``zone`` to ``facts`` are added to the
     reported properties. ``max_blocks`` is the largest number of blocks of a type in one node,
     unless the pod manager reports fewer. At most ``parallel_composes`` nodes of a request are
-    composed at a time. ``cacert``, ``cert`` and ``key`` are the files of trusted authorities and of
-    the client certificate.
+    composed at a time. ``hosts`` states whether hosts without attached blocks are free. ``cacert``,
+    ``cert`` and ``key`` are the files of trusted authorities and of the client certificate.
     """
 
     name: Name
@@ -76,6 +78,7 @@ class Registration(Noun, frozen=True, kw_only=True):
     facts: dict[str, Fact] = {}
     max_blocks: dict[BlockType, Positive] = {}
     parallel_composes: ParallelComposes = PARALLEL_COMPOSES
+    hosts: Hosts = "unmanaged"
     cert: str | None = None
     key: str | None = None
 
@@ -99,6 +102,7 @@ class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
     facts: dict[str, Fact] | UnsetType = UNSET
     max_blocks: dict[BlockType, Positive] | UnsetType = UNSET
     parallel_composes: ParallelComposes | UnsetType = UNSET
+    hosts: Hosts | UnsetType = UNSET
     cert: str | UnsetType | None = UNSET
     key: str | UnsetType | None = UNSET
 

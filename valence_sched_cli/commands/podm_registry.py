@@ -33,6 +33,7 @@ def connection_cells(registration: model.registration.Registration, file: str) -
         "TLS Verified": not registration.insecure,
         "Max Blocks": cells.Pairs(dict(registration.max_blocks.items())),
         "Parallel Composes": registration.parallel_composes,
+        "Hosts": registration.hosts,
         "Registered In": file,
     }
 
@@ -71,6 +72,7 @@ decide --fact <key=value>...: fact about the pod manager: a number, a text, or a
 decide --max-blocks <n|type=n>...: maximum number of compute blocks in one node, or of blocks of a
     type; a stricter reported limit still applies
 decide --parallel-composes <n>: maximum number of nodes of a request to compose at a time, 1 to 32
+decide --hosts: whether hosts without attached blocks are free (default: unmanaged, in use)
 decide | --enable: place nodes on the pod manager
 decide | --disable: place no nodes on the pod manager"""
 
@@ -82,6 +84,7 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         parser,
         _OPTIONS,
         auth={"choices": ("auto", "session", "basic")},
+        hosts={"choices": ("free", "unmanaged")},
         max_blocks=parsing.parsed_by("registration:parse_max_blocks"),
         parallel_composes=lambda text: parsing.natural(
             text, 1, model.registration.MOST_PARALLEL_COMPOSES
@@ -132,7 +135,7 @@ def with_options(
         "facts": registration.facts | nouns.merge_facts(args.fact, args.location),
         "max_blocks": registration.max_blocks | max_blocks,
         **login_changes(args, here=here),
-        **parsing.given(args, "driver", "username", "auth", "zone", "parallel_composes"),
+        **parsing.given(args, "driver", "username", "auth", "zone", "parallel_composes", "hosts"),
     }
     if args.cacert is not None:
         changes["insecure"] = False
@@ -188,6 +191,7 @@ class UnsetPodm(base.Command):
         where --aggregate <aggregate>...: aggregate to remove
         decide --max-blocks: use only the reported limit of blocks in a node
         decide --parallel-composes: compose two nodes of a request at a time, the default
+        decide --hosts: treat hosts without attached blocks as in use, the default
         decide --capability <key>...: capability to remove
         decide --trait <trait>...: trait to remove
         decide --fact <key>...: fact to remove"""

@@ -28,6 +28,7 @@ podms:
     facts: {power_w: 12000, tags: [a, b], owner: me}
     max_blocks: {Compute: 2}
     parallel_composes: 8
+    hosts: free
 """
 
 
@@ -69,6 +70,7 @@ class TestPodms(unittest.TestCase):
                 },
                 max_blocks={"Compute": 2},
                 parallel_composes=8,
+                hosts="free",
             ),
             found,
         )

@@ -160,7 +160,9 @@ class PodmReader:
         answers = caches.Answers(connection.get)
         memory = None if settings.raw or settings.full else settings.memory
         key, most = (connection.url, known.name), known.max_blocks
-        basis = dialect.name, to_json((root, most)), known.username, cache.stamp()
+        has_free_hosts = known.hosts == "free"
+        settled = to_json((root, most, has_free_hosts))
+        basis = dialect.name, settled, known.username, cache.stamp()
         if memory is not None and not connection.login.remarks:
             found = memory.get(key, basis, now_s)
             if found and answers.are(found.digests, self._start, settings.parallel):
@@ -172,6 +174,7 @@ class PodmReader:
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
         linked = functools.partial(LinkedDocuments, host=connection.host, max_blocks=most)
         linked = functools.partial(linked, shared=self._shared, known_nodes=self._previous.nodes)
+        linked = functools.partial(linked, free_hosts=has_free_hosts)
         notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())
         for remark in (*connection.login.remarks, *([cache.problem] if cache.problem else [])):

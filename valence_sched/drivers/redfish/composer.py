@@ -359,14 +359,23 @@ class RedfishComposer:
         return None if isinstance(way, str) or not way.exact else way.target
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
-        """Create the amounts, then the node; if the node fails, delete the amounts."""
-        created = self._amounts.create(request, watch)
+        """Create the amounts, then the node; if the node fails, delete the amounts.
+
+        ClaimLost if another client has taken a block; all writes are undone.
+        """
+        created, lost = self._amounts.create(request, watch), None
         if created.problem:
             outcome = CompositionResult(state="absent", reason=created.problem)
         else:
-            outcome = self._compose_node(request, watch)
+            try:
+                outcome = self._compose_node(request, watch)
+            except ClaimLost as error:
+                lost, outcome = error, CompositionResult(state="absent", reason=str(error))
+                self._block_reservations.clear_own()
         if outcome.state == "absent":
             outcome = self._without_amounts(outcome, created.made, watch)
+            if lost and outcome.state == "absent":
+                raise lost
         else:
             outcome = replace(outcome, amounts=created.made)
         return replace(outcome, state="unknown") if created.unknown else outcome
@@ -420,7 +429,10 @@ class RedfishComposer:
         def is_undone() -> bool:
             return self._reader.read_node(request, uri).node == uri
 
-        sent = composer.write(self._session, uri, None, self._patience(), watch, is_undone)
+        host = self._reader.host(uri)
+        body = methods.links_body(host.own) if host else None
+        patience = self._patience()
+        sent = composer.write(self._session, uri, body, patience, watch, is_undone, changes=True)
         outcome = self._wait_until_stable(request, uri, watch, deleted=True)
         if outcome.state == "absent":
             self._block_reservations.clear(marked)
@@ -429,7 +441,8 @@ class RedfishComposer:
             return self._without_amounts(replace(outcome, freed=freed), before.amounts, watch)
         if outcome.node and outcome.state != "unknown":
             words = sent.reason or "the service reported its deletion"
-            return replace(outcome, state="left", reason=f"{uri} still exists: {words}")
+            stays = "still has the blocks of the node" if host else "still exists"
+            return replace(outcome, state="left", reason=f"{uri} {stays}: {words}")
         return outcome
 
     def _without_amounts(
@@ -446,16 +459,29 @@ class RedfishComposer:
         watch(f"composing ({way.name})")
         target, patience = way.target, self._patience()
         before = self._reader.system_uris()
+        if way.on_host and not self._reader.is_idle_host(target):
+            raise ClaimLost(f"{target}: found a host with attached blocks")
 
         def is_undone() -> bool:
+            if way.on_host:
+                return self._reader.is_idle_host(target)
             found = self._reader.read_node(request, None, same_blocks=True, written=Written(before))
             return found.state == "absent" and not found.reason  # no other node has a block
 
-        sent = composer.write(self._session, target, way.body, patience, watch, is_undone)
+        sent = composer.write(
+            self._session, target, way.body, patience, watch, is_undone, changes=way.on_host
+        )
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason), sent
         written = Written(before, sent.succeeded)
-        outcome = self._wait_until_stable(request, sent.node, watch, sent.lost, written)
+        node = target if way.on_host else sent.node
+        outcome = self._wait_until_stable(request, node, watch, sent.lost, written)
+        if way.on_host and outcome.state == "absent":
+            if sent.conflicts:
+                raise ClaimLost(f"{target}: {sent.reason}")
+            if sent.succeeded:
+                why = f"the service reported success, but attached no block to {target}"
+                return replace(outcome, state="unknown", reason=why), sent
         if outcome.state == "composed" and not outcome.works:
             self._block_reservations.clear_own()  # a composed block needs no flag
             return outcome, sent
@@ -490,5 +516,5 @@ class RedfishComposer:
     def _capabilities(self, request: CompositionRequest | None = None) -> ComposeCapabilities:
         if self._known_capabilities is None:
             found = methods.read_capabilities(self._session, request, self._methods)
-            self._known_capabilities = found
+            self._known_capabilities = found._replace(host=self._reader.host_of)
         return self._known_capabilities

@@ -313,6 +313,17 @@ def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) ->
     return named == 1 and (is_system or (in_pool and "compute" in map(str.casefold, block.types)))
 
 
+def is_host_part(service: LinkedDocuments, block: schema.ResourceBlock) -> bool:
+    """Return whether a block that a host names is its own compute block, which cannot move.
+
+    The types of the block state this; a block without types is one if it has a CPU.
+    """
+    if block.types:
+        return not {"compute", "computersystem"}.isdisjoint(map(str.casefold, block.types))
+    processors = service.follow(block.processors, schema.ProcessorDevice, block.uri)
+    return any((it.type or "CPU").casefold() == "cpu" for it in processors)
+
+
 def processor_json(cpu: Processor) -> Json:
     return {
         "ProcessorType": "CPU",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from valence_sched.drivers.composer import Session, get_document
@@ -34,11 +34,20 @@ class UseCase(NamedTuple):
     rules: Json
 
 
+class Host(NamedTuple):
+    """A system that is not composed: its own blocks, and the blocks attached to it."""
+
+    uri: str
+    own: tuple[str, ...]
+    attached: tuple[str, ...]
+
+
 class ComposeCapabilities(NamedTuple):
     """The collection of systems, the Compose action, and the use cases of a service.
 
     ``service`` is the document of the CompositionService, with the actions of a vendor. The
-    ``methods`` of a vendor are tried before the standard methods.
+    ``methods`` of a vendor are tried before the standard methods. ``host`` returns the host with a
+    compute block of a request.
     """
 
     systems: str | None
@@ -47,15 +56,25 @@ class ComposeCapabilities(NamedTuple):
     use_cases: tuple[UseCase, ...]
     service: Json | None = None
     methods: tuple[ComposeMethod, ...] = ()
+    host: Callable[[CompositionRequest], Host | None] = lambda _request: None
+
+    @property
+    def composes(self) -> bool:
+        """Whether the service offers to compose systems."""
+        return bool(self.use_cases or self.compose_target)
 
 
 class ComposeWrite(NamedTuple):
-    """One POST that composes the node, from exactly the requested blocks if ``exact``."""
+    """One POST that composes the node, from exactly the requested blocks if ``exact``.
+
+    With ``on_host``, a PATCH of the host that becomes the node.
+    """
 
     name: str
     target: str
     body: Json
     exact: bool
+    on_host: bool = False
 
 
 Offer = ComposeWrite | str | None
@@ -127,6 +146,15 @@ def composes_exact_blocks(capabilities: ComposeCapabilities, request: Compositio
     return isinstance(found, ComposeWrite) and found.exact
 
 
+def attached(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
+    """Return a write that attaches the blocks to the host with the compute block of the request."""
+    host = None if capabilities.composes else capabilities.host(request)
+    if host is None:
+        return None
+    body = links_body((*host.own, *request.blocks))
+    return ComposeWrite("attached", host.uri, body, True, on_host=True)
+
+
 def specific(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
     """Return a write with the URIs of the blocks.
 
@@ -158,7 +186,7 @@ def constrained(capabilities: ComposeCapabilities, request: CompositionRequest) 
     return ComposeWrite("constrained", case.target, body, False)
 
 
-STANDARD_METHODS: tuple[ComposeMethod, ...] = (specific, manifest, constrained)
+STANDARD_METHODS: tuple[ComposeMethod, ...] = (attached, specific, manifest, constrained)
 
 
 def manifest_body(request: CompositionRequest, kind: str) -> Json:
@@ -177,8 +205,12 @@ def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) ->
 
 def specific_body(request: CompositionRequest) -> Json:
     """Return the body that names the node and its blocks."""
-    blocks = [{"@odata.id": uri} for uri in request.blocks]
-    return {"Name": request.name, "Links": {"ResourceBlocks": blocks}}
+    return {"Name": request.name, **links_body(request.blocks)}
+
+
+def links_body(blocks: Iterable[str]) -> Json:
+    links = [{"@odata.id": uri} for uri in dict.fromkeys(blocks)]
+    return {"Links": {"ResourceBlocks": links}}
 
 
 def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json, str]:

@@ -98,13 +98,17 @@ def _stated_limits(
 
 
 class RedfishResources(NamedTuple):
-    """The resources of a pod manager that link blocks."""
+    """The resources of a pod manager that link blocks.
+
+    ``host_parts`` has the own blocks of each host by its URI, if free hosts are offered.
+    """
 
     root: schema.ServiceRoot
     services: list[schema.CompositionService]
     zones: list[schema.Zone]
     blocks: list[schema.ResourceBlock]
     systems: list[schema.ListedSystem]
+    host_parts: dict[str, set[str]]
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.FullPodm:
@@ -113,6 +117,8 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
     nodes = (*_nodes(service, found), *_stale_nodes(service, found))
     hosts = _hosts_of_blocks(service, found)
     kinds = {block.uri: types(block) for block in found.blocks}
+    for uri in set().union(*found.host_parts.values()):
+        kinds[uri] = kinds[uri] or ("Compute",)  # a node has one host
     pools, members = _pools(service, found, nodes, kinds)
     everywhere = tuple(pool.id for pool in pools)
     ids = short_ids(zone.uri for zone in found.zones)
@@ -159,7 +165,16 @@ def _find(service: LinkedDocuments) -> RedfishResources:
         for block in service.follow(it.blocks, schema.ResourceBlock, it.uri, blocks):
             blocks.setdefault(block.uri, block)
     systems = list(service.follow(root.systems, schema.ListedSystem, root.uri))
-    return RedfishResources(root, services, zones, list(blocks.values()), systems)
+    parts = {
+        host.uri: {
+            uri
+            for uri in service.member_uris(host.blocks, host.uri, blocks)
+            if uri in blocks and describe.is_host_part(service, blocks[uri])
+        }
+        for host in systems
+        if service.free_hosts and not host.is_composed
+    }
+    return RedfishResources(root, services, zones, list(blocks.values()), systems, parts)
 
 
 def _pools(
@@ -198,9 +213,12 @@ def _pools(
 def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
     known = {block.uri for block in found.blocks}
     for system in found.systems:
-        if not system.is_composed:
+        own = found.host_parts.get(system.uri)
+        if not (system.is_composed or own):
             continue
         blocks = tuple(dict.fromkeys(service.member_uris(system.blocks, system.uri, known)))
+        if own and own.issuperset(blocks):  # a host without a tenant
+            continue
         for uri in blocks:
             if uri not in known:
                 what = f"found {uri}, expected a listed resource block"
@@ -226,7 +244,7 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
     """Return, by block URI, the systems that have the block but are not composed or not listed."""
     known = {block.uri: block for block in found.blocks}
     hosts: dict[str, list[str]] = {}
-    systems = [system for system in found.systems if not system.is_composed]
+    systems = [it for it in found.systems if not (it.is_composed or found.host_parts.get(it.uri))]
     listed = {system.uri for system in found.systems}
     unlisted: dict[str, schema.ListedSystem] = {}
     for block in found.blocks:  # systems that are a block or contain it

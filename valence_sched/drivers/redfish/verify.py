@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads back a node from the documents of systems and blocks to verify a composition."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -9,9 +10,9 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.links import fold_uri, link_path, link_paths
-from valence_sched.drivers.redfish.describe import IN_USE, is_free_host, own_status
-from valence_sched.drivers.redfish.methods import ComposeCapabilities, composes_exact_blocks
+from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_path, link_paths
+from valence_sched.drivers.redfish.describe import IN_USE, is_free_host, is_host_part, own_status
+from valence_sched.drivers.redfish.methods import ComposeCapabilities, Host, composes_exact_blocks
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, NodeState
@@ -62,10 +63,11 @@ class NodeReader:
     ) -> CompositionResult:
         """Read a node by its URI, or by its name and blocks; ``unknown`` if it is unreadable.
 
-        The node is a system of the requested name, or a new system that our write returned or that
-        has the blocks. With ``same_blocks``, any other system of the blocks makes it ``unknown``.
-        With ``confirmed``, a node that no block confirms is ``unknown``. A ``deleted`` node is
-        ``absent`` if its URI is gone and its blocks are free.
+        The node is a system of the requested name, a new system that our write returned or that has
+        the blocks, or a host to which the blocks are attached. With ``same_blocks``, any other
+        system of the blocks makes it ``unknown``. With ``confirmed``, a node that no block confirms
+        is ``unknown``. A ``deleted`` node is ``absent`` if its URI is gone, or its host has only
+        its own blocks, and its blocks are free.
         """
         self._read, self._seen, self._problems = {}, [], []
         try:
@@ -94,10 +96,59 @@ class NodeReader:
         users = [] if own_status(block).shareable else list(self._holders(block))
         return f"found {own_status(block).state}, but part of {', '.join(users)}" if users else None
 
-    def _is_gone(self, node: str, blocks: Blocks) -> bool:
-        if self._system_or_none(node) is not None or self._problems or None in blocks.values():
+    def host(self, uri: str) -> Host | None:
+        """Return a host on which nodes are composed, None for another system."""
+        return self._host(self._system(uri))
+
+    def is_idle_host(self, uri: str) -> bool:
+        """Read a system again, and return whether it is a host without attached blocks."""
+        self._read.pop(fold_uri(uri), None)
+        host = self.host(uri)
+        return host is not None and not host.attached
+
+    def host_of(self, request: CompositionRequest) -> Host | None:
+        """Return the host with a compute block of the request."""
+        for block in filter(None, map(self.last_block, request.blocks)):
+            for host in map(self._host, map(self._system, link_paths(block.in_systems))):
+                if host is not None and fold_uri(block.uri) in _folded(host.own):
+                    return host
+        return None
+
+    def _host(self, system: ListedSystem | None) -> Host | None:
+        """Return a system as a host, None if it was composed or can be composed as a whole."""
+        if system is None or system.is_composed or self._capabilities().composes:
+            return None
+        service = LinkedDocuments(functools.partial(get_document, self._session), NO_NOTES)
+        uris = tuple(dict.fromkeys(link_paths(system.blocks)))
+        blocks = [block for block in map(self.last_block, uris) if block]
+        if any(self._is_whole(block, system) for block in blocks):
+            return None
+        own = {block.uri for block in blocks if is_host_part(service, block)}
+        attached = tuple(uri for uri in uris if uri not in own)
+        return Host(system.uri, tuple(uri for uri in uris if uri in own), attached) if own else None
+
+    def _is_whole(self, block: ResourceBlock, system: ListedSystem) -> bool:
+        is_system = fold_uri(system.uri) in _folded(block.systems)
+        return is_free_host(block, len(_folded(system.blocks)), is_system=is_system)
+
+    def _has_attached(self, system: ListedSystem, request: CompositionRequest) -> bool:
+        """Return whether a system is the host of the request with at least one of its blocks.
+
+        A request for the host alone has a host without attached blocks.
+        """
+        if (host := self._host(system)) is None:
             return False
-        known = [block for block in blocks.values() if block]
+        wanted, attached = _folded(request.blocks), _folded(host.attached)
+        own = wanted & _folded(host.own)
+        return bool(own) and (not wanted.isdisjoint(attached) if own != wanted else not attached)
+
+    def _is_gone(self, node: str, blocks: Blocks) -> bool:
+        system = self._system_or_none(node)
+        host = self._host(system)
+        if self._problems or None in blocks.values() or (system and (not host or host.attached)):
+            return False
+        own = _folded(host.own) if host else ()
+        known = [block for block in blocks.values() if block and fold_uri(block.uri) not in own]
         linked = (fold_uri(node) in _folded(block.in_systems) for block in known)
         return not any(linked) and all(is_free(it) or own_status(it).shareable for it in known)
 
@@ -119,9 +170,14 @@ class NodeReader:
         return replace(found, state=state, reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
-        """Return whether a block shows the system; none does if a service only stores requests."""
+        """Return whether a block shows the system; none does if a service only stores requests.
+
+        The own blocks of a host always show it.
+        """
+        host = self._host(system)
+        own = host.own if host and host.attached else ()
         for uri, block in made_of.items():
-            if block is None:
+            if block is None or uri in own:
                 continue
             now, before = own_status(block), self._free.get(uri)
             was = (before.state, before.compositions) if before else None
@@ -155,10 +211,10 @@ class NodeReader:
 
     def _holders(self, block: ResourceBlock) -> Iterator[str]:
         for system in filter(None, map(self._system, link_paths(block.in_systems))):
-            named, own = _folded(system.blocks), fold_uri(system.uri) in _folded(block.systems)
-            is_named = fold_uri(block.uri) in named
-            is_host = is_named and not is_free_host(block, len(named), is_system=own)
-            if system.is_composed or is_host:
+            is_named = fold_uri(block.uri) in _folded(system.blocks)
+            is_host = is_named and not self._is_whole(block, system)
+            host = self._host(system) if is_host else None
+            if system.is_composed or (is_host and (host is None or host.attached)):
                 yield system.uri
 
     def _own_systems(
@@ -167,7 +223,9 @@ class NodeReader:
         """Yield our node; search its URI, the systems that its blocks link, then all systems."""
         named = self._system_or_none(node)
         new_to = written.is_new if written is not None and written.succeeded else lambda _: False
-        if named is not None:
+        if named is not None and self._has_attached(named, request):
+            yield named
+        elif named is not None:
             made = (request.name, fold_uri(named.uri))
             is_named = request.names(named.name, named.uri) or _is_made_of(named, request)
             if is_named or made in self._made or new_to(named):
@@ -185,6 +243,7 @@ class NodeReader:
             if new_to(system) and _is_ours(system, request):
                 self._made.add((request.name, fold_uri(system.uri)))
                 yield system
+        yield from (it for it in self._seen if self._has_attached(it, request))
 
     def _doubtful(self, request: CompositionRequest, same: bool, written: Written | None) -> str:
         """Return the reason to suspect that a system is the node, empty if there is no reason."""

@@ -376,6 +376,34 @@ class Composition:
         self._attach(added, uri)
         machines.put_system(self.documents, uri, str(json.get("Name")), wanted, json)
 
+    def change_host(self, uri: str, body: Json) -> None:
+        """Replace the blocks of a host, whose own block stays; the blocks stay Unused."""
+        json = self.documents.get(uri) or {}
+        links = docs.value_at(body, "Links", "ResourceBlocks")
+        if not isinstance(links, list) or not all(map(docs.uri_of, links)):
+            text = "Links.ResourceBlocks is not an array of links."
+            raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
+        wanted, present = docs.uris(links), docs.uris_at(json, "Links", "ResourceBlocks")
+        for block in wanted:
+            if not is_block(self.documents.get(block)):
+                text = f"There is no resource block {block}."
+                raise RequestRefused(404, "ResourceBlockNotFound", text, block)
+        if present[0] not in wanted:
+            text = f"{uri} cannot be without {present[0]}."
+            raise RequestRefused(406, "PropertyValueConflict", text, "ResourceBlocks", uri)
+        users = {
+            it: docs.value_at(self.documents.get(it), "Links") or {} for it in wanted + present
+        }
+        for block in wanted:
+            if block not in present and docs.uris_at(users[block], "ComputerSystems"):
+                raise RequestRefused(409, "ResourceBlockInUse", f"{block} is in use.", block)
+        for block, of_block in users.items():
+            held = docs.links_to([uri] if block in wanted else [])
+            self.documents.update(block, Links={**of_block, "ComputerSystems": held})
+        own = docs.object_of(json, "Links")
+        ordered = docs.links_to([present[0], *(it for it in wanted if it != present[0])])
+        self.documents.update(uri, Links={**own, "ResourceBlocks": ordered})
+
     def _attach(self, blocks: Iterable[str], uri: str) -> None:
         unused = self._faults.paths("stays-unused")
         for block in blocks:

@@ -68,6 +68,7 @@ RULES = (
     FaultRule("task-exception", "", "every task ends in Exception; no node is composed"),
     FaultRule("empty-create", "", "composing answers 201 and composes no node"),
     FaultRule("stores", "", "composing stores the posted system and changes nothing else"),
+    FaultRule("fixed-hosts", "", "each compute block is part of a host, which only PATCH changes"),
     FaultRule("double-book", "", "a block in use is composed again"),
     FaultRule("steal", "BLOCK", "another client takes the block just before the next composition"),
     FaultRule("failed-node", "", "a composed node is in state Failed"),

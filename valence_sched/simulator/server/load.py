@@ -137,6 +137,25 @@ def _join_blocks(documents: DocumentTree) -> None:
         set_status(documents, uri, CompositionState="Composed")
 
 
+def _add_hosts(documents: DocumentTree) -> None:
+    """Add a host with each free compute block; the blocks stay Unused."""
+    _omit_limits(documents)
+    if service := docs.uri_at(documents.get(ROOT), "CompositionService"):
+        documents.update(service, Actions={})
+    systems = docs.uri_at(documents.get(ROOT), "Systems")
+    for uri, json in tuple(blocks(documents)):
+        is_free = json["CompositionStatus"].get("CompositionState") == "Unused"
+        if is_free and "Compute" in docs.array_of(json, "ResourceBlockType"):
+            host = f"{systems}/Host-{uri.rpartition('/')[2]}"
+            links = {"ResourceBlocks": docs.links_to([uri])}
+            own = {"SystemType": "Physical", "Links": links}
+            type_ = "ComputerSystem.v1_23_1"
+            documents.put(host, docs.resource_document(host, type_, "Host", **own))
+            documents.list_member(systems, host)
+            links = {**docs.object_of(json, "Links"), "ComputerSystems": docs.links_to([host])}
+            documents.update(uri, Links=links)
+
+
 def _put(documents: DocumentTree, uri: str, json: Json) -> str:
     documents.put(uri, {"@odata.id": uri, "Id": uri.rpartition("/")[2], **json})
     return uri
@@ -153,6 +172,7 @@ _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
     "no-sizes": _omit_sizes,
     "no-limits": _omit_limits,
     "join": _join_blocks,
+    "fixed-hosts": _add_hosts,
 }
 
 

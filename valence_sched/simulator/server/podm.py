@@ -203,6 +203,8 @@ class SimulatedPodm:
     def _compose(self, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
         self._steal()
         systems = self.composition.systems
+        if "fixed-hosts" in self.faults:
+            return docs.method_not_allowed("POST", systems)
         if "stores" in self.faults:
             uri = f"{systems}/{self.documents.free_id(systems)}"
             own = {"@odata.id": uri, "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem"}
@@ -268,6 +270,10 @@ class SimulatedPodm:
         json = self.documents.get(uri)
         if json is None:
             return docs.not_found(uri)
+        is_system = str(json.get("@odata.type")).startswith("#ComputerSystem.")
+        if is_system and "fixed-hosts" in self.faults:
+            self.composition.change_host(uri, body)
+            return HttpReply(200, self.documents.get(uri))
         replaces, writable = "patch-replaces" in self.faults, _writable(json)
         for name, value in body.items():
             if name not in writable and value != json.get(name):

@@ -167,6 +167,25 @@ class TestHosts(Case):
                     expected = ("Unused", 1) if free and not attached else ("Composed", 0)
                     self.assertEqual(expected, self.states()[0])
 
+    def test_where_hosts_are_free_those_with_attached_blocks_are_nodes(self) -> None:
+        self.put(f"{V}/cpu", ProcessorType="CPU", TotalCores=4)
+        self.block("own", ResourceBlockType=[], Processors=links(f"{V}/cpu"))
+        self.block("busy", ResourceBlockType=["Compute"])
+        self.block("gpu", ResourceBlockType=["Processor"])
+        self.block("only", ResourceBlockType=["Processor"])
+        self.block("other", ResourceBlockType=["Processor"])
+        self.host("own")
+        self.host("busy", "gpu", uri=f"{V}/S/2", Name="host-2")
+        self.host("only", uri=f"{V}/S/3")  # a host whose own parts are not a block
+        service = LinkedDocuments(self.documents.get, Diagnostics(), free_hosts=True)
+        podm = read_podm(service, "p", "redfish")
+        node = Node(uri=f"{V}/S/2", name="host-2", blocks=(f"{BLOCKS}/busy", f"{BLOCKS}/gpu"))
+        self.assertEqual((node,), podm.nodes)
+        self.assertEqual([1, 0, 0, 0, 1], [block.status.slots for block in podm.blocks])
+        self.assertEqual(("Compute",), podm.blocks[0].type)
+        self.assertEqual([0, 0, 0, 0, 1], [block.status.slots for block in self.read().blocks])
+        self.assertEqual((), self.read().nodes)
+
 
 USE_CASE = "ComputerSystemComposition"
 ONE = {"Compute": Limit(0, 1), "ComputerSystem": Limit(0, 1)}

@@ -405,6 +405,27 @@ class TestFaults(Case):
         self.assertEqual([201, 201], [client.compose("C1").status_code for _ in range(2)])
         self.assertEqual(2, len(client.get(SYSTEMS).json()["Members"]))
 
+    def test_fixed_hosts_are_changed_by_the_list_of_their_blocks_alone(self):
+        client = self.serve("fixed-hosts")
+        host, own, drive = f"{SYSTEMS}/Host-C1", f"{BLOCKS}/C1", f"{BLOCKS}/D1"
+        self.assertEqual(405, client.compose("C1", "D1").status_code)
+
+        def patch(*uris, host=host):
+            body = {"Links": {"ResourceBlocks": links(*uris)}}
+            return client.ask("PATCH", host, body).status_code
+
+        for code, uris in ((406, [drive]), (404, [own, f"{BLOCKS}/none"]), (200, [drive, own])):
+            self.assertEqual(code, patch(*uris), uris)
+        for wrong in ({}, {"Links": {"ResourceBlocks": own}}, {"Links": {"ResourceBlocks": [1]}}):
+            self.assertEqual(400, client.ask("PATCH", host, wrong).status_code)
+        self.assertEqual(links(own, drive), client.get(host).json()["Links"]["ResourceBlocks"])
+        self.assertEqual(links(host), client.get(drive).json()["Links"]["ComputerSystems"])
+        self.assertEqual("Unused", client.state("D1"))
+        self.assertEqual(409, patch(f"{BLOCKS}/C2", drive, host=f"{SYSTEMS}/Host-C2"))
+        self.assertEqual(200, patch(own))
+        self.assertEqual([], client.get(drive).json()["Links"]["ComputerSystems"])
+        self.assertEqual(405, client.ask("DELETE", host).status_code)
+
     def test_steal_takes_the_block_just_before_and_only_once(self):
         client = self.serve("steal:C1")
         self.assertEqual("Unused", client.state("C1"))
