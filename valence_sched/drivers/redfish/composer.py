@@ -478,7 +478,7 @@ class RedfishComposer:
         outcome = self._wait_until_stable(request, node, watch, sent.lost, written)
         if way.on_host and outcome.state == "absent":
             if sent.conflicts:
-                raise ClaimLost(f"{target}: {sent.reason}")
+                raise ClaimLost(f"{target}: {sent.reason.rstrip('.')}")
             if sent.succeeded:
                 why = f"the service reported success, but attached no block to {target}"
                 return replace(outcome, state="unknown", reason=why), sent

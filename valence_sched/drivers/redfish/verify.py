@@ -42,6 +42,7 @@ class NodeReader:
         self._read: dict[str, ListedSystem | None] = {}
         self._seen: list[ListedSystem] = []
         self._problems: list[PodmError] = []  # of unreadable systems
+        self._is_host_part = functools.cache(self._read_host_part)
 
     def conflicts(self, request: CompositionRequest) -> Iterator[str]:
         self._read.clear()
@@ -118,14 +119,18 @@ class NodeReader:
         """Return a system as a host, None if it was composed or can be composed as a whole."""
         if system is None or system.is_composed or self._capabilities().composes:
             return None
-        service = LinkedDocuments(functools.partial(get_document, self._session), NO_NOTES)
         uris = tuple(dict.fromkeys(link_paths(system.blocks)))
         blocks = [block for block in map(self.last_block, uris) if block]
         if any(self._is_whole(block, system) for block in blocks):
             return None
-        own = {block.uri for block in blocks if is_host_part(service, block)}
+        own = {block.uri for block in blocks if self._is_host_part(block.uri)}
         attached = tuple(uri for uri in uris if uri not in own)
         return Host(system.uri, tuple(uri for uri in uris if uri in own), attached) if own else None
+
+    def _read_host_part(self, uri: str) -> bool:
+        service = LinkedDocuments(functools.partial(get_document, self._session), NO_NOTES)
+        block = self.last_block(uri)
+        return block is not None and is_host_part(service, block)
 
     def _is_whole(self, block: ResourceBlock, system: ListedSystem) -> bool:
         is_system = fold_uri(system.uri) in _folded(block.systems)
