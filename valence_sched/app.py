@@ -100,6 +100,7 @@ class App:
         self.loader = InventoryLoader(self.sources)
         self.now = self.sources.now
         self.service: Scheduler | None = None
+        self.shared_store: Callable[[], Store] | None = None  # that a service keeps open
         self.ask_ironic()
 
     @functools.cached_property
@@ -113,7 +114,7 @@ class App:
         """Return the registry of the state at a URL; None: the default state."""
         from valence_sched.inventory.registry import Registry  # only to use a state
 
-        return Registry(self.config, state, self._quarantine)
+        return Registry(self.config, state, self._quarantine, self.shared_store)
 
     def record_changes(
         self, state: str | None, verb: str, outcomes: Iterable[tuple[str, str]]

@@ -88,7 +88,7 @@ class LiveReader:
     def __iter__(self) -> Iterator[Reading]:
         """Yield the readings; a failed reading has the last known content of its pod manager."""
         with contextlib.ExitStack() as stack:
-            store = stack.enter_context(self._registry.store()) if self._uses_state else None
+            store = stack.enter_context(self._registry.opened()) if self._uses_state else None
             member_targets = self._targets(store)
             targets = [target for target in member_targets if isinstance(target, ReadTarget)]
             answers = stack.enter_context(contextlib.closing(self._answers(targets)))
@@ -117,7 +117,7 @@ class LiveReader:
                             failure += f"; last read {format_age(age)} ago"
                         yield dataclasses.replace(reading, podm=podm, failure=failure)
         if self.reporting_names:
-            with self._registry.store() as store:
+            with self._registry.opened() as store:
                 reported = store.load_podms(self.reporting_names)
             names = [name for name in self.reporting_names if name in reported]
             yield from (Reading(reported[name]) for name in names)
@@ -317,7 +317,7 @@ class StoredReader:
         reports: dict[str, StatsReport] = {}
         failures: dict[str, ReadFailure] = {}
         if not self._registry.empty:
-            with self._registry.store() as store:
+            with self._registry.opened() as store:
                 known, failures = store.load_podms(self.stored_names), store.failures()
                 reports = store.reports()
         now, limit_s = self._now(), self._live.max_age_s

@@ -253,7 +253,7 @@ class InventoryLoader:
         composed: dict[str, dict[str, ComposedNode]] = {}
         registry = self._sources.registry(live.state)
         if stored and not registry.empty:
-            with registry.store() as store:
+            with registry.opened() as store:
                 usages = store.usages([podm.id for podm, *_ in listed if podm.id in stored])
                 for node in store.nodes.list() if requests else ():
                     if node.podm in stored:

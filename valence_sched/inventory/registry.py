@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -143,16 +144,21 @@ class Registry:
     """The registered pod managers of the state, of the user's files, and of a cloud, by name.
 
     ``variable`` is the environment variable that names the state, if any. The state is created when
-    the first pod manager is registered or stored.
+    the first pod manager is registered or stored. ``shared`` returns the store that a process keeps
+    open for all its calls.
     """
 
     def __init__(
-        self, config: Configuration, state: str | None = None, quarantine: Quarantine | None = None
+        self,
+        config: Configuration,
+        state: str | None = None,
+        quarantine: Quarantine | None = None,
+        shared: Callable[[], Store] | None = None,
     ) -> None:
         if state is not None and URL_PASSWORD.search(state):
             text = "every user of this machine can see a password on a command line"
             raise errors.UsageError(f"--state: {text}: put the URL into {STATE}")
-        self._config, self._quarantine = config, quarantine
+        self._config, self._quarantine, self._shared = config, quarantine, shared
         self._home = user_folder("state", config.environ)
         url = state or config.environ.get(STATE)
         self.variable = config.origin(STATE) if url and not state else None
@@ -215,11 +221,20 @@ class Registry:
             remark = self._config.remarks.append
             return Store(self.url, effects=effects, remark=remark, quarantine=self._quarantine)
 
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Store]:
+        """Yield the shared store, else one that is closed afterwards."""
+        if self._shared is not None:
+            yield self._shared()
+            return
+        with self.store() as store:
+            yield store
+
     def read(self, read: Callable[[Store], T], without: T) -> T:
         """Return the result of ``read`` on the store; ``without`` if the state does not exist."""
         if self.empty:
             return without
-        with self.store() as store:
+        with self.opened() as store:
             return read(store)
 
     def registrations(self) -> list[Registration]:
@@ -247,7 +262,7 @@ class Registry:
         found = (podm and podm.identity) or self._find_identity(registration, password)
         registration = replace(registration, identity=found)
         self._check_service(registration)
-        with self.store() as store:
+        with self.opened() as store:
             store.register(registration)
             try:
                 self._store_password(registration, password)
@@ -310,7 +325,7 @@ class Registry:
             elif found or is_address(known.identity):
                 registration = replace(registration, identity=found)
             self._check_service(registration)
-        with self.store() as store:
+        with self.opened() as store:
             self._store_password(registration, password)
             store.change(registration)
 
@@ -323,7 +338,7 @@ class Registry:
         if self.empty:
             self.get(name)
         self.passwords.check()
-        with self.store() as store:
+        with self.opened() as store:
             if not store.load_podms([name]):
                 self.get(name)
             store.unregister(name)
@@ -339,7 +354,7 @@ class Registry:
         pairs = zip(catalogue, identities, strict=True)
         if self.empty:
             return tuple(named_by_service(pairs, {}))
-        with self.store() as store:
+        with self.opened() as store:
             names = {identity: name for name, identity in store.identities().items()}
             stored = store.load_podms().values() if None in identities else ()
         known = {endpoint_key(one.url): one.identity for one in stored if one.url}

@@ -52,7 +52,7 @@ class StateVerbs:
         return self.effects.change(kind, id_, f"may be {done}", f"is {done}")
 
     def decision(self, decision_id: str) -> Report | Reports:
-        with self.registry.store() as store:
+        with self.registry.opened() as store:
             return store.decisions.get(decision_id)
 
     def block_usage(self, podm: str) -> BlockUsage:
@@ -151,14 +151,14 @@ class StateVerbs:
     def claim_record(self, claim_id: str) -> ClaimRecord:
         if self.registry.empty:
             raise UnknownName("claim", claim_id, (), self.registry.where)
-        with self.registry.store() as store:
+        with self.registry.opened() as store:
             store.claims.expire()
             claim = store.claims.show(claim_id)
             events, nodes = store.events(claim.id), store.nodes.list(claim=claim.id)
         return ClaimRecord(claim=claim, nodes=tuple(nodes), events=tuple(events))
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        with self.registry.store() as store, self.change("claim", claim_id, "renewed"):
+        with self.registry.opened() as store, self.change("claim", claim_id, "renewed"):
             store.claims.expire()
             return store.claims.renew(claim_id, ttl_s)
 
@@ -192,7 +192,7 @@ class StateVerbs:
         check_owner(owner)
         check_limits(limits, "limits")
         name = owner if owner is not None else "of all owners"
-        with self.registry.store() as store, self.change("quota", name, "set"):
+        with self.registry.opened() as store, self.change("quota", name, "set"):
             return store.quotas.change(owner, limits, keep=keep)
 
     def _never_reported(self, podm: str, known: Iterable[str]) -> UnknownName:

@@ -147,7 +147,7 @@ class ServiceProcess:
             environ, settings.state, settings.audit_lines, quarantine, dispatches=dispatches
         )
         self._address = event_address(settings, environ)
-        self._make_app = make_app = app_maker(settings, environ, quarantine)
+        self._make_app = make_app = app_maker(settings, environ, quarantine, state.store)
         self.hints: background.ServiceHints | None = None
         self.operations = Operations(state, settings.limits.operations, ended=self._hint_others)
         state_reader = StateReader(make_app, selection_of(settings), state.store)
@@ -284,8 +284,12 @@ class ServiceProcess:
 
 
 def app_maker(
-    settings: ServiceSettings, environ: Mapping[str, str], quarantine: Quarantine | None = None
+    settings: ServiceSettings,
+    environ: Mapping[str, str],
+    quarantine: Quarantine | None = None,
+    store: Callable[[], "Store"] | None = None,
 ) -> Callable[[], App]:
+    """Return a function that makes the parts of one engine, over the store of this process."""
     ironic, keystone = settings.ironic_settings, settings.keystone
 
     @functools.cache
@@ -299,6 +303,7 @@ def app_maker(
 
     def make_app() -> App:
         app = App(environ=environ, quarantine=quarantine)
+        app.shared_store = store
         if ironic is None:
             app.config.baremetals = tuple
         else:
