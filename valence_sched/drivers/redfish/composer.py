@@ -430,6 +430,10 @@ class RedfishComposer:
             return self._reader.read_node(request, uri).node == uri
 
         host = self._reader.host(uri)
+        ours = {fold_uri(it) for it in request.blocks}
+        if foreign := [it for it in host.attached if fold_uri(it) not in ours] if host else []:
+            why = f"{uri} has {', '.join(foreign)}, attached by another client: detach it first"
+            return replace(before, state="left", reason=why)
         body = methods.links_body(host.own) if host else None
         patience = self._patience()
         sent = composer.write(self._session, uri, body, patience, watch, is_undone, changes=True)

@@ -62,6 +62,15 @@ class TestServedHosts(unittest.TestCase):
             attach(site, HOST, f"{BLOCKS}/GPU-03")
             self.assertEqual(2, len(site.composer.conflicts(EXAMPLE)))
 
+    def test_what_another_client_attached_to_the_node_is_not_detached(self):
+        with bench("fixed-hosts") as site:
+            site.compose()
+            attach(site, HOST, f"{BLOCKS}/GPU-04")
+            kept = site.composer.remove(EXAMPLE, HOST, quiet)
+            self.assertEqual(("left", HOST), (kept.state, kept.node))
+            self.assertIn("GPU-04, attached by another client: detach it first", kept.reason)
+            self.assertEqual([COMPUTE, GPU, f"{BLOCKS}/GPU-04"], list_blocks(site))
+
     def test_a_block_or_a_host_taken_since_is_a_lost_race(self):
         for taken, reason in ((OTHER, f"{HOST}: HTTP 409"), (HOST, "a host with attached blocks")):
             with self.subTest(taken), bench("fixed-hosts") as site:
