@@ -111,6 +111,11 @@ class Watched(Scripted):
         self.first = {"refusal": refusal, "conflicts": conflicts,
                       "reserve": reserve, "unreserve": unreserve}  # fmt: skip
         self.requests = []
+        self.checks = []  # the request and the node of each check before a change
+
+    def may_change(self, request, node=None):
+        self.checks.append((request, node))
+        return self
 
     def give(self, verb, request):
         self.requests.append((verb, request))

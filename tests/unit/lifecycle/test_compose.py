@@ -163,6 +163,7 @@ class TestComposed(ComposeCase):
         self.error(ComposeFailed, scripted)
         verbs = ["refusal", "conflicts", "reserve", "compose", "remove", "unreserve"]
         self.assertEqual([(verb, wanted) for verb in verbs], scripted.requests)
+        self.assertEqual([(wanted, None), (wanted, URI), (wanted, None)], scripted.checks)
         subject = f"node vs-{self.claim.id} on p"
         told = [(subject, "checking"), (subject, "specific"), (subject, "removing it")]
         self.assertEqual(told, self.states)

@@ -302,6 +302,7 @@ class TestRemoved(ComposeCase):
         self.composer(scripted).remove(self.node)
         wanted = CompositionRequest(name=self.node.id, pool="all", blocks=("c0",))
         self.assertEqual([("remove", wanted)], scripted.requests)
+        self.assertEqual([(wanted, URI)], scripted.checks)
         self.assertEqual(["removing", "removed", "forgotten"], self.points)
         subject = f"node vs-{self.claim.id} on p"
         self.assertEqual([(subject, "connecting"), (subject, "removing it")], self.states)
