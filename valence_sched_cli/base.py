@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PodmCommand: the base of all commands, with their exit codes, one-line errors and outputs."""
+"""PodmCommand: the base class of all commands: exit codes, one-line errors, and output."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ Args = argparse.Namespace
 Table = tables.Table
 LOG = logging.getLogger(__name__)
 
-_SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")  # of a local scheduler
+#: Options that name the sources of a local scheduler.
+_SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")
 _SOURCE_VARIABLES = ("VALENCE_SCHED_INVENTORY", "VALENCE_SCHED_STATE")
 PACKAGE = "valence_sched_cli."
-STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
-OPTION_SIMILARITY = 0.75  # from 0 to 1: high, as options are long and share their first characters
+STYLES = "valence_sched.formatter"  # prefix of the entry point groups of this project's formatters
+OPTION_SIMILARITY = 0.75  # 0 to 1: high, because options are long and start with the same words
 WIDTH_VARIABLES = ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH")
-#: Exit codes besides those of errors. UNTOLD: the command had an effect, and an output failed.
+#: Exit codes of commands without an error; UNTOLD: the output failed after an effect.
 NOTHING_FITS, PLACED_IN_PART, UNDECIDED, UNTOLD, DIFFERENT = 3, 4, 5, 7, 10
-MAX_LINES = 20  # of one kind, such as skipped documents; the rest is only counted
+MAX_LINES = 20  # lines of one kind, such as skipped documents; the rest is only counted
 
 
 class PodmCommand:
@@ -61,21 +62,21 @@ class PodmCommand:
     _formatter_plugins: Any
     formatter_namespace: str
     exit_code = 0
-    through_service = True  # whether it can run on a service, too
-    reads_files_only = False  # whether its answer is the same with and without a service
-    effects: model.diagnostic.EffectLog  # each change that outlives the command
+    through_service = True  # whether a service can run the command
+    reads_files_only = False  # whether the command uses only files, so that it ignores a service
+    effects: model.diagnostic.EffectLog  # each change that remains after the command
     closing: list[str]  # lines on standard error after all output
     before: Sequence[str] = ()  # lines around a table for people
     after: Sequence[str] = ()
     #: The error of an output that failed after an effect.
     untold: errors.SchedulerError | None = None
-    lists_remarks = False  # print each remark on the inventory, not only their number
-    is_live = False  # whether it always reads live pod managers
-    arguments = ""  # usage texts of its own options and arguments, for add_options
-    option_settings: Mapping[str, parsing.Setting] = {}  # settings that the usage texts do not give
-    #: Usage texts and functions that add shared options, listed after its own.
+    lists_remarks = False  # whether to print each remark on the inventory, not only their number
+    is_live = False  # whether the command always reads live pod managers
+    arguments = ""  # usage texts of the options and arguments of this command, for add_options
+    option_settings: Mapping[str, parsing.Setting] = {}  # settings of add_options
+    #: Usage texts and functions that add shared options, listed after the command's own options.
     option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = (inventory.STATE,)
-    known_columns: Sequence[str] = ()  # column_names that do not depend on the options
+    known_columns: Sequence[str] = ()  # the column names, if they do not depend on options
     examples: Sequence[str] = ()  # arguments after the command's name
     _scheduler_app: late.app.App | None = None
     args: Args = Args()  # the arguments of this run
@@ -98,10 +99,10 @@ class PodmCommand:
             option.metavar, option.help = "<format>", f"{option.help}: {', '.join(formats)}"
             option.default = Implied(option.default)
             if "csv" in formats:
-                text = "with csv: put an apostrophe before each text that a spreadsheet evaluates"
+                text = "with csv, put an apostrophe before text that a spreadsheet would evaluate"
                 group = next(one for one in parser._action_groups if one.title == "CSV Formatter")
                 group.add_argument("--escape-formulas", action="store_true", help=text)
-        words = "show all options, by group"
+        words = "show all options by group"
         parser.add_argument("--help-all", action=parsing.HelpAll, nargs=0, help=words)
         self.add_arguments(parser)
         return parser
@@ -114,7 +115,7 @@ class PodmCommand:
                 parsing.add_options(parser, part, **self.option_settings)
 
     def for_people(self, args: Args) -> bool:
-        """Return whether people read the output, and no column is named."""
+        """Return whether people read the output, and the user selected no columns."""
         return args.formatter not in tables.MACHINE and not args.columns
 
     def shows_all(self, args: Args) -> bool:
@@ -126,7 +127,7 @@ class PodmCommand:
         return long if self.shows_all(self.args) else short
 
     def run(self, args: Args) -> int:
-        """Run and return the exit code: the command's, its error's, or 7 for a lost output."""
+        """Run the command; return its exit code, that of its error, or 7 if output was lost."""
         self.closing, self.effects, self.args = [], model.diagnostic.EffectLog(), args
         streams.escape_logs()
         with streams.interrupt_on_signals(), streams.log_failures() as failures:
@@ -134,13 +135,13 @@ class PodmCommand:
                 code = self._run(args)
             except (Exception, KeyboardInterrupt) as raised:
                 error = raised
-                if isinstance(raised, MemoryError):  # most MemoryErrors have no text
+                if isinstance(raised, MemoryError):  # which usually has no text
                     text = ": ".join(filter(None, ("out of memory", str(raised))))
                     error = errors.SchedulerError(f"{text}: use smaller files or fewer nodes")
                 if not (isinstance(error, errors.SchedulerError) or self.effects):
                     raise
                 error = parsing.with_file_hint(error, args)
-                LOG.debug("%s", type(error).__name__, exc_info=True)  # the traceback, with --debug
+                LOG.debug("%s", type(error).__name__, exc_info=True)  # a traceback for --debug
                 self._log_problems(error)
                 code = self._log_error(error)
             finally:
@@ -168,7 +169,7 @@ class PodmCommand:
         return self.exit_code or status
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
-        """Print the rows; print no row if this outcome has none of the named columns."""
+        """Print the rows; print no rows if this outcome has none of the selected columns."""
         column_names = list(column_names)
         known = self.column_names(args) or column_names
         name_columns(args, known)
@@ -207,7 +208,7 @@ class PodmCommand:
         self.print(lambda stream: stream.write(text))
 
     def print(self, emit: Callable[[Any], object]) -> None:
-        """Print the output of ``emit``; after an effect, print it whole or raise OutputError."""
+        """Print what ``emit`` writes; after an effect, print all of it or raise OutputError."""
         self._close_progress()
         stdout = self.app.stdout
         if self.effects:
@@ -220,30 +221,30 @@ class PodmCommand:
             emit(stdout)
 
     def page_writer(self, args: Args) -> contextlib.AbstractContextManager[Callable[..., None]]:
-        """Yield a function that writes the page of --html; open its file before any effect."""
+        """Open the file of --html before any effect; yield a function that writes the page."""
         return file_writer(self.scheduler_app.page_writer, args.html)
 
     def read_hardware(
         self, scheduler: model.scheduler.Scheduler, podms: Sequence[model.hardware.PodmOverview]
     ) -> pages.hardware.HardwareListing:
-        """Return the hardware of pod managers for a page, which marks old readings."""
+        """Return the hardware of pod managers for a page, with old readings marked."""
         limit_s = getattr(self.args, "max_age", None)
         old = pages.hardware.old_readings(podms, self.scheduler_app.now(), limit_s)
         return pages.hardware.read_hardware(scheduler, podms, old)
 
     def column_names(self, args: Args) -> Sequence[str]:
-        """Return every column that the options allow; empty if only the run determines them."""
+        """Return all columns that these options allow; empty if they depend on the result."""
         return self.known_columns
 
     def _load_formatter_plugins(self) -> Any:
-        """Return cliff's formatters and our own, which other commands do not offer."""
+        """Return cliff's formatters and those that only commands of this project have."""
         manager = super()._load_formatter_plugins()  # type: ignore[misc]
         kind = self.formatter_namespace.rpartition(".")[2]  # list, or show
         manager.extensions += type(manager)(f"{STYLES}.{kind}", invoke_on_load=True).extensions
         return manager
 
     def get_epilog(self) -> str:
-        """Return the line that names the plug-in, without cliff's search of all distributions."""
+        """Return the line that names the plug-in; cliff would search all distributions for it."""
         if type(self.app).__module__.startswith(PACKAGE):
             return ""
         if type(self).__module__.startswith(PACKAGE):
@@ -252,7 +253,7 @@ class PodmCommand:
 
     @property
     def scheduler_app(self) -> late.app.App:
-        """The application of this command alone, not of a whole shell."""
+        """The application of this command, which other commands of a shell do not share."""
         if self._scheduler_app is not None:
             return self._scheduler_app
         app = self._scheduler_app = self._client
@@ -284,27 +285,27 @@ class PodmCommand:
 
     @functools.cached_property
     def profile(self) -> tuple[str, model.profile.Profile]:
-        """Return the name and the defaults of the profile; raise its read errors."""
+        """Return the name and the defaults of the profile; or raise an error of its file."""
         name = getattr(self.app.options, "scheduler_profile", None)
         return self._client.config.profile(name)
 
     def _apply_profile(self, args: Args) -> None:
-        """Set the options that are not given and have a default in the profile."""
+        """Set each option that the user did not give and that has a default in the profile."""
         name, profile = self.profile
         if (style := profile.output) and isinstance(getattr(args, "formatter", None), Implied):
             if style in self._formatter_plugins:
                 args.formatter = style
-            else:  # a format of other commands, or of none
+            else:  # a format that only other commands have, or an unknown one
                 rooms = [f"{room}.{kind}" for room in ("cliff.formatter", STYLES)
                          for kind in ("list", "show")]  # fmt: skip
                 known = {name for room in rooms for name in entry_points(group=room).names}
                 if style not in known:
                     raise errors.UnknownName("output format", style, known, f"profile {name}")
         if getattr(args, "request_file", None):
-            return  # a request file sets these for each request
+            return  # the request file sets the options below for each request
         if profile.policy and getattr(args, "policy", "") in (None, []):
             args.policy = [profile.policy] if args.policy == [] else profile.policy
-        if hasattr(args, "near"):  # the options of a request
+        if hasattr(args, "near"):  # the command has the options of a request
             args.zone = args.zone or profile.zone
             args.owner = args.owner or profile.owner
 
@@ -313,7 +314,7 @@ class PodmCommand:
         return self.scheduler_app.sources.progress
 
     def run_counter(self, subject: str, finished: int = 0) -> Any:
-        """Return a function that shows how many of ``total`` runs are done, and their number."""
+        """Return a function that counts finished runs, shows progress, and returns the count."""
         made, started = 0, time.monotonic()
 
         def count(total: int, more: int = 1) -> int:
@@ -348,7 +349,7 @@ class PodmCommand:
         )
 
     def _choose_service(self, app: late.app.App) -> None:
-        """Let a service decide, unless an option names pod managers for a local decision."""
+        """Use a service if one is named, unless an option selects pod managers of this machine."""
         manager = self.app.client_manager
         asks_service = self.through_service and not self.reads_files_only
         endpoint = getattr(self.app.options, "os_scheduler_endpoint", None)
@@ -371,8 +372,8 @@ class PodmCommand:
             app.use_service(self.profile[1].service, token=token)
 
     def live(self, args: Args, only: Sequence[str] = ()) -> model.reading.ReadOptions:
-        """Return the live pod managers that the options name, with the options of their reading."""
-        if not hasattr(args, "podm_file"):  # the command reads no pod manager
+        """Return which live pod managers the options select, and how to read them."""
+        if not hasattr(args, "podm_file"):  # the command reads no pod managers
             return model.reading.ReadOptions(state=getattr(args, "state", None))
         catalogue, every = None, args.all_regions
         if args.from_catalog:
@@ -397,7 +398,7 @@ class PodmCommand:
         )
 
     def known_podms(self, args: Args) -> Iterable[str]:
-        """Return the IDs of pod managers: in the named inventories, else registered."""
+        """Return the IDs of the pod managers in named inventories, else of registered ones."""
         selection = self.selection(args)
         if self.scheduler_app.service or self.scheduler_app.sources.named_sources(selection):
             return (one.podm.id for one in self.scheduler_app.scheduler(selection).podms())
@@ -416,7 +417,7 @@ class PodmCommand:
         LOG.log(level, "%s", text)
 
     def _log_error(self, error: BaseException) -> int:
-        """Log an error, and after an effect the unreported changes; return the exit code."""
+        """Log an error, and any changes that were not reported yet; return the exit code."""
         is_ours = isinstance(error, errors.SchedulerError)
         reason = str(error) if is_ours else errors.one_line(errors.describe_error(error))
         is_interrupt = isinstance(error, KeyboardInterrupt)
@@ -430,8 +431,8 @@ class PodmCommand:
         return UNTOLD
 
     def _check_logs(self, failures: streams.Failures, code: int) -> int:
-        """Report log files that failed; return the exit code, 7 if effects were not reported."""
-        self.log_line(f"exit code {code}", logging.DEBUG)  # a failed log raises here at the latest
+        """Report failed log files; return the exit code, 7 if changes could not be reported."""
+        self.log_line(f"exit code {code}", logging.DEBUG)  # detects a log that fails now
         for handler, reason in list(failures.items()):
             if isinstance(handler, logging.FileHandler):
                 line = f"--log-file {handler.baseFilename}: {reason.lower()}: the log is incomplete"
@@ -440,7 +441,7 @@ class PodmCommand:
         lines = self.effects.unnamed_lines() if lost else []
         if not lines:
             return code
-        with contextlib.suppress(errors.OutputError):  # no stream is left
+        with contextlib.suppress(errors.OutputError):  # standard output fails, too
             streams.write(self.app.stdout, "".join(f"{line}\n" for line in lines))
         return UNTOLD
 
@@ -454,7 +455,7 @@ class PodmCommand:
         diagnostics = self._scheduler_app.diagnostics
         unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
         if isinstance(error, errors.InventoryIncomplete) and len(skipped) + len(unread) == 1:
-            skipped = unread = []  # the error already names it
+            skipped = unread = []  # the error already names the document or pod manager
         warnings, remarks = diagnostics.lines("warning"), diagnostics.lines("remark")
         for word, lines, noun in (
             ("not read", unread, "pod managers"),
@@ -483,24 +484,24 @@ class Command(PodmCommand, command.Command):
 class Lister(PodmCommand, lister.Lister):
     """A command that prints rows.
 
-    For an empty list, it names the ``filters`` to omit, else the next step.
+    If the list is empty, a line suggests to omit the ``filters``, else the next step.
     """
 
     nouns = next_step = ""
     filters: Sequence[str] = ()
-    _lacks_zones = False  # a zone did not answer: an empty list may be incomplete
+    _lacks_zones = False  # whether a zone did not answer, so that the list may be incomplete
 
     def report_scheduler(
         self, args: Args, selection: model.reading.Selection | None = None, *, reads: bool = True
     ) -> model.scheduler.Scheduler:
-        """Return the scheduler of a report; with --strict, every zone must have answered."""
+        """Return the scheduler for a report; with --strict, every zone must answer."""
         selection = selection or self.selection(args)
         if self.scheduler_app.service or not reads:
             selection = msgspec.structs.replace(selection, strict=False)
         return self.scheduler(args, selection)
 
     def log_missing(self, found: T, noun: str = "") -> T:
-        """Return a list; name the zones that are missing from it, and with --strict exit 5."""
+        """Return a list; report the zones that are missing from it, with --strict as exit 5."""
         if silent := model.zone.silent_zones(found):
             strict, line = self.args.strict, words.phrases.missing_line(silent, noun or self.nouns)
             self.closing.append(line if strict else f"warning: {line}")
@@ -529,7 +530,7 @@ class PagedLister(Lister):
             output --sort <column[:desc]>...: sort by this column before --limit and --marker apply
                 (repeat to sort equal rows by further columns)
             output --limit <n>: print at most this many rows
-            output --marker <name>: start after this row, the last one of the previous page
+            output --marker <name>: start after this row, the last row of the previous page
                 ({names})"""
         parsing.add_options(parser, text)
 
@@ -559,7 +560,7 @@ class ShowOne(PodmCommand, show.ShowOne):
 def file_writer(
     writer: Callable[[str], contextlib.AbstractContextManager[Any]], file: str | None
 ) -> contextlib.AbstractContextManager[Callable[..., None]]:
-    """Return a ``writer`` of files for this file; without a file, one that writes nothing."""
+    """Return ``writer(file)``, or a context that writes nothing if there is no file."""
     return writer(file) if file else contextlib.nullcontext(lambda _: None)
 
 
@@ -571,7 +572,7 @@ def name_columns(args: Args, known: Sequence[str]) -> None:
 
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """Exit 2 with one line about wrong arguments; it names the nearest option or choice."""
+    """Exit 2 with one line about wrong arguments, which suggests a similar option or choice."""
     option, found, rest = message.partition(": invalid choice: ")
     value, _, listed = rest.rpartition(" (choose from ")
     if choices := re.findall("'([^']*)'", listed):

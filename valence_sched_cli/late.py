@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class Package:
-    """A package that is imported when one of its names is first used, each module by itself."""
+    """A package whose modules are imported one by one, each at its first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plug-in of OpenStackClient, ``openstack podm …``, and the cloud behind it, on demand."""
+"""The plug-in of OpenStackClient, ``openstack podm …``, and its access to the cloud."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ API_NAME = "podm"
 API_VERSION_OPTION = "os_podm_api_version"
 DEFAULT_API_VERSION = "1"
 API_VERSIONS = ("1",)
-VERSION_NAMES = ("1", "1.0", "latest")  # as the user may write it
+VERSION_NAMES = ("1", "1.0", "latest")  # accepted names of the API version
 _KNOWN = ", ".join(VERSION_NAMES)
 URL_VARIABLE = "VALENCE_SCHED_URL"
 VERSION_VARIABLE = "OS_PODM_API_VERSION"
-#: The global option that names the scheduler's service; both programs have it.
+#: The global option of both programs that names a scheduler service.
 ENDPOINT = (
-    "--os-scheduler-endpoint <url>: URL of a scheduler's service, which decides instead of a local "
+    "--os-scheduler-endpoint <url>: URL of a scheduler service, which decides instead of the local "
     f"scheduler (Env: {URL_VARIABLE})"
 )
 
 
 def make_client(instance: Any) -> app.App:
-    """Return the application for one run; UsageError for an unknown version in the environment."""
+    """Return the application for one run; UsageError if the environment has an unknown version."""
     options = getattr(instance, "_cli_options", None)
     version = os.environ.get(VERSION_VARIABLE, "")
     implied = options and isinstance(options.config.get("podm_api_version"), Implied)
     if implied and version and version not in VERSION_NAMES:
         raise UsageError(f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {_KNOWN}")
-    # more threads take longer to start than they save
+    # starting more threads would take longer than they save
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cloud = functools.partial(connect, instance) if has_cloud(instance) else None
     return app.App(progress=terminal_progress(), cloud=cloud)
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the global option that OpenStackClient expects of every plug-in."""
+    """Add the API version option, which OpenStackClient expects of a plug-in, and the endpoint."""
     text = f"""
         --os-podm-api-version <podm-api-version>: pod manager scheduling API version: {_KNOWN},
             default={DEFAULT_API_VERSION} (Env: {VERSION_VARIABLE})
         {ENDPOINT}"""
-    default = Implied(DEFAULT_API_VERSION)  # the environment is checked later
+    default = Implied(DEFAULT_API_VERSION)  # ``make_client`` checks the environment
     add_options(parser, text, os_podm_api_version={"type": _version, "default": default})
     return parser
 
 
 class Implied(str):
-    """The default value of an option; its type distinguishes it from a value that the user gave."""
+    """The default value of an option; the type distinguishes it from a value of the user."""
 
 
 def _version(text: str) -> str:
-    """Return the API version that a text names; the command groups are named after its number."""
+    """Return the API version of a text; groups of commands are named after its number."""
     if isinstance(text, Implied):
         return text
     if text not in VERSION_NAMES:
@@ -66,14 +66,14 @@ def _version(text: str) -> str:
     return DEFAULT_API_VERSION
 
 
-#: The token is the only header whose value the user gives.
+#: The token is the only header with a value from the user, so only it can be unsendable.
 _UNSENDABLE = "header X-Auth-Token: the token has a line break or a character outside Latin-1: "
 _UNSENDABLE += "check the token"
 UNNAMED_CLOUDS = ("defaults", "envvars")  # openstacksdk's name for a cloud without a name
 
 
 def has_cloud(manager: Any) -> bool:
-    """Return whether the program is ``openstack``, which can log in to a cloud."""
+    """Return whether the program can log in to a cloud: only ``openstack`` can."""
     return hasattr(manager, "setup_auth")
 
 
@@ -87,7 +87,7 @@ def connect(manager: Any, option: str = "") -> Any:
         manager.sdk_connection.authorize()
         return manager.sdk_connection
 
-    manager._auth_required = True  # our commands set False
+    manager._auth_required = True  # the commands of this plug-in set False
     return query_cloud(manager, log_in)
 
 
@@ -112,8 +112,8 @@ def scheduler_endpoint(
 ) -> tuple[str, bool | str, model.http.ClientCertificate | None] | None:
     """Return the service's URL, its CA certificates, and the client's certificate.
 
-    None without a cloud, or if its catalogue lacks the service. CloudError if the cloud does not
-    answer, or has the service in several regions.
+    Returns None without a cloud, or if its catalogue does not have the service. CloudError if the
+    cloud does not answer, or if it has the service in several regions.
     """
     if not _names_cloud(manager):
         return None
@@ -127,7 +127,7 @@ def scheduler_endpoint(
 def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
     """Return the login to the cloud that may have Ironic; None without a cloud."""
     if not _names_cloud(manager, "endpoint"):
-        return None  # an endpoint belongs to a standalone service, with the login "none"
+        return None  # with auth type "none" the endpoint is a standalone service, not a cloud
     sdk, kind = connect(manager), "baremetal"
     region, endpoint = sdk.config.region_name or None, sdk.config.get_endpoint(kind)
     interface = sdk.config.get_interface(kind) or "public"
@@ -142,10 +142,10 @@ def token_source(manager: Any) -> Callable[[], str] | None:
 
 
 def token_project(manager: Any, *, log_in: bool) -> str | None:
-    """Return the ID of the project of the token; without a token None, or ``log_in`` gets one."""
+    """Return the project ID of the token; without a token, ``log_in`` gets one, else None."""
     if not has_cloud(manager):
         return None
-    # a login by another command of the same shell does not count
+    # ignore a login by an earlier command of the same shell
     has_logged_in = manager._auth_required and manager._auth_setup_completed
     if not (log_in or has_logged_in):
         return None
@@ -163,11 +163,11 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
         return query()
     except (ClientException, CommandError, SDKException) as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        if " in header " in reason:  # requests includes the unsendable header in its error
+        if " in header " in reason:  # the error of requests shows the value of the header
             reason = _UNSENDABLE
     except UnicodeEncodeError:
         reason = _UNSENDABLE
-    except (KeyError, TypeError) as error:  # of an incomplete configuration
+    except (KeyError, TypeError) as error:  # the configuration of the cloud is incomplete
         reason = f"its configuration lacks {error}"
     cloud = _cloud_text(manager)
     hint = "" if cloud else ": name one with --os-cloud or OS_CLOUD"
@@ -175,7 +175,7 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
 
 
 def _names_cloud(manager: Any, *settings: str) -> bool:
-    """Return whether a cloud is named, by a URL or by one of other ``settings``."""
+    """Return whether the user names a cloud, by a URL or by one of the other ``settings``."""
     if not has_cloud(manager):
         return False
     config = manager._cli_options.config
@@ -194,12 +194,12 @@ def _cloud_text(manager: Any) -> str | None:
 def nova_flavor(
     app: app.App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
 ) -> model.flavor.Flavor:
-    """Return a flavor of the cloud as a Flavor; its remarks go to the configuration.
+    """Convert a flavor of the cloud; its remarks are added to the configuration.
 
     Raises:
         UsageError: the program is not ``openstack``.
         CloudError, UnknownName: the cloud does not answer, or has no such flavor.
-        InputError: the flavor has an extra spec without a counterpart here.
+        InputError: the flavor has an unsupported extra spec.
     """
     compute = connect(client_manager, "--nova-flavor").compute
     answer = query_cloud(client_manager, lambda: compute.find_flavor(name, get_extra_specs=True))

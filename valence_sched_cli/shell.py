@@ -31,9 +31,9 @@ from valence_sched_cli.options.parser import FILE_TYPES, StoreOnce, add_options,
 from valence_sched_cli.plugin import ENDPOINT
 
 GROUP = "openstack.podm.v1"
-HELP = "help"  # cliff's command for it, also for --help
-MIN_SIMILARITY = 0.6  # from 0 to 1, between a word and the command that it means
-LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by the number of -v
+HELP = "help"  # the name of cliff's help command, which --help also runs
+MIN_SIMILARITY = 0.6  # 0 to 1: between an unknown word and a suggested command
+LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by cliff's verbosity: -q is 0
 
 
 class Commands(CommandManager):
@@ -42,7 +42,7 @@ class Commands(CommandManager):
     def load_commands(self, namespace: str) -> None:
         """Store the entry points of a group; a command is imported when it runs."""
         self.group_list.append(namespace)
-        # as stevedore finds plug-ins: the environment is searched once for all groups, or cached
+        # use stevedore's cache, which searches the environment once for all groups
         manager: Any = stevedore.ExtensionManager.make_test_instance([], namespace)
         for entry_point in manager.list_entry_points():
             self.commands[entry_point.name.replace("_", " ")] = entry_point
@@ -52,7 +52,7 @@ class Shell(app.App):
     """The program ``valence-sched``."""
 
     def __init__(self, argv: Sequence[str] = ()) -> None:
-        # the version of the package is slow to find
+        # finding the version of the package is slow
         asks_version = any(len(it) > len("--") and "--version".startswith(it) for it in argv)
         super().__init__(
             description="Choose the pod manager, the pool and the blocks of a node.",
@@ -84,13 +84,13 @@ class Shell(app.App):
         return parser
 
     def configure_logging(self) -> None:
-        """Send log records to standard error as ``openstack`` does: warnings, or errors with -q."""
-        logging.raiseExceptions = False  # a command reports a failed log in one line
+        """Log to standard error like ``openstack``: warnings, with -q only errors."""
+        logging.raiseExceptions = False  # the command itself reports a failed log
         super().configure_logging()
         root = logging.getLogger("")
         verbose_level = 3 if self.options.debug else self.options.verbose_level
         root.handlers[-1].setLevel(LEVELS.get(verbose_level, logging.DEBUG))
-        # skips records that every handler would drop
+        # skip records that all handlers would drop
         root.setLevel(min(handler.level for handler in root.handlers))
         escape_logs()
 
@@ -108,7 +108,7 @@ class Shell(app.App):
             raise SystemExit(0)
 
     def _print_help(self) -> None:
-        """Print the global options, and a line of commands for each noun."""
+        """Print the global options, and for each noun a line with its commands."""
         verbs: dict[str, list[str]] = {}
         for name in sorted(name for name, _ in self.command_manager):
             noun, _, verb = name.rpartition(" ")
@@ -122,7 +122,7 @@ class Shell(app.App):
             self.stdout.write(f"\n'{self.NAME} <noun>' describes the commands of a noun.\n")
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command or its help; for an unknown command list similar commands."""
+        """Run a command or its help; for an unknown command, suggest similar commands."""
         about = argv
         if argv == [HELP]:
             self._print_help()
@@ -174,7 +174,7 @@ def complete(shell: App) -> None:
     *_, words, _ = argcomplete.lexers.split_line(os.environ["COMP_LINE"], point)
     shell.options = shell.parser.parse_args([])
     known = [name.split() for name, _ in shell.command_manager]
-    words = words[1:]  # without the program
+    words = words[1:]  # omit the name of the program
     names = [word for n, word in enumerate(words, 1) if words[:n] in [one[:n] for one in known]]
     if names in known:
         factory: Any = shell.command_manager.find_command(names)[0]
@@ -217,7 +217,7 @@ def _known_names(
         config = command_.scheduler_app.config
         return sorted((config.flavors if dest == "flavor" else config.policies)(files))
     except SchedulerError:
-        return []  # they cannot be read
+        return []  # the names cannot be read
 
 
 class CompleteCommand(command.Command):
@@ -232,7 +232,7 @@ class CompleteCommand(command.Command):
             "--shell",
             choices=SHELLS,
             default=login_shell if login_shell in SHELLS else "bash",
-            help="for this shell (default: that of SHELL, else bash)",
+            help="name of the shell (default: from SHELL, else bash)",
         )
         return parser
 

@@ -17,9 +17,9 @@ from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import REDUNDANT, telling_columns
 
 IRONIC = """\
-then --no-ironic: do not ask Ironic whether it uses the hardware; servers that Ironic runs on it are
-    lost (default: ask the Ironic of VALENCE_SCHED_IRONIC_URL, ironic.yaml or the cloud's catalogue,
-    and do not change hardware that it uses)"""
+then --no-ironic: do not check whether Ironic uses the hardware: servers of Ironic on it are lost
+    (default: check with the Ironic of VALENCE_SCHED_IRONIC_URL, ironic.yaml or the cloud's
+    catalogue, and do not change hardware that it uses)"""
 TIMEOUT = f"""\
 then --timeout <seconds>: how long to wait for an operation of a pod manager (default: 300)
 {IRONIC}"""
@@ -36,15 +36,15 @@ then | --claim: hold the chosen blocks in the state, for --ttl
 then | --compose: hold the blocks, compose the nodes, and verify them
 then | --dry-run <where>: client (default): only decide; server: also ask pod managers that support
     it whether they would compose the nodes
-then | --dispatch <name=url>: send the decision to another system, which composes: webhook=<url>
-    receives the report, valence=<url> is a Valence API; this scheduler holds and composes nothing
-then --dispatch-key-env <variable>: environment variable with the key that signs posts to a webhook
+then | --dispatch <name=url>: send the decision to an external controller, which composes the nodes;
+    this scheduler claims nothing. webhook=<url> receives the report, valence=<url> is a Valence API
+then --dispatch-key-env <variable>: environment variable with the key that signs webhook requests
 then --plan <file>: write a plan for podm apply
 {CLAIM}"""
 
 
 def _idempotency_key(text: str) -> str:
-    if not text.strip():  # as from an unset shell variable
+    if not text.strip():  # for example from an unset shell variable
         raise argparse.ArgumentTypeError("must not be empty")
     return text
 
@@ -69,7 +69,7 @@ def wait_s(args: base.Args) -> float:
 
 
 def refuse_idle(args: base.Args, *, holds: bool, composes: bool) -> None:
-    """Refuse options that have no effect, because nothing is held or composed."""
+    """Raise UsageError for an option that has no effect because nothing is held or composed."""
     waiting = ("timeout", "wait", "no_wait", "no_ironic")
     for needed, names, hint in (
         (holds, ("ttl", "key", *waiting), "nothing is held or composed: add --claim or --compose"),
@@ -92,7 +92,7 @@ def check_options(args: base.Args) -> None:
     plans = args.plan is not None or args.dry_run == "server"
     if args.request_file is not None and (acts or plans):
         hint = "omit --claim, --compose, --dispatch, --plan and --dry-run=server"
-        raise UsageError(f"--request-file: its requests are only decided: {hint}")
+        raise UsageError(f"--request-file: only for decisions: {hint}")
 
 
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
@@ -108,7 +108,7 @@ def claim_lines(command: base.PodmCommand, claim: model.claim.Claim) -> list[str
     """Return the lines about a claim: its resources, its expiry, and the next commands."""
     podm_claim = f"{getattr(command.app, 'NAME', '') or 'valence-sched'} podm claim"
 
-    def options(*names: str) -> str:  # that another command needs to find the same state
+    def options(*names: str) -> str:  # the options with which another command finds the claim
         found = []
         for name in names:
             value, option = getattr(command.args, name, None), f" --{name.replace('_', '-')}"
@@ -128,7 +128,7 @@ def claim_lines(command: base.PodmCommand, claim: model.claim.Claim) -> list[str
 
 
 def expiry_cell(claim: model.claim.Claim) -> cells.Amount[str] | None:
-    """Return the cell of the end of a claim: people see only the time of day if it is soon."""
+    """Return the cell of the expiry of a claim; people see no date if the claim expires soon."""
     if (at := cells.format_time(claim.expires_at)) is None:
         return None
     return cells.Amount(at, lambda _: words.phrases.expiry_text(claim))
@@ -141,9 +141,9 @@ def node_table(
     by: str = "",
     request: model.request.Request | None = None,
 ) -> base.Table:
-    """Return the nodes as a table; report deviations, and set the exit code.
+    """Return the nodes as a table; log deviations from the request, and set the exit code.
 
-    ``by`` is the decision on a ``request`` in this run; the rows have its tie columns.
+    ``by`` names the decision of this run; the rows show seed and ID of its ``request``.
     """
     args, ties = command.args, tie_cells(request) if request else {}
     waits = wait_s(args) > 0
@@ -168,7 +168,7 @@ def node_table(
 
 
 def dispatch(command: base.PodmCommand, report: model.decision.Report) -> list[dict[str, Any]]:
-    """Send the decision; return a row for each node, cells by DISPATCH_COLUMNS."""
+    """Send the decision; return a row for each node, with the cells of DISPATCH_COLUMNS."""
     args, name = command.args, command.args.dispatch.partition("=")[0]
     key, timeout_s = args.dispatch_key_env, args.request_timeout
     with command.effects.change("order to", name, "may have been accepted", "was accepted"):

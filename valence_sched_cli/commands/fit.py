@@ -17,7 +17,7 @@ from valence_sched_cli.options.request import WEIGHT, add_edit_options, edited_s
 from valence_sched_cli.output.cells import warning_lines
 
 MOST_COUNTED = 1000  # nodes per pod manager, unless --limit sets another number
-MIX = "mix"  # its name in --require
+MIX = "mix"  # the name of the mix in --require
 
 
 def _requirement(text: str) -> tuple[str, int]:
@@ -30,9 +30,9 @@ def _requirement(text: str) -> tuple[str, int]:
 class FitPodm(base.Lister):
     """Count how many more nodes of each flavor fit.
 
-    Nodes are placed one after another, as by podm schedule. A mix is placed together, up to the
-    first node that does not fit. --proven adds the maximum over all orders. Tables have a
-    column for each pod manager; other formats have a row for each flavor and pod manager.
+    Nodes are placed one after another, as by podm schedule; those of a mix in turn, until one
+    does not fit. --proven adds the maximum over all orders. Tables have a column for each pod
+    manager; other formats have a row for each flavor and pod manager.
     """
 
     examples = (
@@ -42,9 +42,9 @@ class FitPodm(base.Lister):
         "--inventory examples/site.json --mix gpu-large=1,small=4 --stranded",
     )
     arguments = """
-        output --proven: also the proven maximum: over all orders of nodes and all policies
-        output --explain: also the resource that runs out first, and the number of nodes that the
-            sums of free amounts suggest
+        output --proven: also show the proven maximum: over all orders of nodes and all policies
+        output --explain: also show the resource that runs out first, and the number of nodes that
+            the sums of free amounts suggest
         output --stranded: list free amounts that no flavor can use, with the reasons, instead of
             counts"""
     option_settings = {"require": _requirement, **request_options.SETTINGS}
@@ -55,8 +55,8 @@ class FitPodm(base.Lister):
         add_edit_options,
         WEIGHT,
         f"""
-        what --mix <flavor=share,...>: also count nodes of a mix: flavors that fit together in these
-            shares, as in gpu-large=1,small=4
+        what --mix <flavor=share,...>: also count nodes of a mix: flavors in these shares, as in
+            gpu-large=1,small=4
         decide --limit <n>: stop counting at this many nodes per pod manager (default:
             {MOST_COUNTED})
         decide --require <flavor=n>...: exit 3 unless n nodes of this flavor fit; mix=n for nodes of

@@ -26,7 +26,7 @@ class ValidateInventory(base.Lister):
     arguments = """
         <path>...: file, directory, archive, or -
         --strict: exit 5 if any document was skipped
-        --long: also list remarks on doubtful values"""
+        --long: also list remarks about doubtful values"""
     option_settings = {"path": {"dest": "source"}}
     option_groups = (inventory.RESOURCE_FILE,)
 
@@ -37,7 +37,7 @@ class ValidateInventory(base.Lister):
             row: dict[str, Any] = {"Source": source, "Valid": True, "Error": None}
             row |= {"Podms": 0, "Pools": 0, "Blocks": 0}
             try:
-                is_tree = source.endswith((".yaml", ".yml"))  # of zones
+                is_tree = source.endswith((".yaml", ".yml"))  # a tree of zones
                 selection = model.reading.Selection(
                     sources=() if is_tree else (source,), resource_files=resources
                 )
@@ -133,13 +133,13 @@ class EditInventory(base.Lister):
 
 
 DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Before", "After")
-VALUE_WIDTH = 44  # of a cell that holds a list or a map
+VALUE_WIDTH = 44  # characters of a cell with a list or a map
 
 
 class DiffInventory(base.Lister):
     """Show the differences between two inventories.
 
-    Exits 0, or with --detailed-exitcode 10 if the inventories differ.
+    Exits 0. With --detailed-exitcode, exits 10 if the inventories differ.
     """
 
     reads_files_only, option_groups = True, ()

@@ -16,7 +16,7 @@ from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import in_order, table_width, telling_columns
 
 LIST_COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
-LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, which gets the rest of the width
+LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the column Hardware, which gets the rest of the screen
 RECORDED = """\
 inventory --inventory <path>...: use the nodes of a recorded inventory, not those of the state: a
     file, directory or archive, or - for standard input"""

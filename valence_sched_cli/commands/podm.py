@@ -30,8 +30,8 @@ LONG_COLUMNS = (
     *("Name", "URL"),
 )
 TRAITS = ("Capabilities", "Traits")
-SAME = ("zone", "status", "driver")  # options that name one value
-STALE_S = 600.0  # the age for --stale without --max-age
+SAME = ("zone", "status", "driver")  # options whose value a field must equal
+STALE_S = 600.0  # the age limit of --stale without --max-age
 
 
 class ListPodm(base.PagedLister):
@@ -74,7 +74,7 @@ class ListPodm(base.PagedLister):
                 break
             self.forget()
             if moves_cursor(self.app.stdout):
-                self.app.stdout.write("\x1b[H\x1b[2J")  # as clear does
+                self.app.stdout.write("\x1b[H\x1b[2J")  # clear the screen
         return code
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -111,7 +111,7 @@ class ListPodm(base.PagedLister):
                 usable, of_total = not podm.unusable, not args.long
                 amounts |= output.hardware.free_cells(one.amounts, usable, of_total)
             amounts |= {"Pools": one.pool_count, "Nodes": len(podm.nodes)}
-            if podm.read_at is None and not any(one.amounts.blocks):  # never read: unknown, not 0
+            if podm.read_at is None and not any(one.amounts.blocks):  # never read, so unknown
                 amounts = dict.fromkeys(amounts)
             status = Shown(podm.status, str if podm.enabled else lambda _: "disabled")
             row = {**_cells(podm), "Status": status, **amounts}
@@ -159,7 +159,7 @@ class ShowPodm(base.ShowOne):
                 found = scheduler.registration(podm.id)
                 registered = connection_cells(found.registration, found.source)
             except (AccessDenied, UnknownName):
-                pass  # only an admin sees it; a reporting pod manager has none
+                pass  # the user is no admin, or the pod manager only reports
         if overview.live or selection.live.state is not None:
             usage = scheduler.block_usage(podm.id)
             registered["Held Blocks"] = cells.ClaimLines(usage.held)
@@ -187,7 +187,7 @@ class ShowPodm(base.ShowOne):
         return tuple(row), row
 
     def _registered(self, podm: str, selection: model.reading.Selection) -> dict[str, Any]:
-        """Return the connection of a pod manager that is registered here, else nothing."""
+        """Return the connection of a pod manager that is registered here, else an empty map."""
         app, live = self.scheduler_app, selection.live
         if app.service or app.sources.named_sources(selection):
             return {}

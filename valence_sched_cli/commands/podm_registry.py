@@ -39,7 +39,7 @@ def connection_cells(registration: model.registration.Registration, file: str) -
 
 
 class _RefusePassword(argparse.Action):
-    """Refuses a password on the command line, which other users see; does not print it."""
+    """Refuses a password on the command line, which other users can read; does not print it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         hint = "use --password-env, --password-file or --password-prompt"
@@ -59,7 +59,7 @@ what --username <name>: user name
 {LOGIN}
 what | --password-prompt: ask for the password, and store it in a file next to the state, readable
     by you only
-what --auth: how to log in (default: auto, a session if supported)
+what --auth: authentication method (default: auto, a session if supported)
 what | --cacert <file>: certificates to trust, in PEM
 what | --insecure: do not verify the certificate of the pod manager
 {CERTIFICATE}
@@ -95,9 +95,9 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
 
 
 def login_changes(args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
-    """Return the fields about TLS and the password that options name; UsageError if invalid.
+    """Return the fields for TLS and the password from the options; UsageError if invalid.
 
-    A certificate without a key file holds its key. File names are paths on the host of the
+    A certificate file without a key file includes the key. File names are paths on the host of the
     service, unless the pod manager is registered ``here``.
     """
 
@@ -123,7 +123,7 @@ def login_changes(args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
 def with_options(
     registration: model.registration.Registration, args: argparse.Namespace, *, here: bool = True
 ) -> model.registration.Registration:
-    """Return a pod manager with the properties of the options; UsageError if they contradict."""
+    """Return a pod manager with the properties of the options; UsageError for a contradiction."""
     nouns = model.registration
     max_blocks = parsing.by_name(
         "--max-blocks", itertools.chain(*(one.items() for one in args.max_blocks))
@@ -154,7 +154,7 @@ def service_root(option: str, url: str) -> str:
 
 
 def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -> str | None:
-    """Return the typed password, None without ``--password-prompt``; UsageError."""
+    """Return the typed password, None without ``--password-prompt``; or raise UsageError."""
     if not args.password_prompt:
         return None
     if not here:
@@ -214,8 +214,8 @@ class UnsetPodm(base.Command):
 class CreatePodm(base.ShowOne):
     """Register a pod manager.
 
-    It is read once: fails if it does not answer or rejects the login. The registry stores a
-    reference to the password, not the password.
+    Reads the pod manager once, and fails if it does not answer or rejects the login. The registry
+    stores a reference to the password, not the password.
     """
 
     examples = (
@@ -242,7 +242,7 @@ class CreatePodm(base.ShowOne):
         plain = model.registration.Registration(name=name, url=url)
         scheduler, here = self.scheduler(args), self.scheduler_app.service is None
         wanted = with_options(plain, args, here=here)
-        if args.password_prompt and here:  # before a password is typed
+        if args.password_prompt and here:  # check before the user types a password
             self.scheduler_app.registry(args.state).check_new(wanted)
         result = scheduler.register(
             wanted,
@@ -263,7 +263,7 @@ class CreatePodm(base.ShowOne):
         return self.column_names(args), row
 
 
-PROBLEM_WIDTH = 35  # to leave room for the other columns
+PROBLEM_WIDTH = 35  # characters, to leave room for the other columns
 
 
 class CheckPodm(base.Lister):
@@ -292,7 +292,7 @@ class CheckPodm(base.Lister):
         for reading in reader:
             podm, failure = reading.podm, reading.failure
             if podm.id in reader.reporting_names:
-                continue  # it reports to the scheduler: there is no URL to read
+                continue  # the pod manager only reports: it has no URL to read
             self.scheduler_app.diagnostics.extend(reading.diagnostics)
             if failure is not None:
                 self.exit_code = 5
@@ -352,7 +352,7 @@ class DeletePodm(base.Command):
 class SetStats(base.ShowOne):
     """Store the report of a pod manager.
 
-    The next decision uses it. A key that is reported again replaces its earlier value. Keys that
+    The next decision uses the report. The new value of a key replaces the earlier one. Keys that
     are not fields of a pod manager become facts. An empty report only shows that the pod manager is
     alive.
     """
@@ -381,7 +381,7 @@ class UnsetStats(base.Command):
         for name in dict.fromkeys(args.podm):
             try:
                 scheduler.forget_report(name)
-            except SchedulerError as error:  # the other reports are deleted nevertheless
+            except SchedulerError as error:  # continue with the other reports
                 self.log_errors([error])
 
 

@@ -29,8 +29,8 @@ class SchedulePodm(base.Lister):
     """Choose the pod manager, pool and blocks of a node.
 
     Only --claim and --compose hold or compose blocks. --plan writes a plan for podm apply.
-    --dispatch sends the decision to another system. Exit codes: 0 placed; 1 error; 2 usage; 3
-    nothing fits; 4 placed in part; 5 undecided within the budget of the policy, or --max-age or
+    --dispatch sends the decision to an external controller. Exit codes: 0 placed; 1 error; 2 usage;
+    3 nothing fits; 4 placed in part; 5 undecided within the budget of the policy, or --max-age or
     --strict not met; 6 lost a race; 7 the composed node could not be verified, or the output
     failed.
     """
@@ -41,10 +41,10 @@ class SchedulePodm(base.Lister):
     )
     _report_writer: Callable[[model.decision.Report | model.decision.Reports], None]
     _page_writer: Callable[[model.page.Page], None]
-    _hardware: pages.hardware.HardwareListing | None = None  # of the page, if any
+    _hardware: pages.hardware.HardwareListing | None = None  # the hardware for --html
     _claim: model.claim.Claim | None = None
     _document: model.decision.Report | None = None  # printed instead of the rows
-    _tied: model.request.Request | None = None  # has the values of the tie columns
+    _tied: model.request.Request | None = None  # the request whose seed and ID the rows show
     _names_id = _has_zones = False
     option_settings = {**claims.OPTION_SETTINGS, **request_options.SETTINGS}
     option_groups = (
@@ -54,8 +54,8 @@ class SchedulePodm(base.Lister):
         request_options.OPTIONS,
         request_options.REQUEST_ID,
         """
-        what --request-file <file>: YAML or JSON file of one or more requests, placed together or
-            not at all, or - for standard input; instead of --flavor
+        what --request-file <file>: YAML or JSON file of requests, or - for standard input, instead
+            of --flavor; either all requests are placed or none
         what --count <n>: number of nodes (default: 1)
         what --min-count <m>: accept this many nodes if not all fit (default: all or nothing)
         decide --alternates <k>: also list the k next best pod managers for each node
@@ -63,8 +63,8 @@ class SchedulePodm(base.Lister):
             managers, near misses and sensitivity
         output --all-reasons: list every pod manager that was not chosen, without a limit
         output --long: list more columns
-        output --report <file>: write the whole decision as JSON, or with - print it instead of the
-            rows""",
+        output --report <file>: write the whole decision to this file as JSON; - prints it instead
+            of the rows""",
         inventory.html_option("the decision and a map of the site"),
         claims.CLAIM_OR_COMPOSE,
     )
@@ -97,7 +97,7 @@ class SchedulePodm(base.Lister):
     def scheduler(
         self, args: base.Args, selection: model.reading.Selection | None = None
     ) -> model.scheduler.Scheduler:
-        """Return the scheduler, over the zones of --zone-file if it is given."""
+        """Return the scheduler, with --zone-file over the zones in that file."""
         app, selection = self.scheduler_app, selection or self.selection(args)
         if args.zone_file is not None:
             return app.zoned_scheduler(selection, args.zone_file, effects=self.effects)
@@ -128,7 +128,7 @@ class SchedulePodm(base.Lister):
                 self.closing.append(f"--key {args.key} already belongs to this claim")
             self.closing += claims.claim_lines(self, claim) if claim else []
             if result is None:
-                assert claim is not None, "without a new decision there is an earlier claim"
+                assert claim is not None, "there is a new decision or an earlier claim"
                 self._log_no_report()
                 self.exit_code = 0 if claim.nodes == request.count else 4
                 return self._table(self._columns, output.decision.claim_rows(claim))
@@ -150,10 +150,10 @@ class SchedulePodm(base.Lister):
         return self._show_decision(result)
 
     def _request(self) -> model.request.Request:
-        """Return the request with its ID.
+        """Return the request of the options with an ID.
 
-        Equal requests have equal IDs, and the same answer. A claim without a seed gets a random
-        ID, so that callers do not race for one pool.
+        Equal requests have equal IDs, and so the same decision. A claim without a seed gets a
+        random ID, so that concurrent callers do not choose the same pool.
         """
         args = self.args
         request = request_options.make_request(self, args, args.flavor, args.nova_flavor)
@@ -166,12 +166,12 @@ class SchedulePodm(base.Lister):
         return request
 
     def _read_hardware(self, scheduler: model.scheduler.Scheduler | None = None) -> None:
-        """Read the inventory of the page before an effect changes it."""
+        """Read the inventory for the page before the command changes it."""
         if self.args.html is not None:
             reader = scheduler or self.scheduler(self.args)
             self._hardware = self.read_hardware(reader, reader.podms())
             if scheduler is None or self.args.plan is not None:
-                self.scheduler_app.diagnostics.clear()  # the second reading reports the errors
+                self.scheduler_app.diagnostics.clear()  # the decision reads and reports again
 
     def _plan(
         self, request: model.request.Request, scheduler: model.scheduler.Scheduler
@@ -238,7 +238,7 @@ class SchedulePodm(base.Lister):
         return "report" if whole else "summary"
 
     def _table(self, columns: Sequence[str], rows: list[dict[str, Any]]) -> base.Table:
-        """Return the table with tie columns, and with a zone column if there are zones."""
+        """Return the table, with columns for seed and request ID or for zones if needed."""
         args = self.args
         named = {name.casefold() for name in args.columns}
         if self._has_zones or output.decision.ZONE.casefold() in named:
@@ -269,7 +269,7 @@ class SchedulePodm(base.Lister):
             self.after = list(renderer.reasons(report))
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
-        """Print the rows and the sections; for programs, the reasons if nothing fits, on stderr."""
+        """Print rows and sections; with a machine format, log the reasons if nothing fits."""
         if args.report == "-":
             return 0
         if self._document is not None:
@@ -309,7 +309,7 @@ class SchedulePodm(base.Lister):
         return self._table(("Request", *output.decision.COLUMNS), rows)
 
     def _read_requests(self) -> list[model.request.Request]:
-        """Return the requests of the file, all with ``--policy`` and ``--seed``; UsageError."""
+        """Return the requests of the file with ``--policy`` and ``--seed``; or UsageError."""
         args = self.args
         for name in _FILE_ONLY_OPTIONS:
             if getattr(args, name) not in (None, []):
@@ -325,7 +325,7 @@ class SchedulePodm(base.Lister):
         return [msgspec.structs.replace(request, **common) for request in requests]
 
     def _write_report(self, report: Any, facts: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the report and the page; after an effect, print the rows before a failure."""
+        """Write report and page; if that fails after an effect, print the rows first."""
         writers: list[Callable[[], None]] = [functools.partial(self._report_writer, report)]
         if (hardware := self._hardware) is not None:
             page = pages.decision.decision_page
@@ -360,7 +360,7 @@ MAX_LISTED_CHANGES = 20  # lines about changes since the plan
 class ApplyPodm(base.Lister):
     """Carry out a plan of podm schedule --plan.
 
-    Nodes are made of exactly the blocks in the plan, or nothing is done.
+    Uses exactly the blocks in the plan. If one of them is not available, nothing is done.
 
     Exit codes: 0 done; 1 error; 4 composed in part; 5 a pod manager could not be read; 6
     the plan is out of date, or its hardware is in use; 7 a composed node could not be verified, or
@@ -372,7 +372,7 @@ class ApplyPodm(base.Lister):
         <plan>: file of the plan, or - for standard input
         then | --claim: only hold the blocks of the plan
         then | --compose: hold the blocks and compose the nodes (default)
-        then | --refresh: decide again on the present inventory and show the difference; changes
+        then | --refresh: decide again on the present inventory and show the differences; change
             nothing
         then --detailed-exitcode: with --refresh, exit 10 if the decision differs now"""
     option_settings = {"plan": {"dest": "planned"}, **claims.OPTION_SETTINGS}

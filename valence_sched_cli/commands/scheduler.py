@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``scheduler explain, check``, and the commands for the audit and quotas."""
+"""The commands ``scheduler explain, check``, ``scheduler audit`` and ``scheduler quota``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ExplainScheduler(base.Lister):
     """Explain a decision and its sensitivity.
 
     Reads a report of podm schedule --report; the decisions on a request file are shown in order.
-    json and yaml have the whole structure. Other formats, and --column, have a row per pod manager.
+    json and yaml print the whole report. Other formats, and --column, have a row per pod manager.
     """
 
     reads_files_only, option_groups = True, ()
@@ -50,7 +50,7 @@ class ExplainScheduler(base.Lister):
         return output.decision.VERDICT_COLUMNS, output.decision.verdict_rows(document)
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
-        """Print the screen for people, the whole structure for json and yaml, else rows."""
+        """Print text for people, the whole report for json and yaml, rows for other formats."""
         is_table = args.formatter == "table"
         named = args.columns or args.sort_columns
         if named or not (is_table or args.formatter in STRUCTURED):
@@ -130,8 +130,8 @@ AUDIT_LONG = ("Owner", "Request ID")
 class ListAudit(base.Lister):
     """List accepted and refused changes, newest first.
 
-    On a service, they are the changes by its users, and only an admin may list them. Commands on
-    the state's own machine are recorded with the user of the machine.
+    A service lists the changes by its users, and only to an admin. Commands that change a local
+    state are recorded with the user of the machine.
     """
 
     nouns, next_step = "changes", "commands that change this state are recorded here"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``podm watch, serve``: run until a signal, reading pod managers or serving them."""
+"""The commands ``podm watch, serve``: read or serve pod managers until a signal."""
 
 import logging
 
@@ -15,11 +15,11 @@ class WatchPodm(base.Command):
     """Keep the readings of pod managers fresh.
 
     Reads each registered pod manager repeatedly into the state, until Ctrl-C or SIGTERM ends the
-    command with exit code 0. An event of a pod manager causes an earlier reading. Standard error
-    gets a line when a pod manager becomes unreachable, becomes reachable again, or has changed: the
-    time, and the event or interval that caused the reading. If several watches share a state, one
-    of them reads; when it ends, another takes over. With --report, the readings are also sent to
-    schedulers of another state. Child zones are not polled: the service of a zone does that.
+    command with exit code 0. An event of a pod manager causes an earlier reading. A line on
+    standard error reports when a pod manager becomes unreachable, becomes reachable again, or has
+    changed, and what caused the reading. If several watches share a state, one of them reads; when
+    it ends, another takes over. With --report, the readings are also sent to schedulers with
+    another state. Child zones are not polled: the service of a zone does that.
     """
 
     examples = (
@@ -37,10 +37,10 @@ class WatchPodm(base.Command):
         what --no-events: ignore events; read only at the interval
         what --full: read every resource again, not only those that may have changed since the last
             reading
-        then --messaging <file>: YAML file of a message broker that announces changes to other
+        then --messaging <file>: YAML file with the message broker that announces changes to other
             processes
-        then --report <url>...: report the readings to the service at this URL, or with messaging to
-            all subscribers of the broker of --messaging
+        then --report <url>...: URL of a service to report the readings to, or the word messaging to
+            report them to all subscribers of the --messaging broker
         then --report-interval <seconds>=30: time between reports of a pod manager
         then --report-policy <policy>...: report only the fields that this policy of the service
             uses"""
@@ -82,16 +82,16 @@ class WatchPodm(base.Command):
                 raise
 
     def _log_at(self, text: str, level: int = logging.WARNING) -> None:
-        """Log a line with the time at which the change was seen."""
+        """Log a line that starts with the present time."""
         self.log_line(f"{format_time(self.scheduler_app.now().timestamp())} {text}", level)
 
 
 class ServePodm(base.Command):
     """Serve an inventory as live Redfish services.
 
-    Each pod manager keeps state and listens on its own port of 127.0.0.1. When all listen, a line
-    with the ID and the URL of each is printed. Composed nodes last until SIGTERM or Ctrl-C ends the
-    service with exit code 0. Fault rules, listed below, inject faults.
+    Each pod manager listens on its own port of 127.0.0.1. When all listen, the command prints a
+    line with the ID and the URL of each. Composed nodes remain until Ctrl-C or SIGTERM ends the
+    command with exit code 0. Fault rules, listed below, inject faults.
     """
 
     arguments = """
@@ -122,7 +122,7 @@ class ServePodm(base.Command):
         rules = app.fault_rules()
         width = max(len(form) for form, _ in rules)
         rows = "\n".join(f"  {form:{width}}  {what}" for form, what in rules)
-        where = "WHERE is [METHOD:]PATH, and * in it matches any text"
+        where = "WHERE is [METHOD:]PATH, in which * matches any text"
         text = f"fault rules:\n\n{rows}\n\n{where}. RULE@ID applies to one pod manager."
         return f"{text} {super().get_epilog()}".rstrip()
 

@@ -32,7 +32,7 @@ class _Answer(base.Lister):
     """A list that answers a what-if question about a site."""
 
     def answered(self, site: app.Site, answer: Callable[[], Any], most: int = 0) -> Any:
-        """Return the answer; the page is opened before the search, and written after it."""
+        """Return the answer; open the file of the page before the search, and write it after."""
         with self.page_writer(self.args) as write:
             result = answer()
             if self.args.html:
@@ -74,10 +74,10 @@ class _MoveLister(_Answer):
 class FailWhatif(_MoveLister):
     """Show the destinations of nodes if hardware fails.
 
-    The most expensive nodes are placed first, as podm schedule would place them on the remaining
-    hardware. --survive N tests every combination of N failed pod managers; the rows are the nodes
-    that cannot be re-placed after the worst combination. Exit codes: 0 if all nodes can be
-    re-placed; 4 if some can; 3 if no node can.
+    Nodes are re-placed on the remaining hardware, as by podm schedule, the most expensive first.
+    --survive N tests every combination of N failed pod managers; the rows are the nodes that cannot
+    be re-placed after the worst combination. Exit codes: 0 if all nodes can be re-placed; 4 if some
+    can; 3 if no node can.
     """
 
     examples = (
@@ -139,11 +139,11 @@ class DrainWhatif(_MoveLister):
 class RebalanceWhatif(_MoveLister):
     """Plan the fewest moves that reach a goal.
 
-    A node gets its new blocks before it leaves the old ones. The command moves nothing itself. Room
+    A node gets its new blocks before it leaves the old ones. The command itself moves no node. Room
     is the number of further nodes of the flavor that fit after a move. Fragmentation is the share
     of the free accelerators that the mix of flavors cannot use. Imbalance is the standard deviation
-    of the utilization of pod managers; the most used resource of each counts. Exits 0 if the moves
-    reach the goal or no move is needed, 3 if no moves reach it, 5 if the search ended undecided.
+    of the utilization of pod managers, each by its most used resource. Exits 0 if the moves reach
+    the goal or no move is needed, 3 if no moves reach it, 5 if the search ended undecided.
     """
 
     examples = (
@@ -158,7 +158,7 @@ class RebalanceWhatif(_MoveLister):
             only sets the flavor of the column Room
         what --imbalance-below <percent>: move until the imbalance of the pod managers is below this
         what --mix <flavor=share,...>: flavors and shares for the fragmentation measure (default:
-            all, by their present shares)
+            all flavors with their own shares)
         what --most <n>: maximum number of moves (default: {MOST_MOVES}, or
             {MOST_MOVES_TO_DEFRAGMENT} with --fragmentation-below or --imbalance-below)"""
     option_settings = dict.fromkeys(
@@ -340,7 +340,7 @@ class RunWhatif(base.Lister):
     def _replay(
         self, sites: Sequence[app.Site], args: base.Args, workload: app.Workload
     ) -> model.replay.Replay:
-        """Replay the workload; print its speed to standard error only."""
+        """Replay the workload; print the speed on standard error only."""
         line, started, whatif = self.progress, time.monotonic(), self.scheduler_app.whatif
 
         def progress(run: str) -> Callable[[int], None]:
@@ -470,8 +470,8 @@ class TunePolicy(base.Lister):
     """Find weights that serve more of a workload.
 
     Replays the workload with other weights, on all cores. Rows are the weights, best first. The
-    gain is judged by cross-validation: the weights for each sample are chosen on the other samples.
-    Without a clear gain, no file is written.
+    gain is measured by cross-validation: the weights for each sample are chosen on the other
+    samples. Without a clear gain, no file is written.
     """
 
     examples = (

@@ -38,7 +38,7 @@ what --project-domain <domain>: domain of the project (default: Default)
 what --cacert <file>: certificates to trust, in PEM
 {CERTIFICATE}
 decide --weight-scale <number>: factor for the scores of the zone (default: 1)
-decide --weight-offset <number>: offset for the scaled scores (default: 0)"""
+decide --weight-offset <number>: offset that is added to the scaled scores (default: 0)"""
 _OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 1000)} | dict.fromkeys(
     ("url", "username", "auth_url", "user_domain", "project_domain"), nonempty_name
 )
@@ -174,7 +174,7 @@ class DeleteZone(base.Command):
 
 
 class _OwnZone(base.Lister):
-    """A command about this zone itself, from its stored state without live reading."""
+    """A command about this zone itself, which reads only the state, not the pod managers."""
 
     def selection(self, args: base.Args, only: Sequence[str] = ()) -> model.reading.Selection:
         live = model.reading.ReadOptions(state=args.state, stored=True)

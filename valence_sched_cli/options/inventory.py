@@ -12,14 +12,14 @@ inventory --state <url>: state with the registered pod managers: a file, or the 
     without a password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the state
     directory)"""
 LIVE = f"""\
-inventory --podm-file <file>...: YAML file of pod managers to read: instead of the registered ones,
-    or in addition to those of --inventory
+inventory --podm-file <file>...: YAML file of pod managers to read, instead of the registered ones
+    or in addition to --inventory
 {STATE}
-inventory --from-catalog: read the pod managers of the cloud's service catalogue, service type podm
-    (only inside openstack)
-inventory --all-regions: with --from-catalog: of every region, not only the configured one
-inventory --request-timeout <seconds>=30: how long to wait for each pod manager; all are read at the
-    same time
+inventory --from-catalog: read the pod managers in the cloud's service catalogue, of service type
+    podm (only inside openstack)
+inventory --all-regions: with --from-catalog, read all regions, not only the configured one
+inventory --request-timeout <seconds>=30: how long to wait for each pod manager; all are read in
+    parallel
 {PARALLEL}
 inventory --full: read every resource again, not only those that may have changed since the last
     reading
@@ -35,14 +35,14 @@ inventory --inventory <path>...: inventory to use: a file, a directory or archiv
 inventory --warn-age <age>: warn if a reading is older than this, such as 12h; 0 or never disables
     the warning (default: VALENCE_SCHED_WARN_AGE, else 1d)
 {LIVE}
-inventory --liveness <name[:argument]>: liveness check for pod managers that this run does not read:
-    read:<age> (age of the last reading), store:<age> (age of the last report), file:<folder> (age
-    of a file for each), or a plug-in (default: VALENCE_SCHED_LIVENESS, else their status)
+inventory --liveness <name[:argument]>: how to tell if pod managers that this run does not read are
+    Online: read:<age> limits the age of the last reading, store:<age> of the last report,
+    file:<folder> of a file for each; or a plug-in (default: VALENCE_SCHED_LIVENESS, else as stored)
 {RESOURCE_FILE}
 inventory --no-cache: do not use or write cached views of large inventory files (or set
     VALENCE_SCHED_NO_CACHE)
 inventory --strict: exit 5 if a pod manager could not be read, a zone did not answer or a document
-    was skipped; fail if a plug-in fails"""
+    was skipped; exit 1 if a plug-in fails"""
 ZONE_FILE = """\
 inventory --zone-file <file>: YAML file of a tree of zones with recorded inventories, instead of
     --inventory"""
@@ -69,5 +69,5 @@ def check_zone_file(args: argparse.Namespace) -> None:
 
 
 def html_option(what: str) -> str:
-    """Return the usage of the option for the file of the page; ``what`` is its content."""
+    """Return the usage of --html; ``what`` describes the content of the page."""
     return f"output --html <file>: write {what} as one self-contained page for a browser"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options as usage texts declare them: sections, help, types of values, names of files."""
+"""Options, declared as usage texts: help sections, types of values, and checks of file names."""
 
 import argparse
 import functools
@@ -18,9 +18,9 @@ from valence_sched_cli.late import model
 #: decision, the actions, and the output.
 SECTIONS = ("what", "where", "together", "inventory", "edits", "decide", "then", "output")
 _GLUE = "\N{NO-BREAK SPACE}"
-FEW_OPTIONS = 6  # options that the usage line lists in full
-MAX_LINES = 40  # of a help that lists all options
-#: The most used options; a short help also has those in the command's examples.
+FEW_OPTIONS = 6  # the usage line lists all options if there are no more than this
+MAX_LINES = 40  # a longer help does not list all options
+#: The options that a short help lists, besides the options in the examples of the command.
 COMMON = frozenset(
     (
         *("-h", "--help-all", "-f", "-c", "--inventory", "--flavor", "--cores", "--gpu", "--count"),
@@ -45,11 +45,11 @@ def section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGro
 
 
 class CommandHelp(argparse.HelpFormatter):
-    """Formats the help of a command; paragraphs that are indented keep their lines.
+    """Formats the help of a command; indented paragraphs keep their line breaks.
 
-    ``examples`` are the words after the name of the command; they follow the usage. A long usage
-    line names only the required options. Unless it is ``whole``, a help of more than ``MAX_LINES``
-    lines has only the required options and the options of COMMON and of the examples.
+    ``examples`` are arguments of the command; they are listed after the usage. A long usage line
+    names only the required options. Unless it is ``whole``, a help of more than ``MAX_LINES`` lines
+    has only the required options, the options in COMMON, and those in the examples.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class CommandHelp(argparse.HelpFormatter):
             if section is not self and section.heading != "examples":
                 actions += [args[0] for form, args in section.items if form == self._format_action]
                 root.items.remove(item)
-            elif actions and "\n" in next(iter(item[1])):  # more than the name of the plug-in
+            elif actions and "\n" in next(iter(item[1])):  # an epilog besides the plug-in's name
                 root.items.remove(item)
         shown = [it for it in actions if it.required or not common.isdisjoint(it.option_strings)]
         self.start_section("options")
@@ -80,7 +80,7 @@ class CommandHelp(argparse.HelpFormatter):
         return super().format_help()
 
     def _expand_help(self, action: argparse.Action) -> str:
-        """Return the help of an option; a short help cuts it to fit a line."""
+        """Return the help of an option, in a short help cut to one line."""
         text = super()._expand_help(action)
         width = self._width - self._max_help_position
         if not self._is_short or len(text) <= width:
@@ -91,7 +91,7 @@ class CommandHelp(argparse.HelpFormatter):
         return next(fitting, text)
 
     def _format_text(self, text: str) -> str:
-        """Return a text; a short help has the first paragraph and the exit codes."""
+        """Return a text, in a short help only its first paragraph and the exit codes."""
         if self._is_short and "\n\n" in text:
             summary, _, rest = text.partition("\n\n")
             exits = re.search(r"Exit.*", rest, re.DOTALL)
@@ -119,8 +119,8 @@ class CommandHelp(argparse.HelpFormatter):
             self.end_section()
 
     def _example(self, words: str) -> str:
-        """Return the lines of an example, with backslashes for a shell."""
-        glued = re.sub(r" (?!-)", _GLUE, words)  # an option and its value
+        """Return the lines of an example, with backslashes at the line ends."""
+        glued = re.sub(r" (?!-)", _GLUE, words)  # keep an option and its value on one line
         width = self._width - self._current_indent - len(" \\")
         fold = textwrap.TextWrapper(
             width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
@@ -151,7 +151,7 @@ E = TypeVar("E", bound=BaseException)
 #: The keyword arguments of argparse for an option, or its type alone.
 Setting = Mapping[str, Any] | Callable[[str], Any] | None
 
-#: The setting of a list whose help does not say that the option repeats.
+#: The setting of an option that repeats, if its help does not mention this.
 LISTED: Mapping[str, Any] = {"action": "append", "default": []}
 _USAGE = re.compile(
     r"(?:(?P<place>\w+) )?(?P<mark>\|!? )?(?P<names>-[-,\w]+)? ?(?P<value>\[?<[^>]+>)?"
@@ -164,10 +164,10 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
 
     A line is a usage and its help, as in ``what --podm <podm>...: only this``; ``what`` is the
     section of the option, and dots make a list. An option without a value or ``settings`` is a
-    flag; ``--limit <n>=100`` has a default, and ``[<name>]`` may be left out. The help of a list
-    and of a default says so. Lines with ``|`` before the option exclude each other; with ``|!``,
-    one of them is needed. Settings are keyed by the name of an option, or by its value such as
-    ``<podm>``; TYPES has their defaults.
+    flag; ``--limit <n>=100`` has a default, and ``[<name>]`` is optional. Lists and defaults are
+    mentioned in the help automatically. Lines with ``|`` before the option exclude each other; with
+    ``|!``, one of them is required. Settings are keyed by the name of an option, or by its value
+    such as ``<podm>``; TYPES has their defaults.
     """
     exclusive: argparse._ActionsContainer | None = None
     for line in re.sub(r"\n +", " ", textwrap.dedent(text).strip()).split("\n"):
@@ -196,7 +196,7 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
         elif not known:
             known["action"] = "store_true"
         if default:
-            known["default"] = default  # argparse parses it
+            known["default"] = default  # argparse converts it to the type
             words += "" if "(default: " in words else f" (default: {default})"
         if known.get("type"):
             known["type"] = functools.partial(parsed, known["type"])
@@ -204,7 +204,7 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
 
 
 def nonempty(hint: str = "") -> Callable[[str], str]:
-    """Return the type of a nonempty name; the hint ends the error about an empty name."""
+    """Return the type of a nonempty name; the error about an empty name ends with ``hint``."""
 
     def parse(text: str) -> str:
         if not text:
@@ -244,7 +244,7 @@ class StoreOnce(argparse._StoreAction):
 def by_name(
     option: str, pairs: Iterable[tuple[str, Value]], hint: str = "give it once"
 ) -> dict[str, Value]:
-    """Return the values of an option ``NAME=VALUE`` by name; UsageError if given twice."""
+    """Return the values of a ``NAME=VALUE`` option by name; UsageError for a repeated name."""
     named: dict[str, Value] = {}
     for name, value in pairs:
         if name in named:
@@ -254,7 +254,7 @@ def by_name(
 
 
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return the values of the options that are given, by their argparse destinations."""
+    """Return the values of those options that the user gave, by their argparse destinations."""
     return {name: value for name in names if (value := getattr(args, name)) is not None}
 
 
@@ -278,7 +278,7 @@ def positive(text: str) -> int:
 
 
 def parsed(parse: Callable[[str], Value], text: str) -> Value:
-    """Return a parsed text; a parse error becomes an error of the option, with the same text."""
+    """Parse a text; a parse error becomes an error of the option with the same message."""
     try:
         return parse(text)
     except (ValueError, RequestError) as error:
@@ -286,7 +286,7 @@ def parsed(parse: Callable[[str], Value], text: str) -> Value:
 
 
 def parsed_by(name: str) -> Callable[[str], Any]:
-    """Return the type whose parser is a function of the model, MODULE:FUNCTION."""
+    """Return the type that a function of the model parses; ``name`` is MODULE:FUNCTION."""
 
     def parse(text: str) -> Any:
         return pkgutil.resolve_name(f"valence_sched.model.{name}")(text)
@@ -364,7 +364,7 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("<zone>", "<trait>", "<driver>", "<policy>", "<project>"), nonempty_name),
 }
 
-#: Options that take a path or standard input; arguments are listed as their help names them.
+#: Options and arguments that take a path or ``-``; ``_ARGUMENTS`` has the names of arguments.
 _READ = (
     *("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file", "resource_file"),
     *("request_file", "scenario", "workload", "map_file", "baseline", "file", "old", "new"),
@@ -372,18 +372,18 @@ _READ = (
 )
 _ARGUMENTS = {"source": "path", "file": "file", "old": "old", "new": "new", "planned": "plan"}
 _READ_AND_NO_STDIN = ("zone_file", "near_map")
-#: Options that name output files; the formats of the first ones are never read as input.
+#: Options that name output files; the files of ``_WRITTEN_BESIDE`` must not be input files.
 _WRITTEN_BESIDE = ("report", "html", "plan", "junit")
 _WRITTEN = (*_WRITTEN_BESIDE, "output")
 
 
 def check_file_names(args: argparse.Namespace) -> None:
-    """Refuse conflicting files of one command before it reads or writes any.
+    """Check the file names of a command before it reads or writes a file.
 
-    UsageError if standard input is read twice, a file is written twice, or an input is replaced.
+    UsageError if standard input is read twice, a file is written twice, or an input is overwritten.
     """
     readers = [option_name(name) for name in _READ for word in _words(args, name) if word == "-"]
-    if len(readers) > 1:  # the second reader would find it empty
+    if len(readers) > 1:  # the second reader would find standard input empty
         raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
     if "-" in _words(args, "near_map"):
         raise UsageError("--near-map: cannot be read from standard input: name a file")
@@ -415,7 +415,7 @@ def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
 
 
 def with_file_hint(error: E, args: argparse.Namespace) -> E | UnknownName:
-    """Return an error; if an unknown policy is the name of a file, suggest --policy-file."""
+    """Return an error; if the name of an unknown policy is a file, suggest --policy-file."""
     name = getattr(error, "name", None) if isinstance(error, UnknownName) else None
     named = (*_words(args, "policy"), *_words(args, "policies"))
     if name not in named or not os.path.isfile(name):
@@ -425,5 +425,5 @@ def with_file_hint(error: E, args: argparse.Namespace) -> E | UnknownName:
 
 
 def option_name(name: str) -> str:
-    """Return an option or argument as written on the command line, by its argparse destination."""
+    """Return an option or argument as users write it, by its argparse destination."""
     return f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"

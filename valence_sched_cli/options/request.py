@@ -28,14 +28,14 @@ OPTION_DESTS = (
 )
 FLAVOR = """\
 what --flavor <flavor>: name of a flavor, a file with one flavor, or - for standard input
-what --nova-flavor <flavor>: flavor of Nova, by name or ID, instead of --flavor (only inside
+what --nova-flavor <flavor>: Nova flavor, by name or ID, instead of --flavor (only inside
     openstack)"""
 FLAVORS = """\
 what --flavor <flavor>...: name of a flavor, a file with one flavor, or - for standard input
     (repeat for several; default: all known)
-what --nova-flavor <flavor>...: flavor of Nova, by name or ID, in addition to --flavor (only inside
+what --nova-flavor <flavor>...: Nova flavor, by name or ID, in addition to --flavor (only inside
     openstack; repeat for several)"""
-#: The options that describe a request; all values of a repeated option must hold.
+#: The options that describe a request; all values of a repeated option apply.
 OPTIONS = f"""\
 {inventory.FLAVOR_FILE}
 decide --policy <policy>: name of a policy (default: that of the flavor, else default)
@@ -55,7 +55,7 @@ where --capability <key=value>...: only with this capability: os=linux, or one o
 where --location <location>...: only at this location or below it (repeat to accept several;
     overrides the flavor)
 where --where <expression>...: only where this JSON expression holds: '[">=", "$facts.year", 2022]'
-    (repeat for several; all must hold, also the flavor's)
+    (repeat for several; all must hold, and those of the flavor)
 where --attribute <name=expression>...: only where this attribute of the pod manager matches:
     facts.year='>= 2022' (repeat for several; overrides the flavor)
 what --cores <n>: CPU cores, in addition to the flavor
@@ -71,22 +71,22 @@ where --member-of <aggregate>...: only members of this aggregate, in Placement's
     a or b, !a for not a, !in:a,b for neither (repeat: all must hold)
 together --owner <owner>: owner of the nodes (default: the ID of the project if the command logs in
     to a cloud)
-together --group <group>: group that the nodes join (default: the flavor's name if a rule is given);
-    a rule's domain is podm, zone, location, aggregate or facts.NAME
-together --affinity <domain>...: all nodes of the group at one value of this domain
-together --anti-affinity <domain>...: no two nodes of the group at one value of this domain
-together --soft-affinity <domain>...: prefer all nodes of the group at one value of this domain
-together --soft-anti-affinity <domain>...: prefer no two nodes of the group at one value of this
+together --group <group>: group that the nodes join (default with a rule: the flavor's name); the
+    domain of a rule is podm, zone, location, aggregate or facts.NAME
+together --affinity <domain>...: place all nodes of the group in the same domain, such as zone
+together --anti-affinity <domain>...: place each node of the group in a different domain
+together --soft-affinity <domain>...: prefer to place all nodes of the group in the same domain
+together --soft-anti-affinity <domain>...: prefer to place each node of the group in a different
     domain
-together --at-most <domain=n>...: at most n nodes of the group at one value of this domain
+together --at-most <domain=n>...: place at most n nodes of the group in each domain
 together --spread <domain[=skew]>...: spread the group evenly over this domain; node counts differ
     by at most skew (default: 1; repeat for several)
 together --soft-spread <domain[=skew]>...: prefer to spread the group evenly over this domain,
     within skew (default: 1; repeat for several)
-where --near <kind=name>...: only near this external resource, such as volume=db-1; its place is in
-    a --near-map or, inside openstack, in the cloud
+where --near <kind=name>...: only near this external resource, such as volume=db-1; its location
+    comes from --near-map or, inside openstack, from the cloud
 where --prefer-near <kind=name>...: prefer pod managers near this external resource
-where --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE
+where --near-map <file>...: YAML file with locations of external resources, or RESOLVER:SOURCE
 decide --seed <n>: seed that breaks ties (default: 0)"""
 REQUEST_ID = """\
 decide --request-id <id>: ID of the request, which also breaks ties; to repeat a decision, use the
@@ -101,10 +101,10 @@ def make_request(
     nova_flavor: str | None = None,
     site: app.Site | None = None,
 ) -> model.request.Request:
-    """Return the request of the options: a flavor, a Nova flavor, or resources alone.
+    """Return the request that the options describe: by a flavor, a Nova flavor, or resources.
 
-    Flavors and the policy of a ``site`` override the configured ones. UsageError or InputError if
-    an option is invalid or contradicts another.
+    The flavors and the policy of a ``site`` override the configured ones. UsageError or InputError
+    if an option is invalid or contradicts another.
     """
     count, min_count = getattr(args, "count", None) or 1, getattr(args, "min_count", None)
     if (min_count or 0) > count:
@@ -156,7 +156,7 @@ def make_request(
 
 @contextlib.contextmanager
 def flavor_named(request: model.request.Request, args: argparse.Namespace) -> Iterator[None]:
-    """Add the flavor to the error about an unknown policy that it names."""
+    """Within the context, an error about an unknown policy names the flavor that refers to it."""
     try:
         yield
     except UnknownName as error:
@@ -230,7 +230,7 @@ def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-#: The types of values, by the option or by the value's name in usage texts.
+#: The types of values, by the option or by the name of its value in usage texts.
 SETTINGS: dict[str, parsing.Setting] = {
     "attribute": parsing.parsed_by("extra_specs:parse_attribute"),
     "memory": parsing.parsed_by("flavor:parse_memory_mib"),
@@ -256,8 +256,8 @@ SETTINGS: dict[str, parsing.Setting] = {
 }
 
 
-TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, with names or patterns with
-    *. It may also be conditions that must all hold, such as model=A100,zone=az2, on podm, pool,
+TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, and * matches any text. It
+    may also be a list of conditions that must all hold, such as model=A100,zone=az2, on podm, pool,
     block, type, kind, model, free, zone, aggregate, trait, status, enabled. Edits of a scenario are
     applied first, then the edits of the command line in their order."""
 
@@ -271,29 +271,29 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
         group,
         """
         --scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them
-        --fail <target>: fail this hardware: nodes cannot use it, and nodes on it are lost
-            (repeat for several, as all edits)
+        --fail <target>: let this hardware fail: nodes on it are lost, and no node can use it
+            (all edits: repeat for several)
         --drain <target>: place no new nodes on this hardware; existing nodes stay
         --remove <target>: remove this hardware and its nodes
         --clone <podm[xN]>: add N copies of this pod manager, healthy and free (default: 1)
         --add <[Nx]block@podm[/pool]>: add N copies of this block of the pod manager, or of a
             template of a scenario file, healthy and free (default: 1)
-        --set <target:key=value>: set a property: of a pod manager enabled, status, zone,
-            aggregates, traits, facts.NAME or capabilities.NAME; of a pool traits; of a block
-            enabled, health or reserved. Several values are a ;-separated list; an empty value
+        --set <target:key=value>: set a property of a pod manager (enabled, status, zone,
+            aggregates, traits, facts.NAME, capabilities.NAME), a pool (traits) or a block
+            (enabled, health, reserved). Several values are a ;-separated list; an empty value
             removes the property""",
         **{verb: {"dest": "edits", "type": edit(verb), **parsing.LISTED} for verb in EDITS},
     )
 
 
-#: Overrides weights of the policy.
+#: The option that overrides weights of the policy.
 WEIGHT = """\
 decide --weight <weigher=number>...: override the weight of this weigher in the policy
 """
 
 
 def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[app.Site]:
-    """Return the edited inventory: a site for each scenario, else a single site."""
+    """Return the inventory after the edits: one site for each scenario, else one site."""
     app, selection = command.scheduler_app, command.selection(args)
     zones, policy = getattr(args, "zone_file", None), getattr(args, "policy", None)
     site = app.site(selection) if zones is None else app.zoned_site(selection, zones)
@@ -303,7 +303,7 @@ def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[app.Sit
 
 
 def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
-    """Return the single inventory after the edits; UsageError if there are several scenarios."""
+    """Return the inventory after the edits; UsageError for several scenarios."""
     site, *others = edited_sites(command, args)
     if others:
         names = ", ".join(one.name for one in (site, *others))
@@ -328,7 +328,7 @@ what --map <field=column>...: for a CSV trace, the column of a field, as arrival
     properties.processor.total_cores=cpu_milli/1000 (repeat for several; other columns are ignored)
 what --map-file <file>: YAML file with such a mapping under columns
 what --sort: sort the lines by arrival, in memory
-what --near-map <file>...: YAML map of the places of external resources, or RESOLVER:SOURCE
+what --near-map <file>...: YAML file with locations of external resources, or RESOLVER:SOURCE
 what --rate <n/period>: generate requests with this average arrival rate, instead of reading a file:
     10/h, 0.5/s
 what --mix <flavor=share,...>: flavors of the generated requests, with their shares
@@ -362,7 +362,7 @@ def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
 
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return the facts of a page about a generated workload; empty for a file."""
+    """Return the facts for a page about a generated workload; none about a workload file."""
     if args.workload is not None:
         return []
     lifetime = model.quantity.format_age(args.lifetime) if args.lifetime else "unlimited"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells: values with one form for people and one for machines."""
+"""Cells: values with a text for people and a value for programs."""
 
 import functools
 import os
@@ -16,11 +16,11 @@ from valence_sched_cli.late import model, msgspec, rich, words
 
 T = TypeVar("T")
 
-WIDTH = 80  # of a cell that holds sentences
+WIDTH = 80  # characters of a cell with sentences
 
 
 class Shown(FormattableColumn[T]):
-    """A value: functions make its text for people and its value for machines; sorts by text."""
+    """A value that is converted to text for people, to data for programs; it sorts by text."""
 
     def __init__(
         self, value: T, people: Callable[[T], str], machine: Callable[[T], Any] | None = None
@@ -52,14 +52,14 @@ class Absent(Shown[None]):
 
 
 class Amount(Shown[T]):
-    """A value that sorts by itself; a function makes the text for people."""
+    """A value that sorts by its own order, not by the text for people."""
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, Absent) or FormattableColumn.__lt__(self, other)
 
 
 class Sentence(Shown[str]):
-    """A sentence, folded for people; it omits a name that another column shows."""
+    """A sentence, folded for people; omits a leading name, which another column shows."""
 
     def __init__(self, text: str, name: str = "", width: int = WIDTH) -> None:
         super().__init__(text, lambda text: _fold(text.removeprefix(f"{name}: "), width))
@@ -70,7 +70,7 @@ def _fold(text: str, width: int = WIDTH) -> str:
 
 
 def hang(text: str, indent: int, first: str = "", width: int = 79, **options: Any) -> list[str]:
-    """Return the lines of a text, ``first`` before the first and the others indented."""
+    """Fold a text into lines: the first begins with ``first``, the others are indented."""
     return textwrap.TextWrapper(width, first, " " * indent, break_on_hyphens=False, **options).wrap(
         text
     )
@@ -85,8 +85,8 @@ def tail(uri: str) -> str:
     return uri.rstrip("/").rpartition("/")[2]
 
 
-#: Lists for machines; for people words side by side, a line each, folded sentences, or the last
-#: parts of URIs.
+#: Cells of lists. People see words side by side, words on a line each, folded sentences, or the
+#: last parts of URIs.
 Words = functools.partial(Shown[Any], people=_joined(", "))
 WordLines = functools.partial(Shown[Any], people=_joined("\n"))
 Sentences = functools.partial(Shown[Any], people=_joined("\n", _fold))
@@ -99,7 +99,7 @@ def pairs(
     absent: str = "unset",
     shown: Callable[[Any], str] | None = None,
 ) -> functools.partial[Shown[Any]]:
-    """Return the cells of maps for machines; people see a text of each name and value."""
+    """Return the type of cells of maps; people see each name and value as text."""
 
     def people(values: Mapping[str, Any]) -> str:
         text = shown or format_value
@@ -109,19 +109,19 @@ def pairs(
     return functools.partial(Shown[Any], people=people, machine=dict)
 
 
-#: Maps: for people ``key=value`` side by side or a line each.
+#: Cells of maps. People see ``key=value`` side by side, or on a line each.
 Pairs, PairLines = pairs(", "), pairs("\n")
-ClaimLines = pairs("\n", " claim ")  # of block URIs to claims: their lines can wrap
+ClaimLines = pairs("\n", " claim ")  # from block URI to claim; the space lets a line wrap
 AmountLines = pairs("\n", absent="unknown")
 
 
 def noun_lines(nouns: Sequence[Any], people: Callable[[Any], str]) -> Shown[Any]:
-    """Return the cell of nouns: a line each for people; lists and maps for machines."""
+    """Return the cell of nouns: people see a line each, programs lists and maps."""
     return Shown(nouns, _joined("\n", people), to_builtins)
 
 
 def grants_cell(grants: Sequence[Any]) -> Shown[Any]:
-    """Return the cell of amounts of stocks: a line each for people; lists and maps for machines."""
+    """Return the cell of amounts of stocks: people see a line each, programs lists and maps."""
 
     def lines(grants: Sequence[Any]) -> str:
         counts = Counter((one.amount, one.unit, one.resource, one.uri) for one in grants)
@@ -137,7 +137,7 @@ def grants_cell(grants: Sequence[Any]) -> Shown[Any]:
 def fields(
     noun: Any, *titles: str, lists: Callable[[Any], Any] = WordLines, maps: Any = PairLines
 ) -> dict[str, Any]:
-    """Return the cells of the fields that titles name: ``Created At`` is ``noun.created_at``."""
+    """Return cells of a noun by title: the cell ``Created At`` shows ``noun.created_at``."""
     row = {title: getattr(noun, title.lower().replace(" ", "_")) for title in titles}
     for title, value in row.items():
         if isinstance(value, Mapping):
@@ -156,7 +156,7 @@ def warning_lines(warnings: Iterable[str]) -> Iterable[str]:
 
 
 def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False) -> Any:
-    """Return the cell of a time: its age for people, also the time with ``both``; else UTC."""
+    """Return the cell of a time: people see its age (with ``both`` also UTC), programs UTC."""
     text = model.quantity.format_utc(at) if isinstance(at, str) else format_time(at)
     if text is None:
         return None
@@ -173,7 +173,7 @@ def to_builtins(nouns: Sequence[Any]) -> list[Any]:
 
 
 def format_value(value: Any) -> str:
-    """Print a value inside a cell: lists with semicolons, numbers without needless zeros."""
+    """Return the text of a value in a cell: lists with semicolons, numbers without extra zeros."""
     if value is None:
         return "unset"
     if isinstance(value, Mapping):
@@ -184,7 +184,7 @@ def format_value(value: Any) -> str:
 
 
 class HeatCell(NamedTuple):
-    """A cell of a table with colours, with a temperature within 0..1."""
+    """A cell of a coloured table; ``heat`` is from 0 (red) to 1 (green)."""
 
     text: str
     heat: float
@@ -199,8 +199,8 @@ def supports_colour(stream: Any) -> bool:
 
 
 def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool = True) -> str:
-    """Return columns of text; with ``colour``, cells have escape codes for their temperature."""
-    import tabulate  # imported late; its padding is changed and restored
+    """Return columns of text; with ``colour``, each cell is coloured by its heat."""
+    import tabulate  # imported late; its padding is changed below, and restored
 
     texts = [
         [
@@ -220,7 +220,7 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: b
 
 
 def painted(text: str, heat: float) -> str:
-    """Return a text on a colour from red (0) over yellow to green (1), safe for a terminal."""
+    """Return a text without control characters, on red (0), yellow or green (1)."""
     many = os.environ.get("COLORTERM", "").casefold() in ("truecolor", "24bit")
     system = rich.color.ColorSystem.TRUECOLOR if many else rich.color.ColorSystem.EIGHT_BIT
     heat = min(1.0, max(0.0, heat))

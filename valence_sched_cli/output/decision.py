@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision as rows and lines: its nodes, the outcome, and with --explain the reasons."""
+"""Prints a decision as rows and lines: its nodes, its outcome, and with --explain its reasons."""
 
 import argparse
 import io
@@ -18,7 +18,7 @@ from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_p
 from valence_sched_cli.output import cells, table
 from valence_sched_cli.output.cells import fields, grants_cell, hang, warning_lines
 
-MOST_LINES = 16  # of reasons before they are grouped, so that a decision fits a screen
+MOST_LINES = 16  # more lines of reasons are grouped, so that a decision fits a screen
 WIDTH = 79
 
 
@@ -44,7 +44,7 @@ def not_chosen(
 
 def _groups(rejected: Sequence[model.PodmVerdict], phrases: ReasonPhrases) -> Iterator[str]:
     groups = words.reason_groups(rejected, phrases)
-    # Only texts with an example need padding, and some exceed the screen.
+    # pad only to the longest text that an example follows: other texts may exceed the screen
     lines = groups[:MOST_LINES]
     width = min(max((len(text) for _, text, nearest in lines if nearest), default=0), WIDTH // 2)
     for number, text, nearest in lines:
@@ -56,11 +56,11 @@ def _groups(rejected: Sequence[model.PodmVerdict], phrases: ReasonPhrases) -> It
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
 ZONE = "Zone"  # the column before Podm, in decisions over zones
 LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
-BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
+BLOCKS_WIDTH = 36  # characters of a cell with the blocks of a node
 
 
 def blocks_cell(uris: Sequence[str]) -> cells.Shown[Any]:
-    """Return the blocks of a node: the last parts of their URIs side by side for people."""
+    """Return the cell of a node's blocks; people see the last parts of URIs, side by side."""
 
     def people(uris: Sequence[str]) -> str:
         return textwrap.fill(", ".join(map(cells.tail, uris)), BLOCKS_WIDTH, break_on_hyphens=False)
@@ -69,7 +69,7 @@ def blocks_cell(uris: Sequence[str]) -> cells.Shown[Any]:
 
 
 def placement_rows(report: model.Report) -> Iterator[dict[str, Any]]:
-    """Yield a row for each node and each of its alternates; cells by LONG_COLUMNS and ZONE."""
+    """Yield a row for each node and each alternate, with the cells of LONG_COLUMNS and ZONE."""
     places = report.zones.placements if report.zones else ()
     zones = iter([zone for one in places for zone in (one.zone, *one.alternates)])
     for placement in report.placements:
@@ -86,7 +86,7 @@ def placement_rows(report: model.Report) -> Iterator[dict[str, Any]]:
 
 
 def claim_rows(claim: Claim) -> list[dict[str, Any]]:
-    """Return a row for each node of a claim, with the cells of LONG_COLUMNS that a claim has."""
+    """Return a row for each node of a claim, with those cells of LONG_COLUMNS that a claim has."""
     rows, names = [], ("uri", "resource", "amount", "unit")
     for part, share in sorted(node_allocations(claim), key=lambda one: one[1].node):
         grants = [
@@ -108,7 +108,7 @@ def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def several_lines(decisions: model.DecisionResults, names: Sequence[str]) -> Iterator[str]:
-    """Yield the lines about the outcome of several requests, the outcome itself last."""
+    """Yield the lines about several requests; the last line is the outcome of all."""
     report, failure = decisions.report, decisions.failure
     notes = (note for one in report.decisions for note in words.zone_notes(one))
     yield from warning_lines(dict.fromkeys((*report.warnings, *notes)))
@@ -126,11 +126,11 @@ def several_lines(decisions: model.DecisionResults, names: Sequence[str]) -> Ite
     yield f"placed {report.placed:,} of {format_count(report.requested, 'node')} of {of}"
 
 
-MOST_SHOWN = 3  # near misses and changes of each kind; the report has all
+MOST_SHOWN = 3  # shown near misses, and sensitivities of each kind; the report has all
 
 
 class ReportRenderer:
-    """Draws a report as text for one stream; a reason names the options ``given``."""
+    """Prints a report as text for one stream; reasons name the options ``given`` by the user."""
 
     def __init__(
         self, formatter: Any, stream: Any, args: argparse.Namespace, given: Iterable[str] = ()
@@ -234,7 +234,7 @@ VERDICT_COLUMNS = (
 
 
 def document_fields(document: model.Report | model.Reports) -> dict[str, Any]:
-    """Return a document as one map for programs, with added sentences."""
+    """Return a document as one map for programs, with sentences for its reasons."""
     if isinstance(document, model.Report):
         return _report_fields(document)
     return {
@@ -249,7 +249,7 @@ def document_fields(document: model.Report | model.Reports) -> dict[str, Any]:
 
 
 def verdict_rows(report: model.Report) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each pod manager; cells as in VERDICT_COLUMNS."""
+    """Yield a row for each pod manager, with the cells of VERDICT_COLUMNS."""
     explanation = report.explanation
     candidates = explanation.candidates if explanation else ()
     parts = {one.podm: {part.weigher: part.part for part in one.parts} for one in candidates}

@@ -13,8 +13,8 @@ from valence_sched.model.quantity import format_mib, format_mib_of
 from valence_sched.words import phrases as words
 from valence_sched_cli.output.cells import Amount, AmountLines, Shown, format_value, painted
 
-WIDTH = 30  # of a cell with the devices of a block
-RECORD_WIDTH = 60  # of such a cell in the table of one object, or among lines of a title each
+WIDTH = 30  # characters of a cell with the devices of a block
+RECORD_WIDTH = 60  # characters of such a cell if each title has its own line
 _GLUE = "\N{NO-BREAK SPACE}"
 BAR_WIDTH = 10  # characters between the brackets of a bar
 AMOUNTS = {
@@ -29,12 +29,12 @@ AMOUNTS = {
 
 
 def _folded(phrases: Iterable[str], width: int) -> str:
-    glued = re.sub(r"(?<=\d) (?=[KMGTP])", _GLUE, ", ".join(phrases))  # a number and its unit
+    glued = re.sub(r"(?<=\d) (?=[KMGTP])", _GLUE, ", ".join(phrases))  # do not break "2 GiB"
     return textwrap.fill(glued, width).replace(_GLUE, " ")
 
 
 def devices_cell(devices: Any, width: int = WIDTH) -> Shown[Any]:
-    """Return the devices of a block: grouped phrases for people, the structure for programs."""
+    """Return the cell of a block's devices: people see folded phrases, programs the structure."""
 
     def people(devices: Any) -> str:
         return _folded(words.device_phrases(devices), width)
@@ -43,7 +43,7 @@ def devices_cell(devices: Any, width: int = WIDTH) -> Shown[Any]:
 
 
 class BarCell(Shown[tuple[float | None, float | None]]):
-    """A free amount of a total: a bar of the used share, and the numbers in words."""
+    """A free amount of a total: a bar that shows the used share, and a text with the numbers."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class BarCell(Shown[tuple[float | None, float | None]]):
 
 
 def node_hardware_cell(status: Any, width: int = WIDTH) -> Shown[Any]:
-    """Return the hardware of a node: phrases for people; devices, amounts, gaps for machines."""
+    """Return the cell of a node's hardware: people see phrases, programs the structure."""
 
     def people(status: Any) -> str:
         return _folded(words.node_phrases(status), width)
@@ -83,7 +83,7 @@ def node_hardware_cell(status: Any, width: int = WIDTH) -> Shown[Any]:
 
 
 def pools_cell(pools: Mapping[str, PodmSummary]) -> Shown[Mapping[str, PodmSummary]]:
-    """Return free amounts by pool ID: a line each for people, numbers for machines."""
+    """Return the cell of free amounts by pool ID: people see a line each, programs numbers."""
 
     def people(pools: Mapping[str, PodmSummary]) -> str:
         width = max(map(len, pools), default=0)
@@ -102,9 +102,9 @@ def pools_cell(pools: Mapping[str, PodmSummary]) -> Shown[Mapping[str, PodmSumma
 
 
 def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
-    """Return a bar for each present resource, by its title.
+    """Return a bar for each resource that the pod manager has, by title.
 
-    If ``unusable`` has a reason, the cell has only words: new nodes cannot use the resource.
+    If ``unusable`` has a reason why new nodes cannot use the resource, the cell has no bar.
     """
     names = [name for name in AMOUNTS if name != "accelerators"]
     pairs = {AMOUNTS[name].removesuffix(" MiB"): getattr(amounts, name) for name in names}

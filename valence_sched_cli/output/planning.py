@@ -17,11 +17,11 @@ from valence_sched_cli.output.hardware import RECORD_WIDTH, devices_cell
 from valence_sched_cli.output.replay import number_cell
 from valence_sched_cli.output.table import USUAL_WIDTH, Table, screen_width, table_width
 
-MOST_PODMS = 5  # columns, if not all fit the width
+MOST_PODMS = 5  # columns of pod managers if not all fit the screen
 
 
 class FitCell(int):
-    """The number of nodes that fit on a pod manager; its colour is relative to the maximum."""
+    """The number of nodes that fit on a pod manager, coloured relative to the largest number."""
 
     def __new__(cls, nodes: int, most: int, width: int) -> Self:
         cell = super().__new__(cls, nodes)
@@ -41,10 +41,10 @@ Totals = Mapping[str, Mapping[str, Any]]  # by title, then by flavor
 
 
 def fit_matrix(counts: Counts, width: int | None = None, totals: Totals | None = None) -> Table:
-    """Return the titles and rows of the matrix for a screen ``width``, else 80 characters.
+    """Return the matrix of flavors and pod managers as a table of ``width``, else 80 characters.
 
-    If there are too many pod managers, the pod managers that fit most nodes are shown, the others
-    in one column. The last columns are ``totals``, else the sum of each row.
+    If there are too many pod managers, those that fit most nodes have a column each, and the others
+    share one. The last columns are ``totals``, else the sum of each row.
     """
     width = width or screen_width() or USUAL_WIDTH
     if totals is None:
@@ -86,7 +86,7 @@ EXPLAINED = ("Runs Out", "Reasons", "Podm Sums", "Site Sums", "Of Each")
 
 
 def capacity_table(counts: Named, *, people: bool, explain: bool, proven: bool) -> Table:
-    """Return titles and rows: a matrix for people, a row for each pod manager for programs."""
+    """Return a table: people see a matrix, programs a row for each flavor and pod manager."""
     if people:
         matrix = {name: {podm.podm: podm.nodes for podm in one.podms} for name, one in counts}
         known = all(one.is_optimal for _, one in counts)
@@ -116,7 +116,7 @@ def capacity_table(counts: Named, *, people: bool, explain: bool, proven: bool) 
 
 
 def explanation(counts: Named) -> Iterator[str]:
-    """Yield the sections: which resource runs out first, and the sums of free amounts."""
+    """Yield lines about the resource that runs out first, and about the sums of free amounts."""
     width = max(len(escape(name)) for name, _ in counts)
     yield ""
     yield "Runs out first"
@@ -140,7 +140,7 @@ STRANDED_COLUMNS = ("Podm", "Kind", "Model", "Unit", "Free", "Usable", "Stranded
 
 
 def stranded_table(found: Sequence[StrandedAmount], *, people: bool) -> Table:
-    """Return titles and rows; people see stranded amounts by reason."""
+    """Return a table of stranded amounts; people see them grouped by reason."""
     if people:
         groups = words.stranded_groups(found)
         return ("Why", "Podms", "Stranded"), [
@@ -158,7 +158,7 @@ MOVE_COLUMNS = ("Step", "Node", "From", "To", "Pool", "Blocks")
 MOVE_LONG_COLUMNS = (*MOVE_COLUMNS, "Owner", "Asks For", "Hardware", "URI")
 REBALANCE_COLUMNS = ("Step", "Node", "From", "To", "Pool", "Room", "Fragmentation", "Imbalance")
 REBALANCE_LONG_COLUMNS = (*REBALANCE_COLUMNS, "Blocks", "Owner", "Asks For", "Hardware", "URI")
-MOST_GROUPS = 3  # of reasons against a node that is stuck
+MOST_GROUPS = 3  # groups of reasons why a node cannot be re-placed
 MOST_LISTED = 8  # groups of nodes, and nodes of each; the rest is only counted
 WIDTH = 78
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress line on standard error: the pod managers for which a command waits over 1 s."""
+"""The progress line on standard error: shows the work that a command waits for over 1 s."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typing import IO, Any, cast
 from valence_sched.streams import moves_cursor
 from valence_sched_cli.late import model, rich
 
-DELAY_S = 1.0  # of waiting before the line is shown
+DELAY_S = 1.0  # wait before the line is shown
 FRAMES_PER_S = 8
 
 
 def terminal_progress(stream: Any = None) -> model.diagnostic.Progress | None:
-    """Return the progress line of a stream, None unless it is a terminal that supports one."""
+    """Return the progress line of a stream; None unless it is a terminal with a movable cursor."""
     stream = stream or sys.stderr
     return ProgressLine(stream) if moves_cursor(stream) else None
 
 
 class ProgressLine:
-    """Shows waits of longer than a second; log records replace the line briefly."""
+    """Shows work that lasts longer than a second; a log record replaces the line briefly."""
 
     def __init__(
         self, stream: Any, delay_s: float = DELAY_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream, self._delay_s, self._clock = _HarmlessStream(stream), delay_s, clock
         self._awaited = model.diagnostic.Awaited()
-        self._lock = threading.RLock()  # the drawing thread never acquires it
+        self._lock = threading.RLock()  # the thread that draws the line does not acquire it
         self._started: float | None = None
         self._timer: threading.Timer | None = None
         self._live: rich.live.Live | None = None
@@ -53,7 +53,7 @@ class ProgressLine:
         self._awaited.activities.pop(subject, None)
 
     def close(self) -> None:
-        """Remove the line, and forget the awaited pod managers."""
+        """Remove the line, and forget all work in progress."""
         with self._lock:
             self._stop()
             self._started = None
@@ -79,7 +79,7 @@ class ProgressLine:
         self._timer.start()
 
     def _show(self) -> None:
-        """Show the line; called by the timer, perhaps after the work has ended."""
+        """Show the line unless the work has ended before the timer called this method."""
         with self._lock:
             if self._timer is not threading.current_thread():
                 return
@@ -118,7 +118,7 @@ class ProgressLine:
         return bool(live or timer)
 
     def _give_way(self, _record: logging.LogRecord) -> bool:
-        """Remove the line for a log record; it is shown again while work continues."""
+        """Remove the line before a log record; it is shown again if work continues."""
         with self._lock:
             if self._stop():
                 self._start_timer(self._delay_s)

@@ -29,7 +29,7 @@ SWEEP_LONG_COLUMNS = (*SWEEP_COLUMNS, "Utilisation", "Requests", *_MORE_COLUMNS)
 
 
 class ShareCell(Amount[float]):
-    """A share: a percentage, green for 0 and red for 1 on a terminal with colours."""
+    """A share as a percentage; on a terminal with colours 0 is green and 1 is red."""
 
     def __init__(self, share: float) -> None:
         super().__init__(share, words.share_text)
@@ -43,13 +43,13 @@ Shares = pairs("\n", shown=words.share_text)
 
 
 def number_cell(number: float | None, *, is_share: bool = False) -> Amount[float] | None:
-    """Return the cell of a number that may be unknown: few digits or a percentage for people."""
+    """Return the cell of a number or None; people see a rounded number or a percentage."""
     text = functools.partial(words.value_text, is_share=is_share)
     return None if number is None else Amount(number, text)
 
 
 def _estimate_cell(mean: float, error: float | None, *, is_share: bool) -> Amount[float]:
-    """Return the cell of the mean of a measure over seeds, with its standard error."""
+    """Return the cell of a mean over seeds with its standard error."""
     text = functools.partial(words.value_text, is_share=is_share)
 
     def people(mean: float) -> str:
@@ -59,12 +59,12 @@ def _estimate_cell(mean: float, error: float | None, *, is_share: bool) -> Amoun
 
 
 def run_rows(replay: model.Replay) -> Iterator[dict[str, Any]]:
-    """Yield a row for each run; cells by LONG_COLUMNS."""
+    """Yield a row for each run, with the cells of LONG_COLUMNS."""
     return sweep_rows([model.sweep_run_of(run, "", 0) for run in replay.runs])
 
 
 def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each run; cells by SWEEP_LONG_COLUMNS."""
+    """Yield a row for each run, with the cells of SWEEP_LONG_COLUMNS."""
     for run in runs:
         found: dict[str, Any] = dict(run.measures)
         groups: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -85,7 +85,7 @@ def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
 
 
 def comparison(replay: model.Replay, *, machine: bool, long: bool = False) -> Table:
-    """Return titles and a row for each measure, a column for each run; ``long`` adds peaks."""
+    """Return a table with a row for each measure, a column for each run; ``long`` adds peaks."""
     by_run = {run.name: {one.name: one for one in model.measures(run)} for run in replay.runs}
     rows = []
     for name in dict.fromkeys(name for found in by_run.values() for name in found):
@@ -98,7 +98,7 @@ def comparison(replay: model.Replay, *, machine: bool, long: bool = False) -> Ta
 
 
 def sweep_comparison(runs: Sequence[model.SweepRun], *, long: bool) -> Table:
-    """Return titles and a row for each measure: means over seeds, and the best variation."""
+    """Return a table with a row for each measure: means over seeds, and the best variation."""
     rows = []
     for one in model.compare_seeds(runs):
         if one.measure.name.startswith("peak_") and not long:
@@ -119,16 +119,16 @@ SERIES_COLUMNS = (
     *("Requested", "Placed", "Refused", "Undecided"),
 )
 _SUMS = ("Requested", "Placed", "Refused", "Undecided")
-MOST_ROWS = 24  # of a run, for people: one screen
+MOST_ROWS = 24  # rows of a run for people, about one screen
 MOST_RESOURCES = 3  # columns without --long: the resources that change most
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
 
 
 def series_table(replay: model.Replay, *, machine: bool, long: bool) -> Table:
-    """Return titles and rows: each bucket for programs, up to ``MOST_ROWS`` per run for people."""
+    """Return a table of time series: programs get each bucket, people ``MOST_ROWS`` per run."""
     if machine:
         return SERIES_COLUMNS, [row for run in replay.runs for row in _bucket_rows(run)]
-    ranges: dict[str, float] = {}  # of each resource
+    ranges: dict[str, float] = {}  # by resource: the largest change of its share
     for run in replay.runs:
         for name, values in run.series.used.items():
             change = max(values, default=0.0) - min(values, default=0.0)
@@ -160,7 +160,7 @@ def _bucket_rows(run: model.ReplayResult) -> Iterator[dict[str, Any]]:
 
 
 def _merged_rows(run: model.ReplayResult, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield rows over equal intervals: means of levels, sums of counts, the last fragmentation."""
+    """Yield a row per interval: means of shares, sums of counts, the last fragmentation."""
     series = run.series
     size = max(1, -(-len(series.nodes) // MOST_ROWS))
     step_s = size * series.bucket_s

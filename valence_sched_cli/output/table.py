@@ -20,14 +20,14 @@ from valence_sched.streams import encodable
 from valence_sched_cli.late import model, msgspec, tabulate
 from valence_sched_cli.output.cells import Absent, Shown
 
-USUAL_WIDTH = 80  # characters, if the screen has no width
-BORDER = 3  # characters of a column in addition to its widest cell
+USUAL_WIDTH = 80  # characters of a line if the width of the screen is unknown
+BORDER = 3  # characters that a column needs besides its widest cell
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_AGE, _GLUE = re.compile(r" ago\b"), "\0"  # an age stays on one line
-_INDENT = "  "  # of a continued line in a cell of several lines
+_AGE, _GLUE = re.compile(r" ago\b"), "\0"  # keep an age such as "2h ago" on one line
+_INDENT = "  "  # before a continued line in a cell of several lines
 Rows = Sequence[Sequence[Any]]
-#: The column titles and the rows, or the row of a single object. A row holds its cells by title, or
-#: in the order of the titles; surplus cells are left out. None is an unknown value.
+#: The column titles, and the rows or the row of a single object. A row has its cells by title or in
+#: the order of the titles; extra cells are ignored. None is an unknown value.
 Table = tuple[Sequence[str], Iterable[Any]]
 _WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
@@ -42,7 +42,7 @@ def screen_width() -> int | None:
 
 
 def fit_rows(titles: Sequence[str], rows: Rows, width: int | None = None) -> Rows:
-    """Return rows folded to ``width`` or the screen, the widest column first, if possible."""
+    """Fold the widest columns until the rows fit ``width`` or the screen, if that is possible."""
     width = screen_width() if width is None else width
     if width is None:
         return rows
@@ -50,7 +50,7 @@ def fit_rows(titles: Sequence[str], rows: Rows, width: int | None = None) -> Row
     room = width - 1 - BORDER * len(titles)
     if sum(natural) <= room or sum(map(min, natural, least)) > room:
         return rows
-    widths, most = natural, max(natural)  # the widest columns become equal
+    widths, most = natural, max(natural)  # the widest columns get the same width
     while sum(widths) > room:
         most -= 1
         widths = [min(wide, max(most, small)) for wide, small in zip(natural, least, strict=True)]
@@ -63,7 +63,7 @@ def fit_rows(titles: Sequence[str], rows: Rows, width: int | None = None) -> Row
 
 
 def _widths(titles: Sequence[str], rows: Rows) -> tuple[list[list[str]], list[int], list[int]]:
-    """Return the texts of each column, and the lengths of its longest line and word."""
+    """Return the texts of each column, and the lengths of its longest line and longest word."""
     columns = [[str(row[number]) for row in rows] for number in range(len(titles))]
     natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
     least = [_longest(title, cells, None) for title, cells in zip(titles, columns, strict=True)]
@@ -71,14 +71,14 @@ def _widths(titles: Sequence[str], rows: Rows) -> tuple[list[list[str]], list[in
 
 
 def table_width(titles: Sequence[str], rows: Rows, *, is_broken: bool = False) -> int:
-    """Return the width of a table, or of one whose cells are broken between all words."""
+    """Return the width of a table, or its smallest width, with every cell broken between words."""
     _, natural, least = _widths(titles, rows)
     cells = map(min, natural, least) if is_broken else natural
     return sum(cells) + BORDER * len(titles) + 1
 
 
 def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
-    """Return a row as lines of a title and a value each, without empty cells."""
+    """Return a row as lines with a title and a value each; empty cells are left out."""
     indent = max(map(len, titles)) + len(_INDENT)
     fold = textwrap.TextWrapper(max(width, 2 * indent), " " * indent, " " * indent, **_WHOLE_WORDS)
     lines = []
@@ -90,13 +90,13 @@ def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
 
 
 def is_of_numbers(cells: Iterable[Any]) -> bool:
-    """Return whether a column holds only numbers, known or unknown."""
+    """Return whether all cells of a column are numbers or unknown, at least one a number."""
     kinds = {type(machine_value(cell)) for cell in cells} - {type(None)}
     return bool(kinds) and kinds <= {int, float}
 
 
 def _right_aligned(titles: Sequence[str], rows: Rows, cells: Rows) -> Rows:
-    """Return rows with the numbers of ``cells`` aligned right, including numbers shown as text."""
+    """Align columns of numbers right, including numbers that are shown as text, such as 2 GiB."""
     aligned = [list(row) for row in rows]
     for number, (title, column) in enumerate(zip(titles, zip(*cells, strict=True), strict=False)):
         if is_of_numbers(column) and any(isinstance(cell, FormattableColumn) for cell in column):
@@ -110,7 +110,7 @@ def _right_aligned(titles: Sequence[str], rows: Rows, cells: Rows) -> Rows:
 
 
 def _brief(cell: Any) -> Any:
-    """Return the short form of a cell that has one, for a table that is too wide."""
+    """Return the short form of a cell, if it has one, for a table that is too wide."""
     brief: Callable[[], str] | None = getattr(getattr(cell, "_value", None), "brief", None)
     return brief() if brief else cell
 
@@ -131,7 +131,7 @@ def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
 
 
 def _fold(text: str, width: int) -> str:
-    text = _AGE.sub(f"{_GLUE}ago", text.replace(f"\n{_INDENT}", " "))  # as before an earlier fold
+    text = _AGE.sub(f"{_GLUE}ago", text.replace(f"\n{_INDENT}", " "))  # undo an earlier fold
     lines = text.split("\n")
     indent = _INDENT if len(lines) > 1 else ""
     fold = textwrap.TextWrapper(width, subsequent_indent=indent, **_WHOLE_WORDS)
@@ -139,11 +139,11 @@ def _fold(text: str, width: int) -> str:
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates
-FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
+FLAT = ("csv", "shell", "value")  # formats without lists and maps in cells
 STRUCTURED = ("json", "yaml")
 MACHINE = (*FLAT, *STRUCTURED, "tsv")  # formats that programs read
 
-#: Short titles for people, whose cells have the unit. Programs see the full titles.
+#: Short titles for people, who see the unit in each cell. Programs get the full titles.
 SHORT_TITLES = {
     "Free Blocks": "Blocks",
     "Free Cores": "Cores",
@@ -161,10 +161,10 @@ def _shown(value: Any, text: str) -> Shown[Any]:
 
 
 class PreparedFormatter:
-    """Prints cells as a format needs them: escaped, flat, folded to the screen, in ``colour``.
+    """Adapts cells to a format before printing: escapes, flattens, folds and colours them.
 
-    Characters that the encoding of ``stream`` lacks are escaped before widths are counted. The
-    printer writes to ``target``, else to the given stream.
+    Characters that the encoding of ``stream`` does not have are escaped before widths are computed.
+    The output goes to ``target``, else to the stream that the caller passes.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class PreparedFormatter:
             self._emit(self._formatter.emit_one, titles, cells, stdout, parsed_args)
 
     def _emit(self, emit: Any, names: Any, cells: Any, stdout: Any, parsed_args: Any) -> None:
-        if self._folds(parsed_args) and sys.stdout.isatty():  # cliff would fold to its width again
+        if self._folds(parsed_args) and sys.stdout.isatty():  # keep cliff from folding again
             parsed_args = copy.copy(parsed_args)
             parsed_args.max_width = sys.maxsize
         emit(names, cells, stdout, parsed_args)
@@ -245,7 +245,7 @@ def _values(names: Sequence[str], cells: Any) -> dict[str, Any]:
 
 
 def _yaml(value: object) -> str:
-    return model.codec.dump_yaml(msgspec.to_builtins(value))  # it escapes line ends in text
+    return model.codec.dump_yaml(msgspec.to_builtins(value))  # escapes line ends in text
 
 
 def _escaped(value: Any) -> Any:
@@ -264,7 +264,7 @@ def _escaped(value: Any) -> Any:
 
 
 def _printable_cell(cell: Any, colour: bool) -> Any:
-    """Return a cell without control characters, in its colours with ``colour``."""
+    """Return a cell without control characters; ``colour`` adds its colours."""
     coloured: Callable[..., str] | None = getattr(cell, "coloured", None)
     if isinstance(cell, FormattableColumn):
         bare = copy.copy(cell)
@@ -272,7 +272,7 @@ def _printable_cell(cell: Any, colour: bool) -> Any:
         text = escape(bare.human_readable(), keep="\n")
         return _shown(cell, coloured(text) if colour and coloured else text)
     if coloured:
-        # without colours cliff aligns plain numbers
+        # without colours the cell stays a number, which cliff aligns right
         return _shown(cell, coloured()) if colour else int(cell)
     return escape(cell) if isinstance(cell, str) else cell
 
@@ -292,18 +292,18 @@ def _flat_cell(cell: Any) -> Any:
 
 
 def _without_formula(cell: Any) -> Any:
-    """Return a CSV cell that a spreadsheet reads as text: after an apostrophe."""
+    """Return a CSV cell that no spreadsheet evaluates: an apostrophe before a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 def in_order(row: Any, columns: Sequence[str]) -> tuple[Any, ...]:
-    """Return the cells of a row in the order of the columns, without surplus cells."""
+    """Return the cells of a row in the order of the columns, without extra cells."""
     is_map = isinstance(row, Mapping)
     cells = [row[column] for column in columns] if is_map else tuple(row)[: len(columns)]
     return tuple(Absent() if cell is None else cell for cell in cells)
 
 
-#: The texts without information in columns of a decision; None if a line near the rows has them.
+#: By column of a decision, a text that gives no information; None if a line near the rows has it.
 REDUNDANT = {"Rank": "1", "Amounts": "", "Seed": None, "Request ID": None}
 
 
@@ -313,10 +313,10 @@ def telling_columns(
     parsed_args: Any,
     redundant: Mapping[str, str | None] = REDUNDANT,
 ) -> list[str]:
-    """Return the informative columns; programs get all, and named columns stay.
+    """Return the columns that give information; programs get all, and selected columns stay.
 
-    ``redundant`` has, by title, the text of a column that gives no information. It is None if
-    another column or ``--long`` shows the text.
+    ``redundant`` has, by title, a text that gives no information. It is None for a column that is
+    shown only with ``--long`` or by name.
     """
     if parsed_args.formatter in MACHINE:
         return list(columns)
@@ -334,12 +334,12 @@ def telling_columns(
     return [name for name in columns if name not in silent or name.casefold() in named]
 
 
-#: From 0 to 1: high, as a list of the short titles helps more than a poor guess.
+#: From 0 to 1: high, because a list of all titles helps more than a poor guess.
 MIN_SIMILARITY = 0.6
 
 
 def full_titles(names: Sequence[str], columns: Sequence[str], option: str) -> list[str]:
-    """Return the names of columns with full titles for short ones; UsageError if unknown."""
+    """Replace short titles in names of columns by full titles; UsageError for an unknown name."""
     known = set(map(column_key, columns))
     full = {column_key(short): title for title, short in SHORT_TITLES.items()}
     titles = [name if (key := column_key(name)) in known else full.get(key, name) for name in names]
@@ -351,16 +351,16 @@ def full_titles(names: Sequence[str], columns: Sequence[str], option: str) -> li
 
 
 def column_key(name: str) -> str:
-    """Return a name as cliff compares it."""
+    """Return the form of a column name in which cliff compares names."""
     return name.lower().strip().replace(" ", "_")
 
 
-# Our commands load these by entry points of the project, in addition to cliff's formatters. So
-# other commands of OpenStackClient do not offer them. Tabulate is imported when a style is used.
+# Commands of this project load these by entry points, in addition to cliff's formatters. Other
+# commands of OpenStackClient do not have them. Tabulate is imported when a style is used.
 
 
 class TableStyle(base.ListFormatter, base.SingleFormatter):
-    """A table in a style of tabulate, with the patterns to escape in cells."""
+    """A table in a style of tabulate, with patterns and their replacements in cells."""
 
     tablefmt: ClassVar[str]
     escapes: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -383,7 +383,7 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
             [[self._cell(value) for value in row] for row in rows],
             headers=[self._cell(name) for name in headers],
             tablefmt=self.tablefmt,
-            # Cells are text here: an ID such as 0007 or 1e5 must not become a number.
+            # tabulate must not convert text to numbers: an ID may be 0007 or 1e5
             disable_numparse=True,
             colalign=alignment or None,
         )
@@ -401,7 +401,7 @@ def table_style(tablefmt: str, *escapes: tuple[str, str]) -> type[TableStyle]:
     return type(name, (TableStyle,), {"tablefmt": tablefmt, "escapes": escapes})
 
 
-# Doubles the backslashes before a pipe, which would otherwise escape the added backslash.
+# The patterns double backslashes before a pipe: they would escape the backslash that is added.
 _BACKSLASHED_PIPE = (r"(\\*)\|", r"\1\1\\|")
 _PIPE_ENTITY = (r"\|", "&#124;")
 _LESS_ENTITY = (r"<", "&lt;")
