@@ -50,6 +50,7 @@ class Scripted:
     def __init__(self, compose=COMPOSED, read_node=ABSENT, remove=ABSENT):
         self._answers = {"compose": compose, "read_node": read_node, "remove": remove}
         self.calls = []
+        self.checks = []  # the request and the node of each check before a change
 
     def _answer(self, verb):
         self.calls.append(verb)
@@ -57,7 +58,8 @@ class Scripted:
             raise answer
         return answer
 
-    def may_change(self, _request, _node=None):
+    def may_change(self, request, node=None):
+        self.checks.append((request, node))
         return self
 
     def refusal(self, _request):
@@ -111,11 +113,6 @@ class Watched(Scripted):
         self.first = {"refusal": refusal, "conflicts": conflicts,
                       "reserve": reserve, "unreserve": unreserve}  # fmt: skip
         self.requests = []
-        self.checks = []  # the request and the node of each check before a change
-
-    def may_change(self, request, node=None):
-        self.checks.append((request, node))
-        return self
 
     def give(self, verb, request):
         self.requests.append((verb, request))

@@ -21,7 +21,13 @@ from tests.unit.lifecycle.scripted import (
 )
 from tests.unit.store.site import podm
 from valence_sched.drivers.hardware import ConcernedHardware
-from valence_sched.errors import BaremetalUnavailable, HardwareInUse, PodmError, Unverified
+from valence_sched.errors import (
+    BaremetalUnavailable,
+    ComposeFailed,
+    HardwareInUse,
+    PodmError,
+    Unverified,
+)
 from valence_sched.lifecycle import guard as guards
 from valence_sched.lifecycle.guard import HardwareGuard
 from valence_sched.model.baremetal import BaremetalNode
@@ -326,6 +332,11 @@ class TestCompose(ComposeCase):
                 self.assertEqual("FAILED", state)
                 self.assertTrue(f"not started: {told}".startswith(note.rstrip("…")))
                 self.assertEqual([], self.lines())
+
+    def test_a_pod_manager_that_does_not_identify_the_hardware_refuses_the_claim(self):
+        error = self.error(ComposeFailed, Refused(PodmError("HTTP 500")))
+        self.assertEqual(("p: HTTP 500", "p"), (str(error), error.podm))
+        self.assertEqual(("FAILED", "not started: HTTP 500"), self.ended())
 
     def test_a_node_is_not_taken_back_that_is_in_use_by_then(self):
         scripted = Refused(HardwareInUse(IN_USE), allowed=1, compose=PART)

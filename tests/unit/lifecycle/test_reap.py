@@ -303,7 +303,16 @@ class TestClaims(ReapCase):
         expected = [("read_node", wanted, None), ("remove", wanted, URI),
                     ("unreserve", wanted, None)]  # fmt: skip
         self.assertEqual(expected, composer.arguments)
+        self.assertEqual([(wanted, URI), (wanted, None)], composer.checks)
         self.assertEqual([(f"claim {self.claim.id} on p", "reconciling")], self.told)
+
+    def test_the_hardware_of_a_composed_node_is_checked_before_its_reservation_ends(self):
+        self.start()
+        self.store.claims.note_reserving(self.claim.id)
+        composer, wanted = Noting(read_node=COMPOSED), self.wanted()
+        self.assertEqual("composed: found /S/1", self.claim_line(composer))
+        self.assertEqual((["read_node", "unreserve"], [(wanted, URI)]),
+                         (composer.calls, composer.checks))  # fmt: skip
 
     def test_an_amount_without_a_node_is_taken_back_too(self):
         self.start()
