@@ -94,6 +94,11 @@ class TestClaimed(ClaimerCase):
         self.assertEqual("given", local.claim(asked, owner="given").claim.owner)
         self.assertIsNone(local.claim(self.request()).claim.group)
 
+    def test_only_the_nodes_of_an_owner_are_charged(self):
+        for owner, charges in (("o", {"cores": 8.0, "processors": 1.0}), (None, {})):
+            (part_,) = claimer(self.one).claim(self.request(owner=owner)).claim.parts
+            self.assertEqual(charges, part_.shares[0].charges)
+
     def test_what_each_node_was_asked_for_is_kept_with_it(self):
         self.one.remember(podm("z", 4, zone="z"))
         outcome = claimer(self.one).claim(self.request(count=2, zone="z", podms=["z"]))

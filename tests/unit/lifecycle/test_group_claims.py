@@ -126,6 +126,25 @@ class TestOvertaken(GroupSite):
                 self.assertEqual(1, outcome.retries)
             self.release_all()
 
+    def test_after_each_lost_race_of_a_group_the_longest_pause_doubles_up_to_half_a_second(self):
+        pauses: list[float] = []
+        local = claimer(self.one, most_attempts=12, pause=pauses.append)
+        second, look = claimer(self.other), local.decider
+
+        def look_and_lose():
+            decider = look()
+            joined = second.claim(self.asked({}, podms=("c0",))).claim
+            self.other.claims.release(joined.id)
+            return decider
+
+        local.decider = look_and_lose
+        with self.assertRaisesRegex(ClaimLost, "^lost 12 consecutive races"):
+            local.claim(self.asked({"anti_affinity": ["podm"]}))
+        self.assertEqual(12, len(pauses))
+        for number, pause in enumerate(pauses):
+            self.assertTrue(0.0 <= pause <= min(0.5, 0.005 * 2**number), pauses)
+        self.assertGreater(sum(pauses), 0.01)  # random parts of the longest pauses
+
     def test_claims_of_others_are_not_in_the_way(self):
         local, second = claimer(self.one), claimer(self.other)
         for words in ({}, {"group": {"name": "h", "anti_affinity": ["zone"]}}):
