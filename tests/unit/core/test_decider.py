@@ -400,6 +400,13 @@ class TestOthers(WithoutOptimiser):
                 found = {one.podm for one in candidates(nodes)}
                 self.assertEqual({"a", "b", "c"} - ({taken.podm} if kept_off else set()), found)
 
+    def test_with_them_the_nodes_of_podms_without_rows_count(self):
+        nodes = [{"uri": "1", "group": "web"}]
+        self.decider.count_other_podms([lean({"id": "z", "nodes": nodes})])
+        one = self.every[0]
+        state = self.decider.group_state(query(group=APART), (), others(one, group="web"))
+        self.assertEqual({one.podm: 1, "z": 1}, state.members["podm"])
+
     def test_they_count_for_their_group_and_their_owner(self):
         one, two = self.every[0], next(o for o in self.every if o.podm != self.every[0].podm)
         taken = [*others(one, group="web", owner="red"), *others(two, group="web", owner="blue")]
