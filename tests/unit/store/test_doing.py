@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error of a failed transaction names its operation."""
 
+import contextlib
 import itertools
 import shutil
 from collections.abc import Callable
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import DECISION, expire, part, podm
-from valence_sched.errors import StoreError
+from valence_sched.errors import ClaimState, StoreError
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.reading import ReadFailure
@@ -103,6 +104,18 @@ class TestDoing(StoreCase):
         ):  # fmt: skip
             with self.subTest(doing=doing):
                 self.check(prepare, *doing)
+
+    def test_of_a_claim_that_has_ended(self):
+        def release_again(store: Store) -> Callable[[], object]:
+            store.claims.release(self.claims[0].id)
+
+            def release() -> None:
+                with contextlib.suppress(ClaimState):
+                    store.claims.release(self.claims[0].id)
+
+            return release
+
+        self.check(release_again, "releasing a claim", "reading claims")
 
     def test_of_what_is_composed(self):
         def finish(store: Store) -> Callable[[], object]:
