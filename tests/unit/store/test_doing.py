@@ -106,16 +106,16 @@ class TestDoing(StoreCase):
                 self.check(prepare, *doing)
 
     def test_of_a_claim_that_has_ended(self):
-        def release_again(store: Store) -> Callable[[], object]:
+        def fail(store: Store) -> Callable[[], object]:
             store.claims.release(self.claims[0].id)
 
-            def release() -> None:
+            def fail_released() -> None:
                 with contextlib.suppress(ClaimState):
-                    store.claims.release(self.claims[0].id)
+                    store.claims.fail(self.claims[0].id, "why")
 
-            return release
+            return fail_released
 
-        self.check(release_again, "releasing a claim", "reading claims")
+        self.check(fail, "ending a failed claim", "reading claims")
 
     def test_of_what_is_composed(self):
         def finish(store: Store) -> Callable[[], object]:
