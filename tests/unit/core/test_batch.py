@@ -3,6 +3,7 @@
 
 import unittest
 from collections import Counter
+from dataclasses import replace
 
 import msgspec
 from hypothesis import assume, given, strategies as st
@@ -48,6 +49,16 @@ def chosen(decision) -> list[tuple]:
         )
         for p in decision.placements
     ]
+
+
+class TestPlanned(unittest.TestCase):
+    def test_the_fits_of_a_plan_are_placed_instead_of_the_best(self):
+        seen = view({"id": "worse", "blocks": cpus(2)}, {"id": "best", "blocks": cpus(9)})
+        context = context_of(seen, request(CORES, count=2), bind(built_in()[0]))
+        (best, *_), planned = place(context, rank_rows).nodes, [context.fit(seen, 0)]
+        self.assertEqual(1, best.chosen.row)
+        batch = place(replace(context, planned=(tuple(planned),)), rank_rows)
+        self.assertEqual(planned, [node.chosen for node in batch.nodes])
 
 
 class TestDepletion(unittest.TestCase):

@@ -419,6 +419,13 @@ class TestLedger(unittest.TestCase):
         with self.assertRaises(UsageError):
             ledger.release(fit)
 
+    def test_the_blocks_of_a_removed_node_are_free(self):
+        asked = request({"accelerators": [{}]})
+        ledger = Ledger(view({"id": "a", "blocks": [gpu("g", status={"state": "Composed"})]}))
+        self.assertIsNone(decided(ledger, asked))
+        ledger.remove_node(0, [0])
+        self.assertEqual((0,), decided(ledger, asked).blocks)
+
     def test_what_a_podm_tells_of_its_stocks_is_written_down(self):
         stock = {"uri": "s", "resource": "gib", "total": 9}
         asked = request({"stocks": [{"resource": "gib", "amount": 5}]})
