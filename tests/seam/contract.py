@@ -34,8 +34,8 @@ def request(cores: int = 8, **fields) -> Request:
     return compile_request(spec)
 
 
-class SchedulerContract:
-    """Tests of a scheduler over pod managers with room for several nodes; a mixin of a test case.
+class Contract:
+    """A mixin of a test case over pod managers with room for several nodes.
 
     ``new_scheduler`` returns one over the same pod managers and the same state each time.
     """
@@ -50,6 +50,18 @@ class SchedulerContract:
     def check_sendable(self, result: msgspec.Struct) -> None:
         """Check that a result is a noun that JSON preserves."""
         self.assertEqual(result, msgspec.json.decode(to_json(result), type=type(result)))
+
+    def blocks_of(self, report: Report) -> set[tuple[str, str]]:
+        """Return the blocks of the nodes of a decision, each with its pod manager."""
+        return {
+            (placement.chosen.podm, block.uri)
+            for placement in report.placements
+            for block in placement.chosen.blocks
+        }
+
+
+class SchedulerContract(Contract):
+    """Tests that change no state, so that a class of them can share its pod managers."""
 
     def test_a_decision_names_podm_pool_and_blocks(self):
         result = self.scheduler.select_destinations(request())
@@ -209,44 +221,6 @@ class SchedulerContract:
         planned = self.scheduler.plan(request(TOO_MANY))
         self.assertEqual((None, "nothing_fits"), (planned.plan, planned.decision.report.outcome))
 
-    def test_what_a_pod_manager_reports_is_remembered_until_it_is_forgotten(self):
-        self.assertEqual(1, self.scheduler.update_resource_stats(("host", "n1"), {"load": 0.5}))
-        report = self.scheduler.reported_stats("host/n1")
-        self.assertEqual({"load": 0.5}, report.stats)
-        self.assertLess(report.age_s, 3600)
-        self.scheduler.forget_report("host/n1")
-        for verb in (self.scheduler.reported_stats, self.scheduler.forget_report):
-            with self.assertRaises(UnknownName):
-                verb("host/n1")
-
-    def test_a_pod_manager_is_registered_changed_and_unregistered(self):
-        url = "http://127.0.0.1:9"
-        new = Registration(
-            name="rack-9", url=url, username="op", password=PasswordReference(env="NO_SUCH")
-        )
-        with self.assertRaisesRegex(SchedulerError, "rack-9|NO_SUCH"):
-            self.scheduler.register(new)
-        registered = self.scheduler.register(new, check=False)
-        self.assertEqual((new, None), (registered.registration, registered.reading))
-        self.check_sendable(registered)
-        with self.assertRaises(NameTaken):
-            self.scheduler.register(new, check=False)
-        change = RegistrationChange(zone="east-9", username=None, password=None)
-        changed = self.scheduler.change_registration("rack-9", change)
-        found = self.new_scheduler().registration("rack-9")
-        self.assertEqual(changed.registration, found.registration)
-        self.assertEqual(("east-9", None), (found.registration.zone, found.registration.password))
-        self.assertEqual([], list(self.scheduler.unregister(["rack-9"])))
-        errors = [type(error) for error in self.scheduler.unregister(["rack-9"])]
-        self.assertEqual([UnknownName], errors)
-        for verb in (self.scheduler.registration, self.change_zone):
-            with self.assertRaisesRegex(UnknownName, "rack-9"):
-                verb("rack-9")
-
-    def change_zone(self, name: str) -> None:
-        """Change the registration of a pod manager."""
-        self.scheduler.change_registration(name, RegistrationChange(zone="z"))
-
     def test_a_zone_below_is_refused_until_the_settings_enable_it(self):
         """S56: administration is refused; one line names the setting."""
         for verb in (
@@ -302,17 +276,51 @@ class SchedulerContract:
         self.assertEqual(((), 0, 0), (result.actions, result.forgotten_claims,
                                       result.forgotten_decisions))  # fmt: skip
 
-    def blocks_of(self, report: Report) -> set[tuple[str, str]]:
-        """Return the blocks of the nodes of a decision, each with its pod manager."""
-        return {
-            (placement.chosen.podm, block.uri)
-            for placement in report.placements
-            for block in placement.chosen.blocks
-        }
+
+class RegisteringContract(Contract):
+    """Tests of registrations and reports."""
+
+    def test_what_a_pod_manager_reports_is_remembered_until_it_is_forgotten(self):
+        self.assertEqual(1, self.scheduler.update_resource_stats(("host", "n1"), {"load": 0.5}))
+        report = self.scheduler.reported_stats("host/n1")
+        self.assertEqual({"load": 0.5}, report.stats)
+        self.assertLess(report.age_s, 3600)
+        self.scheduler.forget_report("host/n1")
+        for verb in (self.scheduler.reported_stats, self.scheduler.forget_report):
+            with self.assertRaises(UnknownName):
+                verb("host/n1")
+
+    def test_a_pod_manager_is_registered_changed_and_unregistered(self):
+        url = "http://127.0.0.1:9"
+        new = Registration(
+            name="rack-9", url=url, username="op", password=PasswordReference(env="NO_SUCH")
+        )
+        with self.assertRaisesRegex(SchedulerError, "rack-9|NO_SUCH"):
+            self.scheduler.register(new)
+        registered = self.scheduler.register(new, check=False)
+        self.assertEqual((new, None), (registered.registration, registered.reading))
+        self.check_sendable(registered)
+        with self.assertRaises(NameTaken):
+            self.scheduler.register(new, check=False)
+        change = RegistrationChange(zone="east-9", username=None, password=None)
+        changed = self.scheduler.change_registration("rack-9", change)
+        found = self.new_scheduler().registration("rack-9")
+        self.assertEqual(changed.registration, found.registration)
+        self.assertEqual(("east-9", None), (found.registration.zone, found.registration.password))
+        self.assertEqual([], list(self.scheduler.unregister(["rack-9"])))
+        errors = [type(error) for error in self.scheduler.unregister(["rack-9"])]
+        self.assertEqual([UnknownName], errors)
+        for verb in (self.scheduler.registration, self.change_zone):
+            with self.assertRaisesRegex(UnknownName, "rack-9"):
+                verb("rack-9")
+
+    def change_zone(self, name: str) -> None:
+        """Change the registration of a pod manager."""
+        self.scheduler.change_registration(name, RegistrationChange(zone="z"))
 
 
-class ClaimingContract:
-    """Tests of a scheduler that also claims, on live pod managers; a mixin beside the contract."""
+class ClaimingContract(Contract):
+    """Tests of a scheduler that also claims, on live pod managers."""
 
     def test_a_claim_holds_what_no_other_claim_gets(self):
         first, second = self.scheduler.claim(request()), self.scheduler.claim(request())
@@ -393,8 +401,8 @@ class ClaimingContract:
         return {(part.podm, uri) for part in parts for uri in part.blocks}
 
 
-class ComposingContract:
-    """Tests of a scheduler whose pod managers compose; a mixin beside the contract."""
+class ComposingContract(Contract):
+    """Tests of a scheduler whose pod managers compose."""
 
     def test_nodes_are_composed_listed_and_deleted(self):
         result = self.scheduler.compose(request(count=2), detail="summary")

@@ -5,9 +5,16 @@ import contextlib
 import inspect
 import tempfile
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.seam.contract import ClaimingContract, ComposingContract, SchedulerContract, request
+from tests.seam.contract import (
+    ClaimingContract,
+    ComposingContract,
+    RegisteringContract,
+    SchedulerContract,
+    request,
+)
 from tests.service.serving import serving
 from tests.service.zone_services import ZoneServices, scheduler
 from valence_sched.app import App
@@ -71,7 +78,7 @@ class TestVerbs(unittest.TestCase):
                     self.assertEqual(route.several, "Sequence[" in str(named.annotation))
 
 
-class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):
+class TestRecorded(EngineFactory, RegisteringContract, SchedulerContract, unittest.TestCase):
     """On a recorded inventory."""
 
     sources = (EXAMPLE,)
@@ -109,7 +116,12 @@ class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):
 
 
 class TestServed(
-    EngineFactory, ComposingContract, ClaimingContract, SchedulerContract, unittest.TestCase
+    EngineFactory,
+    ComposingContract,
+    ClaimingContract,
+    RegisteringContract,
+    SchedulerContract,
+    unittest.TestCase,
 ):
     """On a state with served pod managers."""
 
@@ -141,7 +153,7 @@ class RemoteFactory(EngineFactory):
         return RemoteScheduler(ServiceConnection(self.url), sleep=lambda _s: None)
 
 
-class TestRecordedRemote(RemoteFactory, SchedulerContract, unittest.TestCase):
+class TestRecordedRemote(RemoteFactory, RegisteringContract, SchedulerContract, unittest.TestCase):
     """On a recorded inventory."""
 
     sources = (EXAMPLE,)
@@ -164,45 +176,80 @@ class TestRecordedRemote(RemoteFactory, SchedulerContract, unittest.TestCase):
                     )
 
 
-class TestServedRemote(
-    RemoteFactory, ComposingContract, ClaimingContract, SchedulerContract, unittest.TestCase
-):
-    """On a state with served pod managers."""
-
-    def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        self.podms = stack.enter_context(served(EXAMPLE))
-        super().setUp()
-
-    def new_scheduler(self) -> RemoteScheduler:
-        if self.url is None:
-            with Store(self.state) as store:
-                for name, podm in self.podms.items():
-                    store.register(Registration(name=name, url=podm.url))
-            super().new_scheduler().podms()  # the first reading causes a second one
-        return super().new_scheduler()
+def start_service(stack: contextlib.ExitStack) -> str:
+    """Start a service with its own state, which reads served pod managers."""
+    podms = list(stack.enter_context(served(EXAMPLE)).values())
+    return ZoneServices(stack).start("one", served=podms, zones={"enable_zone_routing": False})
 
 
-class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.TestCase):
-    """A zone with some of the pod managers, over a zone with the others."""
+def start_tree(stack: contextlib.ExitStack) -> str:
+    """Start a zone with some of the pod managers, over a zone with the others."""
+    services = ZoneServices(stack)
+    podms = list(stack.enter_context(served(EXAMPLE)).values())
+    east = services.start("east", served=podms[::2])
+    scheduler(east).podms()  # the first reading causes a second one
+    return services.start("top", served=podms[1::2], children={"east": east})
 
-    url = ""
 
-    def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        self.services = ZoneServices(stack)
-        podms = list(stack.enter_context(served(EXAMPLE)).values())
-        east = self.services.start("east", served=podms[::2])
-        scheduler(east).podms()  # the first reading causes a second one
-        self.url = self.services.start("top", served=podms[1::2], children={"east": east})
-        super().setUp()
+class RemoteCase:
+    """A scheduler of the service that ``start`` starts; a mixin of a contract."""
+
+    start: Callable[[contextlib.ExitStack], str]
+    url: str
 
     def new_scheduler(self) -> RemoteScheduler:
         found = scheduler(self.url)
-        found.podms()
+        found.podms()  # the first reading causes a second one
         return found
+
+
+class SharedService(RemoteCase):
+    """One service for the tests of a class, which do not change it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.url = cls.start(cls.enterClassContext(contextlib.ExitStack()))
+
+
+class OwnService(RemoteCase):
+    """A service for each test."""
+
+    def setUp(self):
+        self.url = self.start(self.enterContext(contextlib.ExitStack()))
+        super().setUp()
+
+
+class TestServedRemote(SharedService, SchedulerContract, unittest.TestCase):
+    """On a state with served pod managers."""
+
+    start = staticmethod(start_service)
+
+
+class TestServedRemoteChanges(
+    OwnService, ComposingContract, ClaimingContract, RegisteringContract, unittest.TestCase
+):
+    """On a state with served pod managers, which the tests change."""
+
+    start = staticmethod(start_service)
+
+
+class TestTreeChanges(
+    OwnService, ComposingContract, ClaimingContract, RegisteringContract, unittest.TestCase
+):
+    """On a tree of zones, which the tests change."""
+
+    start = staticmethod(start_tree)
+
+    def test_a_plan_is_lost_once_it_would_break_the_rules_of_its_group(self):
+        with self.assertRaisesRegex(RequestError, "the rules of group 'apart' cover all zones"):
+            self.scheduler.plan(request(group={"name": "apart", "affinity": ["podm"]}))
+
+
+class TestTree(SharedService, SchedulerContract, unittest.TestCase):
+    """A zone with some of the pod managers, over a zone with the others."""
+
+    start = staticmethod(start_tree)
 
     def test_a_capacity_counts_the_same_nodes_and_explains_them_when_asked(self):
         counts = self.scheduler.count_fits(request(), 100)
@@ -236,10 +283,6 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         """A zone has the documents of its own pod managers, and each zone below has its own."""
         own = [one.podm.id for one in self.scheduler.podms() if "/" not in one.podm.id]
         self.assertEqual(own, [podm.id for podm in self.scheduler.documents()])
-
-    def test_a_plan_is_lost_once_it_would_break_the_rules_of_its_group(self):
-        with self.assertRaisesRegex(RequestError, "the rules of group 'apart' cover all zones"):
-            self.scheduler.plan(request(group={"name": "apart", "affinity": ["podm"]}))
 
 
 if __name__ == "__main__":
