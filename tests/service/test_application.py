@@ -16,7 +16,6 @@ from valence_sched.model.verbs import StatsBody
 from valence_sched.server.process import JsonLines
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import Limits
-from valence_sched.store.store import Store
 
 SELECT = "/v1/select_destinations"
 
@@ -443,15 +442,3 @@ class TestRoutes(unittest.TestCase):
 
     def test_no_route_is_there_twice(self):
         self.assertEqual(len(ROUTES), len({(route.method, route.path) for route in ROUTES}))
-
-
-class TestStore(ApplicationCase):
-    """A process keeps one store open."""
-
-    def test_requests_share_a_store(self):
-        paths = ("/v1/podms", "/v1/claims", "/v1/quotas")
-        for path in paths:
-            self.client.simulate_get(path)
-        with mock.patch.object(Store, "__init__", side_effect=AssertionError("opened again")):
-            codes = [self.client.simulate_get(path).status_code for path in paths]
-        self.assertEqual([200] * len(paths), codes)

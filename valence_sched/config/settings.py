@@ -109,7 +109,7 @@ class Configuration:
         self.baremetals: Baremetals = tuple
         self.service_flavors: Callable[[], Iterable[Flavor]] | None = None
         self.service_policies: Callable[[], Iterable[Policy]] | None = None
-        # what was read from which files: a command asks for a flavor, and for the mix of all
+        # the files and their flavors: a command reads them for its flavor, and for the mix
         self._flavors: tuple[object, dict[str, Flavor], list[str]] | None = None
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
@@ -126,15 +126,16 @@ class Configuration:
         """Return flavors by name: built-in, of the user, of ``paths``; later ones override."""
         layers = tuple(self._layered_files("flavors.yaml", paths, self.service_flavors))
         key = (layers, tuple((self.service_flavors or tuple)()), self.ignored_extra_specs)
-        if self._flavors is None or self._flavors[0] != key:
-            flavors, start = {one.name: one for one in key[1]}, len(self.remarks)
-            for file, data in layers:
-                parsed = self._parse_flavors(data, file, flavors.copy)
-                flavors |= {flavor.name: flavor for flavor in parsed}
-            self._flavors = key, flavors, self.remarks[start:]
-        else:
-            self.remarks += self._flavors[2]
-        return self._flavors[1].copy()
+        known = self._flavors
+        if known is not None and known[0] == key:
+            self.remarks += known[2]
+            return known[1].copy()
+        flavors, start = {one.name: one for one in key[1]}, len(self.remarks)
+        for file, data in layers:
+            parsed = self._parse_flavors(data, file, flavors.copy)
+            flavors |= {flavor.name: flavor for flavor in parsed}
+        self._flavors = key, flavors, self.remarks[start:]
+        return flavors.copy()
 
     def flavors_in(self, path: str, paths: Sequence[str] = ()) -> list[Flavor]:
         """Return the flavors of one file, which may name other flavors by name or uuid."""

@@ -223,8 +223,11 @@ class Registry:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Store]:
-        """Yield the shared store, else one that is closed afterwards."""
-        if self._shared is not None:
+        """Yield the shared store of a database server, else one that is closed afterwards.
+
+        A file is opened each time: an open file that was replaced or deleted takes lost writes.
+        """
+        if self._shared is not None and self.file is None:
             yield self._shared()
             return
         with self.store() as store:

@@ -50,6 +50,19 @@ class TestRegistry(unittest.TestCase):
         members = (registry or self.registry(live.state)).members(live)
         return [member.registration.name for member in members]
 
+    def test_a_shared_store_is_used_on_a_database_server_and_a_file_is_opened_again(self):
+        shared = object()
+        config = Configuration(self.environ)
+        server = Registry(config, "postgresql://db.example/state", shared=lambda: shared)
+        with server.opened() as store:
+            self.assertIs(shared, store)
+        state = self.folder / "state.db"
+        for _ in range(2):
+            with Registry(config, str(state), shared=lambda: shared).opened() as store:
+                store.quotas.change("me", {"nodes": 1.0})
+            self.assertTrue(state.exists())
+            state.unlink()
+
     def test_the_option_wins_over_the_environment_and_that_over_the_usual_place(self):
         usual = self.registry()
         self.assertEqual(self.folder / "s/valence-sched/state.sqlite", usual.file)
