@@ -27,18 +27,17 @@ from valence_sched.engine import Engine
 from valence_sched.inventory import reporter
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader
-from valence_sched.lifecycle.dispatch import DispatchSender, bind_target, with_recording
 from valence_sched.model import decision, diagnostic, zone_registry
 from valence_sched.model.baremetal import WITHOUT
 from valence_sched.model.diagnostic import AuditLine
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.reading import DEFAULT_SELECTION, ReadOptions, Selection
-from valence_sched.planning.site import load_site, site_of
 from valence_sched.view import hardware
 
 if TYPE_CHECKING:
     from valence_sched.inventory.capture import Captures
     from valence_sched.inventory.registry import Registry
+    from valence_sched.lifecycle.dispatch import DispatchSender
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.capacity import PurchaseResult
@@ -142,6 +141,8 @@ class App:
 
         CredentialError: the key or the password cannot be read. UnknownName: no such dispatcher.
         """
+        from valence_sched.lifecycle.dispatch import bind_target  # only to dispatch
+
         key, password = (
             self.secret(reference, f"dispatch: {what}") if reference is not None else None
             for what, reference in (("key", settings.key), ("password", settings.password))
@@ -157,6 +158,8 @@ class App:
         sleep: Callable[[float], object] = time.sleep,
     ) -> DispatchSender:
         """Return the sender of the decisions that wait in a store; errors as for the controller."""
+        from valence_sched.lifecycle.dispatch import DispatchSender  # only to dispatch
+
         return DispatchSender(store.dispatches, self.controller(settings), settings, log, sleep)
 
     def watch(
@@ -362,6 +365,8 @@ class App:
 
     def zoned_site(self, selection: Selection, file: str) -> Site:
         """Return the pod managers of all zones of a file as one site; errors as for a site."""
+        from valence_sched.planning.site import load_site  # only to plan
+
         return load_site(self.loader, self.config, _of_zones(selection, self.zone_file(file)))
 
     def zone_podms(self, selection: Selection, file: str, names: Sequence[str]) -> list[str]:
@@ -384,6 +389,8 @@ class App:
 
     def dispatchable(self, scheduler: Scheduler, report: Report) -> Report:
         """Return a report that names the recorded pod managers of its nodes, and their age."""
+        from valence_sched.lifecycle.dispatch import with_recording  # only to dispatch
+
         recorded = {one.podm.id: one.podm.read_at for one in scheduler.podms() if not one.live}
         return with_recording(report, recorded, self.now())
 
@@ -392,6 +399,8 @@ class App:
 
         Errors as for a decision. Pod managers of a service are fetched, to plan with them here.
         """
+        from valence_sched.planning.site import load_site, site_of  # only to plan
+
         if self.service is not None:
             _refuse_reading(selection)
             return site_of(self.service.documents(), self.config, selection)

@@ -16,7 +16,6 @@ from valence_sched.config.settings import ZONES_FILE
 from valence_sched.core.explain.report import decision_result, inventory_summary
 from valence_sched.core.plugins import plugin_list
 from valence_sched.core.policy import fields_read
-from valence_sched.lifecycle.dispatch import dispatch
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.state_verbs import StateVerbs
 from valence_sched.model import codec, diagnostic, lifecycle, reading, scheduler, zone
@@ -449,6 +448,8 @@ class Engine(scheduler.OwnScheduler):
 
         The report comes from :meth:`App.dispatchable <valence_sched.app.App.dispatchable>`.
         """
+        from valence_sched.lifecycle.dispatch import dispatch  # only to dispatch
+
         environ = self._config.environ
         with awaiting(self._sources.progress, target.partition("=")[0], "receiving the decision"):
             return dispatch(

@@ -25,6 +25,11 @@ class Package:
 
 
 if TYPE_CHECKING:
+    import argcomplete as argcomplete
+    import argcomplete.completers
+    import argcomplete.finders
+    import argcomplete.lexers
+    import argcomplete.shell_integration
     import msgspec as msgspec
     import rich as rich
     import rich.color
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     app, model, pages = valence_sched.app, valence_sched.model, valence_sched.pages
     words = valence_sched.words
 else:
-    msgspec, rich, tabulate = map(Package, ("msgspec", "rich", "tabulate"))
+    argcomplete, msgspec = Package("argcomplete"), Package("msgspec")
+    rich, tabulate = Package("rich"), Package("tabulate")
     app, model = Package("valence_sched.app"), Package("valence_sched.model")
     pages, words = Package("valence_sched.pages"), Package("valence_sched.words")

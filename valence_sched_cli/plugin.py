@@ -12,7 +12,6 @@ from typing import Any
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
 from valence_sched_cli.late import app, model
 from valence_sched_cli.options.parser import add_options
-from valence_sched_cli.output.progress import terminal_progress
 
 API_NAME = "podm"
 API_VERSION_OPTION = "os_podm_api_version"
@@ -38,6 +37,8 @@ def make_client(instance: Any) -> app.App:
         raise UsageError(f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {_KNOWN}")
     # starting more threads would take longer than they save
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from valence_sched_cli.output.progress import terminal_progress  # not for other commands
+
     cloud = functools.partial(connect, instance) if has_cloud(instance) else None
     return app.App(progress=terminal_progress(), cloud=cloud)
 

@@ -15,11 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-import argcomplete.lexers
 import stevedore
-from argcomplete.completers import ChoicesCompleter
-from argcomplete.finders import safe_actions
-from argcomplete.shell_integration import shellcode
 from cliff import app, command
 from cliff.app import App
 from cliff.commandmanager import CommandManager
@@ -27,6 +23,7 @@ from cliff.commandmanager import CommandManager
 from valence_sched.errors import SchedulerError, one_line, suggest
 from valence_sched.streams import discard, escape_logs, print_message, printing
 from valence_sched_cli.base import PodmCommand
+from valence_sched_cli.late import argcomplete
 from valence_sched_cli.options.parser import FILE_TYPES, StoreOnce, add_options, nonempty
 from valence_sched_cli.plugin import ENDPOINT
 
@@ -186,7 +183,7 @@ def complete(shell: App) -> None:
         longer = [name for name in known if name[: len(names)] == names]
         parser.add_argument("command", choices=sorted({name[len(names)] for name in longer}))
     os.environ["_ARGCOMPLETE"] = str(1 + len(names))
-    safe_actions.add(StoreOnce)
+    argcomplete.finders.safe_actions.add(StoreOnce)
     argcomplete.autocomplete(parser, always_complete_options="long")
 
 
@@ -201,7 +198,7 @@ def _add_completers(parser: argparse.ArgumentParser, command_: Any) -> None:
             completer = functools.partial(_known_names, command_, action.dest)
         elif action.dest in PLUGIN_GROUPS:
             group = entry_points(group=f"valence_sched.{PLUGIN_GROUPS[action.dest]}")
-            completer = ChoicesCompleter(dict.fromkeys(group.names, ""))
+            completer = argcomplete.completers.ChoicesCompleter(dict.fromkeys(group.names, ""))
         else:
             continue
         action.completer = completer  # type: ignore[attr-defined]
@@ -237,5 +234,5 @@ class CompleteCommand(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        code = shellcode([PROGRAM], shell=parsed_args.shell)
+        code = argcomplete.shell_integration.shellcode([PROGRAM], shell=parsed_args.shell)
         self.app.stdout.write(code + "\n")

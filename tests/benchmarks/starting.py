@@ -24,16 +24,15 @@ class Bare(App):
 Bare().run(sys.argv[1:])
 """
 OPENSTACK = """
-import importlib.metadata as metadata, sys
-found = metadata.entry_points
-def without(**words):
-    entries = found(**words)
-    if words.get("group") != "openstack.cli.extension" or {keep}:
+import sys
+import stevedore._cache as cache
+found = cache.get_group_all
+def without(group, path=None):
+    entries = found(group, path)
+    if group != "openstack.cli.extension" or {keep}:
         return entries
-    return metadata.EntryPoints(e for e in entries if e.name != "podm")
-metadata.entry_points = without
-import stevedore._cache
-stevedore._cache.Cache.get_group_all = lambda self, group, path=None: list(without(group=group))
+    return [entry for entry in entries if entry.name != "podm"]
+cache.get_group_all = without
 from openstackclient.shell import main
 sys.exit(main(["--version"]))
 """

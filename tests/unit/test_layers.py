@@ -102,7 +102,7 @@ FOR_ALL = {"msgspec"}
 ONLY_IN = {
     "aiohttp": {"simulator"},
     "alembic": {"store"},
-    "argcomplete": {"valence_sched_cli/shell"},
+    "argcomplete": {"valence_sched_cli/late"},
     "bcrypt": {"service/users"},
     "cliff": {"valence_sched_cli"},
     "falcon": {"service"},

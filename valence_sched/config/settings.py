@@ -29,13 +29,13 @@ from valence_sched.model import (
     zone,
 )
 from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
-from valence_sched.model.dispatch import MessagingSettings, UrlReference, check_messaging
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count, parse_age_limit
 from valence_sched.model.request import FlavorShare, Mix, Request
 
 if TYPE_CHECKING:
+    from valence_sched.model.dispatch import MessagingSettings, UrlReference
     from valence_sched.model.profile import Profile
     from valence_sched.model.zone_registry import ZoneRegistration
 
@@ -202,7 +202,10 @@ class Configuration:
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the settings of a message broker from a file; InputError if it is invalid."""
-        return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
+        from valence_sched.model import dispatch  # only for a broker
+
+        check = dispatch.check_messaging
+        return parsers.parse_settings(self.read(path), path, dispatch.MessagingSettings, check)
 
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
         """Return the profile selected by name, environment or file, else an empty one."""

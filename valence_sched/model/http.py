@@ -3,15 +3,17 @@
 
 import os
 import re
-import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from valence_sched import errors
 from valence_sched.errors import SchedulerError, ServiceError, UsageError, one_line
+
+if TYPE_CHECKING:
+    import ssl
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:valence-sched:error:"
@@ -204,8 +206,10 @@ class ClientCertificate(NamedTuple):
     cert: str
     key: str | None = None
 
-    def load(self, context: ssl.SSLContext) -> None:
+    def load(self, context: "ssl.SSLContext") -> None:
         """Load the certificate into a context; ValueError if its files are invalid."""
+        import ssl  # slow, and only for TLS
+
         name = self.key or self.cert
         try:
             context.load_cert_chain(self.cert, self.key, password=_refuse_pass_phrase)
@@ -246,6 +250,8 @@ def default_authorities(environ: Mapping[str, str]) -> str | None:
                 hint = "set it to the file of the trusted authorities, or unset it"
                 raise UsageError(f"{name}: {value!r}: no such file: {hint}")
             return value
+    import ssl  # slow, and only for TLS
+
     paths = ssl.get_default_verify_paths()
     for store in (paths.openssl_cafile, paths.openssl_capath):
         if os.path.isfile(store) or (os.path.isdir(store) and os.listdir(store)):
@@ -269,8 +275,3 @@ def failure_hint(error: BaseException, *, cacert: str, cert: str) -> str:
     if code or found is None:
         found = _CERTIFICATE_HINTS.get(code, _AUTHORITY)
     return found.format(cacert=cacert, cert=cert)
-
-
-def is_about_certificate(error: object) -> bool:
-    """Return whether the verification of the server's certificate failed."""
-    return isinstance(error, ssl.SSLCertVerificationError)

@@ -235,7 +235,8 @@ def _reason(error: Exception) -> str:
 def _tls_reason(error: requests.exceptions.SSLError) -> str:
     wrapped = getattr(error.args[0], "reason", None) if error.args else None
     cause = wrapped.args[0] if wrapped is not None and wrapped.args else None
-    what = "its certificate is not trusted" if http.is_about_certificate(cause) else "no TLS"
+    is_untrusted = isinstance(cause, ssl.SSLCertVerificationError)
+    what = "its certificate is not trusted" if is_untrusted else "no TLS"
     if not isinstance(cause, ssl.SSLError):
         return f"{what}: {type(error).__name__}: check that the service uses https at this port"
     hint = http.failure_hint(cause, cacert=AUTHORITIES, cert=f"{CERTIFICATE} and {KEY}")

@@ -25,7 +25,6 @@ from valence_sched.model.http import (
     default_authorities,
     failure_hint,
     header_problem,
-    is_about_certificate,
     plain_text,
 )
 
@@ -245,7 +244,8 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 
 def tls_error(error: BaseException) -> Unreachable:
     hint = failure_hint(error, cacert="--cacert", cert="--cert and --key")
-    hint += "; --insecure skips the check" if is_about_certificate(error) else ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint += "; --insecure skips the check"
     return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
 
 
