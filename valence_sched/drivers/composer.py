@@ -50,6 +50,20 @@ class Session(Protocol):
     def delete(self, uri: str) -> Reply: ...
 
 
+class Change(NamedTuple):
+    """The blocks of a node after a change, None if they could not be read back.
+
+    ``reason`` names a refusal, a loss, or the cause of a failed reading. ``works`` is true while
+    the pod manager still changes the node. ``conflicts``: another client changed the node or holds
+    a block.
+    """
+
+    blocks: tuple[str, ...] | None
+    reason: str = ""
+    works: bool = False
+    conflicts: bool = False
+
+
 class ComposerReads(Protocol):
     """The read-only verbs of one pod manager."""
 
@@ -64,6 +78,18 @@ class ComposerReads(Protocol):
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read a node back by its URI or, without a URI, by its name and blocks."""
+
+    def is_on(self, node: str) -> bool | None:
+        """Return whether a node is powered on, None if its pod manager does not report it."""
+
+    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
+        """Return the blocks that are part of the host of a node, and cannot be detached."""
+
+    def is_hot_removable(self, block: str) -> bool:
+        """Return whether the pod manager declares each device of a block removable while it runs.
+
+        ``HotPluggable`` of the slot and ``ReadyToRemove`` of the device declare it.
+        """
 
 
 class Composer(ComposerReads, Protocol):
@@ -88,6 +114,15 @@ class Composer(ComposerReads, Protocol):
         If the URI now belongs to another node, that node is not changed. With an empty ``node``,
         only the memory chunks and volumes of the request are deleted.
         """
+
+    def change(self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch) -> Change:
+        """Attach blocks to a node and detach others, and read all of them back by the node.
+
+        Other blocks of the node stay as they are, whoever attached them.
+        """
+
+    def set_power(self, node: str, on: bool, watch: Watch) -> None:
+        """Start a node, or shut it down, and wait; PodmError if it is not so in the end."""
 
 
 def get_document(session: Session, uri: str | None) -> Json | None:
