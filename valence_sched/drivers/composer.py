@@ -115,7 +115,9 @@ class Composer(ComposerReads, Protocol):
         only the memory chunks and volumes of the request are deleted.
         """
 
-    def change(self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch) -> Change:
+    def change(
+        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
+    ) -> Change:
         """Attach blocks to a node and detach others, and read all of them back by the node.
 
         Other blocks of the node stay as they are, whoever attached them.
@@ -202,7 +204,7 @@ class SendResult(NamedTuple):
     A ``lost`` write may still take effect: it got no answer, or an answer that reports success
     without a readable node. An ``unsent`` write has no effect. A write that ``goes_on`` was
     accepted but did not end in time. ``conflicts`` means that another client changed the resource
-    or holds a part of it.
+    or holds a part of it. ``status`` is the HTTP status of a refusal.
     """
 
     node: str | None = None
@@ -211,6 +213,7 @@ class SendResult(NamedTuple):
     unsent: bool = False
     goes_on: bool = False
     conflicts: bool = False
+    status: int = 0
 
     @property
     def refused(self) -> bool:
@@ -268,7 +271,7 @@ def write(
     if why := refusal(last):
         conflicts = last.status in (CONFLICT, PRECONDITION_FAILED)
         lost = last.status in GATEWAY_STATUSES
-        return SendResult(reason=why, lost=lost, conflicts=conflicts)
+        return SendResult(reason=why, lost=lost, conflicts=conflicts, status=last.status)
     found = last.body or {}
     is_system = str(found.get("@odata.type", "")).startswith("#ComputerSystem.")
     stanzas = [response.get("@odata.id") for response in _stanza_responses(found)]

@@ -52,6 +52,15 @@ class GuardedComposer:
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         return self._composer.read_node(request, node)
 
+    def is_on(self, node: str) -> bool | None:
+        return self._composer.is_on(node)
+
+    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
+        return self._composer.fixed_blocks(node, blocks)
+
+    def is_hot_removable(self, block: str) -> bool:
+        return self._composer.is_hot_removable(block)
+
     def may_change(self, request: CompositionRequest, node: str | None = None) -> Composer:
         """Check the blocks of a new node, or an existing node; return the composer to change it.
 

@@ -16,6 +16,8 @@ WRITERS = {
     "drivers/composer": "sends each write of a composer",
     "drivers/connect": "the session that composers write with",
     "drivers/events": "asks for events",
+    "drivers/power": "a part of each composer: power",
+    "drivers/redfish/change": "a part of each composer: the blocks of a node",
     "drivers/redfish/composer": "a composer",
     "drivers/rsd/composer": "a composer",
 }

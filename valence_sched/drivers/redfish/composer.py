@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from valence_sched.drivers import composer
-from valence_sched.drivers.composer import SendResult, Session, Watch
+from valence_sched.drivers import composer, power
+from valence_sched.drivers.composer import Change, SendResult, Session, Watch
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_paths
-from valence_sched.drivers.redfish import methods, schema, stocks
+from valence_sched.drivers.redfish import hot_plug, methods, schema, stocks
+from valence_sched.drivers.redfish.change import NodeChanger, RedfishNode
 from valence_sched.drivers.redfish.describe import own_status
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, ComposeWrite, choose_write
 from valence_sched.drivers.redfish.schema import ResourceBlock
@@ -309,13 +310,14 @@ class BlockReservations:
 
 
 class RedfishComposer:
-    """Composes on one Redfish service; ``own`` has the compose methods of its vendor."""
+    """Composes on one Redfish service; ``own`` and ``own_changes`` are methods of its vendor."""
 
     def __init__(
         self,
         session: Session,
         patience: Callable[[], Patience],
         own: tuple[methods.ComposeMethod, ...] = (),
+        own_changes: tuple[methods.ChangeMethod, ...] = (),
     ) -> None:
         self._session, self._patience, self._methods = session, patience, own
         self._known_capabilities: ComposeCapabilities | None = None
@@ -323,6 +325,8 @@ class RedfishComposer:
         self._block_reservations = BlockReservations(session, self._reader)
         self._amounts = AmountComposer(session, patience)
         self._reservation: str | None = None
+        system = RedfishNode(session, self._reader, self._capabilities, own_changes)
+        self._changer = NodeChanger(session, patience, system)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         way = choose_write(self._capabilities(request), request)
@@ -448,6 +452,23 @@ class RedfishComposer:
             stays = "still has the blocks of the node" if host else "still exists"
             return replace(outcome, state="left", reason=f"{uri} {stays}: {words}")
         return outcome
+
+    def change(
+        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
+    ) -> Change:
+        return self._changer.change(node, attach, detach, watch)
+
+    def is_on(self, node: str) -> bool | None:
+        return power.is_on(self._session, node)
+
+    def set_power(self, node: str, on: bool, watch: Watch) -> None:
+        power.set_power(self._session, node, on, self._patience, watch)
+
+    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
+        return self._reader.fixed_blocks(self._reader.system(node), blocks)
+
+    def is_hot_removable(self, block: str) -> bool:
+        return hot_plug.is_hot_removable(self._session, block)
 
     def _without_amounts(
         self, outcome: CompositionResult, made: tuple[Grant, ...], watch: Watch

@@ -14,19 +14,22 @@ from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.drivers.redfish.stocks import PERSISTENT, STORAGE, VOLATILE
 
 if TYPE_CHECKING:
-    from valence_sched.drivers.redfish.methods import ComposeMethod
+    from valence_sched.drivers.redfish.methods import ChangeMethod, ComposeMethod
 
 
-def redfish(methods: tuple[ComposeMethod, ...] = ()) -> Dialect:
+def redfish(
+    methods: tuple[ComposeMethod, ...] = (), changes: tuple[ChangeMethod, ...] = ()
+) -> Dialect:
     """DMTF Redfish with any version of the CompositionService.
 
-    The ``methods`` of a vendor are tried before the standard methods.
+    The compose ``methods`` of a vendor, and its ``changes`` of the blocks of a node, are tried
+    before the standard methods.
     """
 
     def composer(session: Session, patience: Callable[[], Patience]) -> Composer:
         from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
 
-        return RedfishComposer(session, patience, methods)
+        return RedfishComposer(session, patience, methods, changes)
 
     return Dialect(
         "redfish",

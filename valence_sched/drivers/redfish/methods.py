@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compose methods: the ways in which a service composes a node, and their writes."""
+"""Methods: the ways in which a service composes a node, or changes its blocks, and their writes."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
+from valence_sched.drivers.actions import action_parameters, find_action
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
-from valence_sched.drivers.links import ROOT, collection_pages, link_path, link_paths
+from valence_sched.drivers.links import ROOT, collection_pages, fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
 from valence_sched.errors import PodmError
@@ -67,7 +68,7 @@ class ComposeCapabilities(NamedTuple):
 class ComposeWrite(NamedTuple):
     """One POST that composes the node, from exactly the requested blocks if ``exact``.
 
-    With ``on_host``, a PATCH of the host that becomes the node.
+    With ``on_host``, a PATCH of the host that becomes the node, or of the node to change.
     """
 
     name: str
@@ -85,6 +86,46 @@ class ComposeMethod(Protocol):
 
     def __call__(self, capabilities: ComposeCapabilities, request: CompositionRequest, /) -> Offer:
         """Return the write, the text of a refusal, or None if the way is not offered."""
+
+
+class BlockChange(NamedTuple):
+    """The change of a node: its present document and blocks, and the blocks to add and to remove.
+
+    Without ``tagged``, writes name no ETags, since the service has refused them.
+    """
+
+    session: Session
+    node: str
+    json: Json
+    present: tuple[str, ...]
+    attach: tuple[str, ...]
+    detach: tuple[str, ...]
+    tagged: bool = True
+
+    @property
+    def size(self) -> int:
+        return len(self.attach) + len(self.detach)
+
+    @property
+    def result(self) -> tuple[str, ...]:
+        """The blocks of the node after the change."""
+        gone = set(map(fold_uri, self.detach))
+        return tuple(uri for uri in (*self.present, *self.attach) if fold_uri(uri) not in gone)
+
+    def etag(self, uri: str) -> str | None:
+        reply = self.session.get(uri)
+        found = reply.headers.get("ETag") or (reply.body or {}).get("@odata.etag")
+        return found if isinstance(found, str) and found and self.tagged else None
+
+
+class ChangeMethod(Protocol):
+    """One way to change the blocks of a node: a function of the capabilities and the change."""
+
+    def __call__(self, capabilities: ComposeCapabilities, change: BlockChange, /) -> Offer:
+        """Return the next write, the text of a refusal, or None if the way is not offered.
+
+        It is called again with the rest of the change until all blocks are attached and detached.
+        """
 
 
 def device_templates(devices: Devices, rules: Json) -> Json | str:
@@ -187,6 +228,59 @@ def constrained(capabilities: ComposeCapabilities, request: CompositionRequest) 
 
 
 STANDARD_METHODS: tuple[ComposeMethod, ...] = (attached, specific, manifest, constrained)
+
+
+def choose_change(
+    capabilities: ComposeCapabilities,
+    change: BlockChange,
+    ways: Iterable[ChangeMethod],
+    closed: Container[str] = (),
+) -> ComposeWrite | str:
+    """Return the next write of the first method that offers one, or the first refusal.
+
+    ``closed`` has names and targets of writes that the service does not offer.
+    """
+    problem = ""
+    for method in ways:
+        found = method(capabilities, change)
+        if isinstance(found, str):
+            problem = problem or found
+        elif found and found.name not in closed and found.target not in closed:
+            return found
+    return problem or f"the service offers no way to change the blocks of {change.node}"
+
+
+def by_action(_: ComposeCapabilities, change: BlockChange) -> Offer:
+    """Return a POST of the action for the next block: first all are attached, then detached."""
+    return _action_write(change, "by action", lambda uri: {"@odata.id": uri})
+
+
+def by_action_with_text(_: ComposeCapabilities, change: BlockChange) -> Offer:
+    """Return the POST of :func:`by_action` with the bare URI of the block in place of a link."""
+    return _action_write(change, "by action with text", lambda uri: uri)
+
+
+def by_list(_: ComposeCapabilities, change: BlockChange) -> Offer:
+    """Return a PATCH of the whole list of blocks."""
+    return ComposeWrite("by list", change.node, links_body(change.result), True, on_host=True)
+
+
+def _action_write(change: BlockChange, name: str, form: Callable[[str], Any]) -> Offer:
+    verb = "AddResourceBlock" if change.attach else "RemoveResourceBlock"
+    action = find_action(change.json, verb)
+    target = link_path(action["target"]) if action else None
+    if action is None or target is None:
+        return None
+    block = (*change.attach, *change.detach)[0]
+    body: Json = {"ResourceBlock": form(block)}
+    stated = action_parameters(change.session, action)
+    for parameter, uri in (("ComputerSystemETag", change.node), ("ResourceBlockETag", block)):
+        if (not stated or parameter in stated) and (etag := change.etag(uri)):
+            body[parameter] = etag
+    return ComposeWrite(name, target, body, True)
+
+
+CHANGE_METHODS: tuple[ChangeMethod, ...] = (by_action, by_action_with_text, by_list)
 
 
 def manifest_body(request: CompositionRequest, kind: str) -> Json:

@@ -10,10 +10,15 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_path, link_paths
+from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
 from valence_sched.drivers.redfish.describe import IN_USE, is_free_host, is_host_part, own_status
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, Host, composes_exact_blocks
-from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
+from valence_sched.drivers.redfish.schema import (
+    CompositionService,
+    ListedSystem,
+    ResourceBlock,
+    ServiceRoot,
+)
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, NodeState
 from valence_sched.model.inventory import Status
@@ -89,13 +94,24 @@ class NodeReader:
     def system_uris(self) -> frozenset[str]:
         return frozenset(map(fold_uri, self._systems()))
 
-    def block_conflict(self, uri: str) -> str | None:
-        """Return the state of a block that prevents its use by another node, else None."""
+    def block_conflict(self, uri: str, node: str | None = None) -> str | None:
+        """Return the state of a block that prevents its use by another node, else None.
+
+        With the ``node`` to which it would be attached, an idle host has its own blocks too.
+        """
         block = self.block(uri)
         if block is None or not own_status(block).slots:
             return describe_block(block)
-        users = [] if own_status(block).shareable else list(self._holders(block))
+        users = [] if own_status(block).shareable else list(self._holders(block, node))
         return f"found {own_status(block).state}, but part of {', '.join(users)}" if users else None
+
+    def user_conflict(self, uri: str, node: str) -> str | None:
+        """Return the use of a block by another client, None if it can be attached or is broken."""
+        why, block = self.block_conflict(uri, node), self.last_block(uri)
+        if block is None or fold_uri(node) in _folded(block.in_systems):
+            return None
+        status = own_status(block)
+        return why if status.slots or status.reserved or status.state in IN_USE else None
 
     def host(self, uri: str) -> Host | None:
         """Return a host on which nodes are composed, None for another system."""
@@ -106,6 +122,62 @@ class NodeReader:
         self._read.pop(fold_uri(uri), None)
         host = self.host(uri)
         return host is not None and not host.attached
+
+    def system(self, uri: str) -> ListedSystem:
+        """Read a system again; PodmError if it does not exist or is unreadable."""
+        self._read.clear()
+        if (found := self._system(uri)) is None:
+            raise PodmError(f"{uri}: found no such system")
+        return found
+
+    def present_blocks(self, system: ListedSystem, known: Iterable[str]) -> tuple[str, ...]:
+        """Return the blocks that a system lists, or if it lists none, known blocks that link it."""
+        if uris := tuple(dict.fromkeys(link_paths(system.blocks))):
+            return uris
+        blocks = filter(None, map(self.block, known))
+        return tuple(it.uri for it in blocks if fold_uri(system.uri) in _folded(it.in_systems))
+
+    def block_uris(self) -> Iterator[str]:
+        """Yield the blocks of all collections."""
+        root = ServiceRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
+        services = (get_document(self._session, uri) or {} for uri in link_paths(root.composition))
+        listed = [CompositionService(ROOT, json, NO_NOTES).blocks for json in services]
+        for uri in dict.fromkeys(link_paths(itertools.chain(root.blocks, *listed))):
+            yield from member_uris(self._session, uri)
+
+    def fixed_blocks(
+        self, system: ListedSystem, leaving: Iterable[str], coming: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """Return the blocks that cannot leave a system: the own parts of a host.
+
+        A composed system can be without one compute block if it has another.
+        """
+        listed = _folded(system.blocks)
+        gone = listed & {fold_uri(uri) for uri in leaving if self._is_host_part(uri)}
+        stays = [uri for uri in (*link_paths(system.blocks), *coming) if fold_uri(uri) not in gone]
+        if system.is_composed and any(map(self._is_host_part, stays)):
+            return ()
+        return tuple(uri for uri in leaving if fold_uri(uri) in gone)
+
+    def other_users(self, node: str, blocks: Iterable[str]) -> Iterator[str]:
+        """Yield a line for each block that another system lists without a link of the block."""
+        wanted = set(map(fold_uri, blocks))
+        for system in filter(None, map(self._system, self._systems())):
+            if fold_uri(system.uri) != fold_uri(node):
+                found = (uri for uri in link_paths(system.blocks) if fold_uri(uri) in wanted)
+                yield from (f"{uri}: found part of {system.uri}" for uri in found)
+
+    def shows_use(self, system: ListedSystem) -> bool:
+        """Return whether a block of a system shows its use, by its state or a link.
+
+        The link of a host's own part shows nothing of other blocks.
+        """
+        for block in filter(None, map(self.block, link_paths(system.blocks))):
+            links_it = fold_uri(system.uri) in _folded(block.in_systems)
+            in_use = own_status(block).state in IN_USE
+            if in_use or (links_it and not self._is_host_part(block.uri)):
+                return True
+        return False
 
     def host_of(self, request: CompositionRequest) -> Host | None:
         """Return the host with a compute block of the request."""
@@ -168,7 +240,7 @@ class NodeReader:
             states = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in made_of.items())
             reason = f"{system.uri} exists, but is not confirmed by any block ({states})"
             return replace(found, state="unknown", reason=reason)
-        composing = [uri for uri, block in made_of.items() if _state(block) == "Composing"]
+        composing = [uri for uri, block in made_of.items() if is_composing(block)]
         goes_on = f"{system.uri} exists, and {', '.join(composing)} is Composing"
         reason = problem or (goes_on if composing else "")
         state: NodeState = "left" if problem else "composed"
@@ -214,12 +286,13 @@ class NodeReader:
             others.update(it.uri for it in every if it.is_composed and idle & _folded(it.blocks))
         return {uri for uri in others if fold_uri(uri) != fold_uri(system.uri)}
 
-    def _holders(self, block: ResourceBlock) -> Iterator[str]:
+    def _holders(self, block: ResourceBlock, node: str | None = None) -> Iterator[str]:
         for system in filter(None, map(self._system, link_paths(block.in_systems))):
             is_named = fold_uri(block.uri) in _folded(system.blocks)
             is_host = is_named and not self._is_whole(block, system)
-            host = self._host(system) if is_host else None
-            if system.is_composed or (is_host and (host is None or host.attached)):
+            host = self._host(system) if is_host and not node else None
+            is_used = system.is_composed or (is_host and (host is None or host.attached))
+            if is_used and fold_uri(system.uri) != fold_uri(node or ""):
                 yield system.uri
 
     def _own_systems(
@@ -316,12 +389,16 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
     nameless = (uri for uri, block in used.items() if block and not block.in_systems)
     ours = [uri for uri in nameless if fold_uri(uri) not in foreign]
     reason = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in used.items())
-    works = any(_state(block) == "Composing" for block in blocks.values())
+    works = any(map(is_composing, blocks.values()))
     return CompositionResult(state="left" if ours else "absent", reason=reason, works=works)
 
 
 def is_free(block: ResourceBlock) -> bool:
     return own_status(block).state in ("Unused", "Unknown")
+
+
+def is_composing(block: ResourceBlock | None) -> bool:
+    return _state(block) == "Composing"
 
 
 def describe_block(block: ResourceBlock | None) -> str:

@@ -4,20 +4,23 @@
 import contextlib
 import itertools
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers import composer
-from valence_sched.drivers.composer import SendResult, Session, Watch, get_document
+from valence_sched.drivers import composer, power
+from valence_sched.drivers.actions import action_target
+from valence_sched.drivers.composer import Change, SendResult, Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
+from valence_sched.drivers.redfish.change import NodeChanger
+from valence_sched.drivers.redfish.hot_plug import is_hot_removable
 from valence_sched.drivers.redfish.schema import ProcessorDevice, Volume
 from valence_sched.drivers.redfish.stocks import gib
 from valence_sched.drivers.rsd import schema
+from valence_sched.drivers.rsd.change import RsdNode
 from valence_sched.drivers.rsd.reader import TRANSIENT_STATES, FabricOffer, RackUsage, read_podm
 from valence_sched.drivers.rsd.schema import PooledDevice, RackNode, RackSystem
 from valence_sched.errors import InputError, PodmError
@@ -36,6 +39,8 @@ class RsdComposer:
         self._unread: list[PodmError] = []
         self._made: set[tuple[str, str]] = set()
         self._allocate: str | None = None
+        self._node_blocks = RsdNode(session, lambda blocks: self._taken(blocks, self._nodes()))
+        self._changer = NodeChanger(session, patience, self._node_blocks)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         found = None if self._target() else "the collection of nodes has no Allocate action"
@@ -120,6 +125,23 @@ class RsdComposer:
             return replace(outcome, freed=tuple(freed))
         words = f"volume {', '.join(it.uri for it in stays)} of the node still exists"
         return replace(outcome, state="left", amounts=tuple(stays), reason=words)
+
+    def change(
+        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
+    ) -> Change:
+        return self._changer.change(node, attach, detach, watch)
+
+    def is_on(self, node: str) -> bool | None:
+        return power.is_on(self._session, node)
+
+    def set_power(self, node: str, on: bool, watch: Watch) -> None:
+        power.set_power(self._session, node, on, self._patience, watch)
+
+    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
+        return self._node_blocks.fixed_blocks(node, blocks)
+
+    def is_hot_removable(self, block: str) -> bool:
+        return is_hot_removable(self._session, block)
 
     def _post(
         self, target: str, body: Json, watch: Watch, is_undone: Callable[[], bool] = lambda: False
@@ -302,14 +324,24 @@ class RsdComposer:
                 yield node
 
     def _conflicts(self, request: CompositionRequest, nodes: list[RackNode]) -> Iterator[str]:
-        """Yield a line for each block in use; for a device without endpoints all nodes are read."""
+        """Yield a line for each block in use."""
+        for uri, state in self._taken(request.blocks, nodes):
+            yield f"{uri}: found {state or 'no such block'}"
+
+    def _taken(
+        self, blocks: Iterable[str], nodes: list[RackNode]
+    ) -> Iterator[tuple[str, str | None]]:
+        """Yield each block that cannot be used and its state, None if it does not exist.
+
+        For a device without endpoints all nodes are read.
+        """
         whole: dict[str, Status] | None = None
         service = self._service()
-        for uri in request.blocks:  # nodes may spell it differently
+        for uri in blocks:  # nodes may spell it differently
             service.uri(uri, ROOT)
-        for uri in request.blocks:
+        for uri in blocks:
             if (json := get_document(self._session, uri)) is None:
-                yield f"{uri}: found no such block"
+                yield uri, None
                 continue
             device = PooledDevice(uri, json, NO_NOTES)
             if device.class_name == "ComputerSystem":
@@ -321,7 +353,7 @@ class RsdComposer:
                     whole = {block.uri: block.status or Status() for block in podm.blocks}
                 status = own or (whole or {}).get(uri, Status(state="Unknown"))
             if not status.slots:
-                yield f"{uri}: found {status.state}"
+                yield uri, status.state
 
     def _is_free_system(self, uri: str) -> bool:
         json = get_document(self._session, uri) or {}
@@ -339,16 +371,6 @@ class RsdComposer:
             self._unread.append(PodmError(f"{uri}: HTTP {reply.status}, expected a document"))
             raise InputError(uri, "", f"HTTP {reply.status}", "a document")
         return reply.body
-
-
-def action_target(json: Json, name: str) -> str | None:
-    actions = json.get("Actions")
-    for key, value in actions.items() if isinstance(actions, dict) else ():
-        if isinstance(value, dict) and re.split(r"[.#/]", key)[-1].casefold() == name.casefold():
-            target = value.get("target")
-            if isinstance(target, str) and target:
-                return link_path(target)
-    return None
 
 
 def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) -> list[str]:

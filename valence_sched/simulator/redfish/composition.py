@@ -125,6 +125,14 @@ def node_name(faults: Faults, wanted: str | None) -> str | None:
     return None if "own-names" in faults or "uri-names" in faults else wanted
 
 
+def named_blocks(links: Any) -> list[str]:
+    """Return the URIs of ``Links.ResourceBlocks`` of a body; RequestRefused for another form."""
+    if not isinstance(links, list) or not all(map(docs.uri_of, links)):
+        text = "Links.ResourceBlocks is not an array of links."
+        raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
+    return docs.uris(links)
+
+
 def _equal_blocks(documents: DocumentTree, named: Sequence[str]) -> tuple[str, ...]:
     """Return, for each named block, another free, equal block of its zones, else the block."""
 
@@ -305,13 +313,8 @@ class Composition:
     def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
         """Return the plan of a composition without changes; RequestRefused if it is impossible."""
         links = docs.value_at(body, "Links", "ResourceBlocks")
-        if links is None:
-            links = []
-        if not isinstance(links, list) or not all(map(docs.uri_of, links)):
-            text = "Links.ResourceBlocks is not an array of links."
-            raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
-        named = docs.uris(links)
-        if len(named) < len(links):
+        named = named_blocks([] if links is None else links)
+        if len(named) < len(links or ()):
             text = "Links.ResourceBlocks names a resource block twice."
             args = ("ResourceBlocks", "ResourceBlocks")
             raise RequestRefused(400, "PropertyValueConflict", text, *args)
@@ -363,27 +366,25 @@ class Composition:
         machines.remove_system(self.documents, uri)
         return HttpReply(204)
 
-    def change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
-        """Change the blocks of a composed system, or refuse it and change nothing."""
+    def check_change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
+        """Refuse blocks that a composed system cannot have."""
+        present = docs.uris_at(self.documents.get(uri), "Links", "ResourceBlocks")
+        self._check([block for block in wanted if block not in present], client, "")
+        self._check_zones(wanted, list(_capabilities(self.documents)))
+
+    def change(self, uri: str, wanted: Sequence[str]) -> None:
+        """Replace the blocks of a composed system."""
         json = self.documents.get(uri) or {}
         present = docs.uris_at(json, "Links", "ResourceBlocks")
-        added = [block for block in wanted if block not in present]
-        self._check(added, client, "")
-        self._check_zones(wanted, list(_capabilities(self.documents)))
         for block in present:
             if block not in wanted:
                 _detach_block(self.documents, block, uri)
-        self._attach(added, uri)
+        self._attach([block for block in wanted if block not in present], uri)
         machines.put_system(self.documents, uri, str(json.get("Name")), wanted, json)
 
-    def change_host(self, uri: str, body: Json) -> None:
-        """Replace the blocks of a host, whose own block stays; the blocks stay Unused."""
-        json = self.documents.get(uri) or {}
-        links = docs.value_at(body, "Links", "ResourceBlocks")
-        if not isinstance(links, list) or not all(map(docs.uri_of, links)):
-            text = "Links.ResourceBlocks is not an array of links."
-            raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
-        wanted, present = docs.uris(links), docs.uris_at(json, "Links", "ResourceBlocks")
+    def check_host_change(self, uri: str, wanted: Sequence[str]) -> None:
+        """Refuse blocks that a host cannot have; its own block, which is the first, must stay."""
+        present = docs.uris_at(self.documents.get(uri), "Links", "ResourceBlocks")
         for block in wanted:
             if not is_block(self.documents.get(block)):
                 text = f"There is no resource block {block}."
@@ -391,18 +392,21 @@ class Composition:
         if present[0] not in wanted:
             text = f"{uri} cannot be without {present[0]}."
             raise RequestRefused(406, "PropertyValueConflict", text, "ResourceBlocks", uri)
-        users = {
-            it: docs.value_at(self.documents.get(it), "Links") or {} for it in wanted + present
-        }
         for block in wanted:
-            if block not in present and docs.uris_at(users[block], "ComputerSystems"):
+            users = docs.uris_at(self.documents.get(block), "Links", "ComputerSystems")
+            if block not in present and users:
                 raise RequestRefused(409, "ResourceBlockInUse", f"{block} is in use.", block)
-        for block, of_block in users.items():
+
+    def change_host(self, uri: str, wanted: Sequence[str]) -> None:
+        """Replace the blocks of a host; the blocks stay Unused."""
+        links = docs.object_of(self.documents.get(uri), "Links")
+        present = docs.uris_at(links, "ResourceBlocks")
+        for block in dict.fromkeys((*wanted, *present)):
+            own = docs.object_of(self.documents.get(block), "Links")
             held = docs.links_to([uri] if block in wanted else [])
-            self.documents.update(block, Links={**of_block, "ComputerSystems": held})
-        own = docs.object_of(json, "Links")
-        ordered = docs.links_to([present[0], *(it for it in wanted if it != present[0])])
-        self.documents.update(uri, Links={**own, "ResourceBlocks": ordered})
+            self.documents.update(block, Links={**own, "ComputerSystems": held})
+        ordered = [present[0], *(it for it in wanted if it != present[0])]
+        self.documents.update(uri, Links={**links, "ResourceBlocks": docs.links_to(ordered)})
 
     def _attach(self, blocks: Iterable[str], uri: str) -> None:
         unused = self._faults.paths("stays-unused")

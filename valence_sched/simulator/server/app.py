@@ -126,8 +126,11 @@ class SimulatorApp:
         if self.podm.streams(http_request):
             return await stream_events(request, self.podm)
         reply = self.podm.reply(http_request)
-        if self._take_fault("drop-reply", request):
+        if not reply.status or self._take_fault("drop-reply", request):
             return None
+        if fault := self._take_fault("done-status", request):
+            text = "A fault rule sets this status, and the request is carried out."
+            return _response(encode_reply(refusal(fault.number, "GeneralError", text)))
         content = BODIES[body_fault.kind] if body_fault else reply.body
         if self._take_fault("malformed", request):
             content = content[: max(1, len(content) // 2)]

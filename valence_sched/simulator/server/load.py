@@ -151,6 +151,7 @@ def _add_hosts(documents: DocumentTree) -> None:
             own = {"SystemType": "Physical", "Links": links}
             type_ = "ComputerSystem.v1_23_1"
             documents.put(host, docs.resource_document(host, type_, "Host", **own))
+            complete_system(documents, host)
             documents.list_member(systems, host)
             links = {**docs.object_of(json, "Links"), "ComputerSystems": docs.links_to([host])}
             documents.update(uri, Links=links)

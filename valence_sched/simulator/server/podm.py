@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One simulated pod manager: answers reads and writes, without a network."""
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import check_depth, escape_json
 from valence_sched.model.inventory import Stock, grant_size
 from valence_sched.simulator.redfish import composition as composing
+from valence_sched.simulator.redfish.block_change import VERBS, BlockChanges
 from valence_sched.simulator.redfish.compose_action import ComposeAction
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.redfish.system import media_action, reset
@@ -69,8 +71,8 @@ class SimulatedPodm:
         clock, task_s = settings.clock, settings.task_s
         self.composition = Composition(documents, faults)
         self._action = ComposeAction(self.composition, clock)
-        fails = "task-exception" in faults
-        self._tasks = services.Tasks(self.composition, clock, duration_s=task_s, fail=fails)
+        self._tasks = services.Tasks(documents, clock, faults)
+        self._changes = BlockChanges(self.composition, self._tasks, faults, clock)
         root = documents.get(ROOT)
         self._rack: NodesService | None = None
         if docs.value_at(root, "Nodes") or docs.value_at(root, "Oem", "Intel_RackScale"):
@@ -101,6 +103,7 @@ class SimulatedPodm:
     def tick(self) -> None:
         """Carry out what is due: ends of tasks and of reservations, and states of rack nodes."""
         self._tasks.tick()
+        self._changes.tick()
         self._action.tick()
         if self._rack:
             self._rack.tick()
@@ -215,7 +218,9 @@ class SimulatedPodm:
             return HttpReply(201, None, {"Location": f"{systems}/There-Is-None"})
         wanted = headers.get("prefer", "").replace(" ", "").lower().split(",")
         if "respond-async" in wanted or "async" in self.faults or "task-exception" in self.faults:
-            return self._tasks.start(plan)
+            run = functools.partial(self.composition.compose, plan)
+            task_s = self.settings.task_s
+            return self._tasks.start(run, plan.blocks, duration_s=task_s, creates=True)
         uri = self.composition.compose(plan)
         if "failed-node" in self.faults:
             failed = {"State": "Disabled", "Health": "Critical"}
@@ -246,19 +251,11 @@ class SimulatedPodm:
         return HttpReply(204)
 
     def _system_action(self, system: str, action: str, json: Json, user: str) -> HttpReply:
-        had = docs.uris_at(self.documents.get(system), "Links", "ResourceBlocks")
-        named = docs.uris(json.get("ResourceBlock"))
         if action == "Reset":
             return reset(self.documents, system, json)
-        if action not in ("AddResourceBlock", "RemoveResourceBlock"):
-            return docs.not_found(f"{system}/Actions/ComputerSystem.{action}")
-        is_removal = action == "RemoveResourceBlock"
-        if not named or (is_removal and named[0] not in had):
-            text = f"ResourceBlock is not a resource block that {action} applies to."
-            raise RequestRefused(400, "ActionParameterValueError", text, "ResourceBlock", action)
-        blocks = [it for it in had if it not in named] if is_removal else [*had, *named]
-        self.composition.change(system, list(dict.fromkeys(blocks)), user)
-        return HttpReply(204)
+        if action in VERBS:
+            return self._changes.act(system, action, json, user)
+        return docs.not_found(f"{system}/Actions/ComputerSystem.{action}")
 
     def _steal(self) -> None:
         for name in self.faults.once("steal"):
@@ -271,9 +268,9 @@ class SimulatedPodm:
         if json is None:
             return docs.not_found(uri)
         is_system = str(json.get("@odata.type")).startswith("#ComputerSystem.")
-        if is_system and "fixed-hosts" in self.faults:
-            self.composition.change_host(uri, body)
-            return HttpReply(200, self.documents.get(uri))
+        if is_system and "fixed-hosts" in self.faults and "Links" in body:
+            changed = self._changes.patch(uri, body, client)
+            return changed or HttpReply(200, self.documents.get(uri))
         replaces, writable = "patch-replaces" in self.faults, _writable(json)
         for name, value in body.items():
             if name not in writable and value != json.get(name):
@@ -287,8 +284,9 @@ class SimulatedPodm:
                 if now is True:
                     self.composition.owners[uri] = client
         if "Links" in writable and "Links" in change:
-            wanted = docs.uris_at(change.pop("Links"), "ResourceBlocks")
-            self.composition.change(uri, wanted, client)
+            if (changed := self._changes.patch(uri, change, client)) is not None:
+                return changed
+            del change["Links"]
             json = self.documents.get(uri) or json
         if not replaces and isinstance(boot := change.get("Boot"), dict):
             change["Boot"] = {**docs.object_of(json, "Boot"), **boot}

@@ -16,7 +16,7 @@ import msgspec
 
 from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
-from valence_sched.simulator.redfish.composition import Composition, CompositionPlan, set_status
+from valence_sched.simulator.redfish.composition import set_status
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import Change, DocumentTree, HttpReply, Json
 from valence_sched.simulator.server.faults import Faults
@@ -265,25 +265,33 @@ def _on_loopback(url: str) -> bool:
 
 @dataclass(slots=True)
 class _Task:
-    plan: CompositionPlan
+    run: Callable[[], str]
     due_s: float
     before: dict[str, Json]
+    creates: bool
     system: str = ""
     failed: bool = False
 
 
 class Tasks:
-    """The tasks of one pod manager; a task takes ``duration_s``."""
+    """The tasks of one pod manager, in a tree of documents."""
 
-    def __init__(
-        self, composition: Composition, clock: Clock, *, duration_s: float, fail: bool
-    ) -> None:
-        self._documents, self._composition = composition.documents, composition
-        self._clock, self._duration_s, self._fail = clock, duration_s, fail
+    def __init__(self, documents: DocumentTree, clock: Clock, faults: Faults) -> None:
+        self._documents, self._clock, self._faults = documents, clock, faults
         self._tasks: dict[str, _Task] = {}
 
-    def start(self, plan: CompositionPlan) -> HttpReply:
-        """Begin to compose: 202 with the task monitor; the blocks are Composing until the end."""
+    def start(
+        self,
+        run: Callable[[], str],
+        blocks: Iterable[str],
+        *,
+        duration_s: float,
+        creates: bool = False,
+    ) -> HttpReply:
+        """Answer 202 with the task monitor; the blocks are Composing until the end.
+
+        ``run`` is called in the end, and returns the system that the task creates or changes.
+        """
         if not self._tasks:
             uri = f"{TASK_SERVICE}/Tasks"
             works = {"ServiceEnabled": True, "Tasks": {"@odata.id": uri}}
@@ -292,9 +300,9 @@ class Tasks:
             self._documents.put_collection(uri, "TaskCollection", "Tasks")
             self._documents.update(ROOT, Tasks={"@odata.id": TASK_SERVICE})
         id_ = str(len(self._tasks) + 1)
-        before = {uri: self._documents.get(uri) or {} for uri in plan.blocks}
-        self._tasks[id_] = _Task(plan, self._clock() + self._duration_s, before)
-        for uri in plan.blocks:
+        before = {uri: self._documents.get(uri) or {} for uri in blocks}
+        self._tasks[id_] = _Task(run, self._clock() + duration_s, before, creates)
+        for uri in before:
             set_status(self._documents, uri, CompositionState="Composing")
         self._documents.list_member(f"{TASK_SERVICE}/Tasks", f"{TASK_SERVICE}/Tasks/{id_}")
         return self._running(id_, self._put(id_))
@@ -307,8 +315,10 @@ class Tasks:
         task = self._tasks[id_]
         if task.failed:
             return HttpReply(500, docs.error_body("InternalError", "The composition failed."))
-        if task.system:
+        if task.system and task.creates:
             return HttpReply(201, self._documents.get(task.system), {"Location": task.system})
+        if task.system:
+            return HttpReply(200, self._documents.get(f"{TASK_SERVICE}/Tasks/{id_}"))
         return self._running(id_, self._documents.get(f"{TASK_SERVICE}/Tasks/{id_}") or {})
 
     def tick(self) -> None:
@@ -319,10 +329,10 @@ class Tasks:
             for uri, json in task.before.items():
                 state = docs.value_at(json, "CompositionStatus", "CompositionState")
                 set_status(self._documents, uri, CompositionState=state)
-            if self._fail:
+            if "task-exception" in self._faults:
                 task.failed = True
             else:
-                task.system = self._composition.compose(task.plan)
+                task.system = task.run()
             self._put(id_)
 
     def _running(self, id_: str, json: Json) -> HttpReply:
@@ -338,5 +348,10 @@ class Tasks:
         if task.failed:
             failure = docs.error_body("InternalError", "The composition failed.")
             own["Messages"] = failure["error"]["@Message.ExtendedInfo"]
+        elif task.system and "task-warning" in self._faults:
+            text = "The request was completed, but the link has a lower speed."
+            warning = docs.error_body("GeneralError", text, severity="Warning")
+            messages = warning["error"]["@Message.ExtendedInfo"]
+            own |= {"TaskStatus": "Warning", "Messages": messages}
         type_, name = "Task.v1_7_3", f"Composition {id_}"
         return self._documents.put_resource(uri, type_, name, **own)

@@ -10,6 +10,7 @@ import requests
 
 from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import PCIE
+from tests.unit.simulator.server import test_change_faults
 from tests.unit.simulator.server.test_podm import SESSIONS, Case
 from tests.unit.simulator.site import (
     BLOCKS,
@@ -66,8 +67,9 @@ class TestRules(unittest.TestCase):
         self.assertFalse(fault.hits("GET", "/x", "/x"))
         self.assertTrue(fault.hits("GET", "/x", "/x?$skip=4"))
 
-    def test_every_rule_has_a_test_here(self):
-        names = {name.removeprefix("test_") for name in dir(TestFaults)}
+    def test_every_rule_has_a_test(self):
+        tests = (*dir(TestFaults), *dir(test_change_faults.TestFaults))
+        names = {name.removeprefix("test_") for name in tests}
         missing = {
             rule.name
             for rule in RULES
@@ -416,8 +418,9 @@ class TestFaults(Case):
 
         for code, uris in ((406, [drive]), (404, [own, f"{BLOCKS}/none"]), (200, [drive, own])):
             self.assertEqual(code, patch(*uris), uris)
-        for wrong in ({}, {"Links": {"ResourceBlocks": own}}, {"Links": {"ResourceBlocks": [1]}}):
-            self.assertEqual(400, client.ask("PATCH", host, wrong).status_code)
+        for wrong in (own, [1]):
+            body = {"Links": {"ResourceBlocks": wrong}}
+            self.assertEqual(400, client.ask("PATCH", host, body).status_code)
         self.assertEqual(links(own, drive), client.get(host).json()["Links"]["ResourceBlocks"])
         self.assertEqual(links(host), client.get(drive).json()["Links"]["ComputerSystems"])
         self.assertEqual("Unused", client.state("D1"))

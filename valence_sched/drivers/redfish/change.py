@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes the blocks of a node: one write after another, each verified by reading the node."""
+
+import contextlib
+import re
+from collections.abc import Callable, Container, Sequence
+from typing import NamedTuple, Protocol
+
+from valence_sched.drivers import composer
+from valence_sched.drivers.composer import PRECONDITION_FAILED, Change, SendResult, Session, Watch
+from valence_sched.drivers.fields import NO_NOTES, Json
+from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
+from valence_sched.drivers.links import fold_uri
+from valence_sched.drivers.redfish.methods import (
+    CHANGE_METHODS,
+    BlockChange,
+    ChangeMethod,
+    ComposeCapabilities,
+    ComposeWrite,
+    choose_change,
+)
+from valence_sched.drivers.redfish.schema import ListedSystem
+from valence_sched.drivers.redfish.verify import NodeReader, is_composing
+from valence_sched.errors import PodmError
+
+#: Statuses of a write that a service does not offer.
+NOT_OFFERED = (*GONE, 405, 501)
+#: The changes of other clients after which a write is sent again.
+MOST_RACES = 2
+_BLOCK_PARAMETER = re.compile(r"\bResourceBlock\b")
+
+
+class ChangedNode(Protocol):
+    """The reads and writes of one dialect that a change needs."""
+
+    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> BlockChange:
+        """Return what remains of a change; PodmError if the node is missing or unreadable."""
+
+    def refusal(self, change: BlockChange) -> Change | None:
+        """Return the reason why a change cannot begin, None without a reason."""
+
+    def write(self, change: BlockChange, closed: Container[str]) -> ComposeWrite | str:
+        """Return the next write, or the reason why none is offered."""
+
+    def conflict(self, node: str, block: str) -> str | None:
+        """Return the use of a block by another node, None without one."""
+
+    def is_composing(self, block: str) -> bool:
+        """Return whether the pod manager still attaches a block."""
+
+
+def remaining_change(
+    session: Session,
+    node: str,
+    json: Json,
+    present: Sequence[str],
+    attach: Sequence[str],
+    detach: Sequence[str],
+) -> BlockChange:
+    """Return what remains of a change; the present blocks are spelled as the change spells them."""
+    spelled = {fold_uri(uri): uri for uri in (*detach, *attach)}
+    found = {fold_uri(uri): spelled.get(fold_uri(uri), uri) for uri in present}
+    coming = tuple(uri for uri in dict.fromkeys(attach) if fold_uri(uri) not in found)
+    leaving = tuple(uri for uri in dict.fromkeys(detach) if fold_uri(uri) in found)
+    return BlockChange(session, node, json, tuple(found.values()), coming, leaving)
+
+
+class Effect(NamedTuple):
+    """What remains of a change after a write; None and a problem if the node is unreadable."""
+
+    rest: BlockChange | None
+    problem: str = ""
+
+
+class NodeChanger:
+    """Changes the blocks of the nodes of one pod manager."""
+
+    def __init__(
+        self, session: Session, patience: Callable[[], Patience], podm: ChangedNode
+    ) -> None:
+        self._session, self._patience, self._podm = session, patience, podm
+
+    def change(
+        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
+    ) -> Change:
+        """Attach and detach blocks, and stop at the first write without an effect.
+
+        A write that the service does not offer is replaced by the next way. After a write that was
+        refused because the node has changed, the rest of the change is computed anew.
+        """
+        rest = self._podm.read(node, attach, detach)
+        if not rest.size:
+            return Change(rest.present)
+        if refused := self._podm.refusal(rest):
+            return refused
+        closed, races = set[str](), 0
+        problem = form_problem = ""
+        while rest.size:
+            way = self._podm.write(rest._replace(tagged=races < MOST_RACES), closed)
+            if isinstance(way, str):
+                return Change(rest.present, problem or way)
+            watch(f"changing ({way.name})")
+            sent = self._send(rest, way, watch)
+            size, effect = rest.size, self._wait_for_effect(rest, way, sent, watch)
+            if effect.rest is None:
+                reason = "; ".join(filter(None, (sent.reason, effect.problem)))
+                return Change(None, reason, works=sent.goes_on)
+            rest = effect.rest
+            if rest.size < size:
+                form_problem = ""
+            elif sent.status in NOT_OFFERED:
+                closed.add(way.target)
+                problem = sent.reason
+            elif self._has_other_form(rest, way, sent, closed):
+                closed.add(way.name)
+                form_problem = sent.reason
+            elif sent.status == PRECONDITION_FAILED and races < MOST_RACES:
+                races += 1
+            else:
+                return self._failure(rest, sent, form_problem or sent.reason)
+        return self._wait_until_composed(rest, attach, watch)
+
+    def _send(self, change: BlockChange, way: ComposeWrite, watch: Watch) -> SendResult:
+        def is_undone() -> bool:
+            now = self._podm.read(change.node, change.attach, change.detach)
+            return set(map(fold_uri, now.present)) == set(map(fold_uri, change.present))
+
+        pauses = self._patience()
+        return composer.write(
+            self._session, way.target, way.body, pauses, watch, is_undone, changes=way.on_host
+        )
+
+    def _wait_for_effect(
+        self, change: BlockChange, way: ComposeWrite, sent: SendResult, watch: Watch
+    ) -> Effect:
+        """Read the node until the write has its effect; a refused write may have had it too."""
+        patience, effect = self._patience(), Effect(change)
+        is_open = not (sent.refused or sent.unsent) or sent.status == 500
+        for left in reversed(range(LATE_READS)):
+            try:
+                effect = Effect(self._podm.read(change.node, change.attach, change.detach))
+            except PodmError as error:
+                effect = Effect(None, f"could not be read back: {error}")
+            rest = effect.rest
+            if rest is not None:
+                has_effect = not rest.size or (rest.size < change.size and not way.on_host)
+                if has_effect or not is_open:
+                    break
+            if not left or not patience.pause():
+                break
+            watch("reading back")
+        return effect
+
+    def _has_other_form(
+        self, change: BlockChange, way: ComposeWrite, sent: SendResult, closed: set[str]
+    ) -> bool:
+        """Return whether the same action may take the block in another form."""
+        if sent.status != 400 or not _BLOCK_PARAMETER.search(sent.reason):
+            return False
+        other = self._podm.write(change, closed | {way.name})
+        return not isinstance(other, str) and other.target == way.target
+
+    def _failure(self, rest: BlockChange, sent: SendResult, problem: str) -> Change:
+        words = [f"without {', '.join(rest.attach)}"] if rest.attach else []
+        words += [f"with {', '.join(rest.detach)}"] if rest.detach else []
+        unchanged = f"the service reported success, but {rest.node} is {' and '.join(words)}"
+        users: list[str] = []
+        with contextlib.suppress(PodmError):
+            found = ((it, self._podm.conflict(rest.node, it)) for it in rest.attach)
+            users = [f"{block}: {why}" for block, why in found if why]
+        conflicts = sent.status == PRECONDITION_FAILED or bool(users)
+        reason = "; ".join([problem or unchanged, *users])
+        return Change(rest.present, reason, works=sent.goes_on, conflicts=conflicts)
+
+    def _wait_until_composed(
+        self, done: BlockChange, attach: Sequence[str], watch: Watch
+    ) -> Change:
+        patience = self._patience()
+        while True:
+            busy: list[str] = []
+            with contextlib.suppress(PodmError):  # the list of the node decides
+                busy = list(filter(self._podm.is_composing, attach))
+            if not busy or not patience.pause():
+                break
+            watch("composing")
+        reason = f"{', '.join(busy)} is Composing" if busy else ""
+        return Change(done.present, reason, works=bool(busy))
+
+
+class RedfishNode:
+    """The blocks of a ComputerSystem, as its list of resource blocks shows them."""
+
+    def __init__(
+        self,
+        session: Session,
+        reader: NodeReader,
+        capabilities: Callable[[], ComposeCapabilities],
+        own: tuple[ChangeMethod, ...] = (),
+    ) -> None:
+        self._session, self._reader, self._capabilities = session, reader, capabilities
+        self._ways = (*own, *CHANGE_METHODS)
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> BlockChange:
+        system = self._reader.system(node)
+        if not system.blocks and node not in self._known:
+            self._known[node] = self._reader.present_blocks(system, self._reader.block_uris())
+        known = dict.fromkeys((*self._known.get(node, ()), *attach))
+        present = self._reader.present_blocks(system, known)
+        return remaining_change(self._session, node, system.json, present, attach, detach)
+
+    def refusal(self, change: BlockChange) -> Change | None:
+        # Not read again: the ETag of a PATCH is that of the last reading.
+        system, present = ListedSystem(change.node, change.json, NO_NOTES), change.present
+        if fixed := self._reader.fixed_blocks(system, change.detach, change.attach):
+            why = f"{', '.join(fixed)} cannot be detached: part of the host {change.node}"
+            return Change(present, why)
+        for uri in change.attach:
+            if refused := self._reader.block_conflict(uri, change.node):
+                conflicts = self.conflict(change.node, uri) is not None
+                return Change(present, f"{uri}: {refused}", conflicts=conflicts)
+        is_hidden = change.attach and not self._reader.shows_use(system)
+        users = list(self._reader.other_users(change.node, change.attach)) if is_hidden else []
+        return Change(present, "; ".join(users), conflicts=True) if users else None
+
+    def write(self, change: BlockChange, closed: Container[str]) -> ComposeWrite | str:
+        return choose_change(self._capabilities(), change, self._ways, closed)
+
+    def conflict(self, node: str, block: str) -> str | None:
+        return self._reader.user_conflict(block, node)
+
+    def is_composing(self, block: str) -> bool:
+        return is_composing(self._reader.block(block))
