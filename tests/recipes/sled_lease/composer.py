@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import Session, Watch, refusal
+from valence_sched.drivers.composer import Change, Session, Watch, refusal
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import PodmError
@@ -77,6 +77,28 @@ class LeaseComposer:
         if result.state == "composed":
             return replace(result, state="left", reason=reason)
         return result
+
+    def change(
+        self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
+    ) -> Change:
+        """Refuse: a sled has no parts that move."""
+        raise PodmError("a lease is of one whole sled, so its blocks cannot be changed")
+
+    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
+        """Return all blocks: a lease cannot be without its sled."""
+        return blocks
+
+    def is_hot_removable(self, block: str) -> bool:
+        """Return False: a sled that runs cannot be removed."""
+        return False
+
+    def is_on(self, node: str) -> bool | None:
+        """Return None: this pod manager does not report the power."""
+        return None
+
+    def set_power(self, node: str, on: bool, watch: Watch) -> None:
+        """Refuse: this pod manager has no power control."""
+        raise PodmError("it offers no power control")
 
     def _nodes(self) -> Sequence[Node]:
         documents = LinkedDocuments(self._get, NO_NOTES)

@@ -17,6 +17,7 @@ WRITERS = {
     "drivers/connect": "the session that composers write with",
     "drivers/events": "asks for events",
     "drivers/power": "a part of each composer: power",
+    "drivers/redfish/amounts": "a part of a composer: memory chunks and volumes",
     "drivers/redfish/change": "a part of each composer: the blocks of a node",
     "drivers/redfish/composer": "a composer",
     "drivers/rsd/composer": "a composer",

@@ -8,19 +8,10 @@ from typing import NamedTuple, Protocol
 
 from valence_sched.drivers import composer
 from valence_sched.drivers.composer import PRECONDITION_FAILED, Change, SendResult, Session, Watch
-from valence_sched.drivers.fields import NO_NOTES, Json
+from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import fold_uri
-from valence_sched.drivers.redfish.methods import (
-    CHANGE_METHODS,
-    BlockChange,
-    ChangeMethod,
-    ComposeCapabilities,
-    ComposeWrite,
-    choose_change,
-)
-from valence_sched.drivers.redfish.schema import ListedSystem
-from valence_sched.drivers.redfish.verify import NodeReader, is_composing
+from valence_sched.drivers.redfish.methods import BlockChange, ComposeWrite
 from valence_sched.errors import PodmError
 
 #: Statuses of a write that a service does not offer.
@@ -65,7 +56,7 @@ def remaining_change(
     return BlockChange(session, node, json, tuple(found.values()), coming, leaving)
 
 
-class Effect(NamedTuple):
+class ChangeEffect(NamedTuple):
     """What remains of a change after a write; None and a problem if the node is unreadable."""
 
     rest: BlockChange | None
@@ -132,15 +123,15 @@ class NodeChanger:
 
     def _wait_for_effect(
         self, change: BlockChange, way: ComposeWrite, sent: SendResult, watch: Watch
-    ) -> Effect:
+    ) -> ChangeEffect:
         """Read the node until the write has its effect; a refused write may have had it too."""
-        patience, effect = self._patience(), Effect(change)
+        patience, effect = self._patience(), ChangeEffect(change)
         is_open = not (sent.refused or sent.unsent) or sent.status == 500
         for left in reversed(range(LATE_READS)):
             try:
-                effect = Effect(self._podm.read(change.node, change.attach, change.detach))
+                effect = ChangeEffect(self._podm.read(change.node, change.attach, change.detach))
             except PodmError as error:
-                effect = Effect(None, f"could not be read back: {error}")
+                effect = ChangeEffect(None, f"could not be read back: {error}")
             rest = effect.rest
             if rest is not None:
                 has_effect = not rest.size or (rest.size < change.size and not way.on_host)
@@ -185,49 +176,3 @@ class NodeChanger:
             watch("composing")
         reason = f"{', '.join(busy)} is Composing" if busy else ""
         return Change(done.present, reason, works=bool(busy))
-
-
-class RedfishNode:
-    """The blocks of a ComputerSystem, as its list of resource blocks shows them."""
-
-    def __init__(
-        self,
-        session: Session,
-        reader: NodeReader,
-        capabilities: Callable[[], ComposeCapabilities],
-        own: tuple[ChangeMethod, ...] = (),
-    ) -> None:
-        self._session, self._reader, self._capabilities = session, reader, capabilities
-        self._ways = (*own, *CHANGE_METHODS)
-        self._known: dict[str, tuple[str, ...]] = {}
-
-    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> BlockChange:
-        system = self._reader.system(node)
-        if not system.blocks and node not in self._known:
-            self._known[node] = self._reader.present_blocks(system, self._reader.block_uris())
-        known = dict.fromkeys((*self._known.get(node, ()), *attach))
-        present = self._reader.present_blocks(system, known)
-        return remaining_change(self._session, node, system.json, present, attach, detach)
-
-    def refusal(self, change: BlockChange) -> Change | None:
-        # Not read again: the ETag of a PATCH is that of the last reading.
-        system, present = ListedSystem(change.node, change.json, NO_NOTES), change.present
-        if fixed := self._reader.fixed_blocks(system, change.detach, change.attach):
-            why = f"{', '.join(fixed)} cannot be detached: part of the host {change.node}"
-            return Change(present, why)
-        for uri in change.attach:
-            if refused := self._reader.block_conflict(uri, change.node):
-                conflicts = self.conflict(change.node, uri) is not None
-                return Change(present, f"{uri}: {refused}", conflicts=conflicts)
-        is_hidden = change.attach and not self._reader.shows_use(system)
-        users = list(self._reader.other_users(change.node, change.attach)) if is_hidden else []
-        return Change(present, "; ".join(users), conflicts=True) if users else None
-
-    def write(self, change: BlockChange, closed: Container[str]) -> ComposeWrite | str:
-        return choose_change(self._capabilities(), change, self._ways, closed)
-
-    def conflict(self, node: str, block: str) -> str | None:
-        return self._reader.user_conflict(block, node)
-
-    def is_composing(self, block: str) -> bool:
-        return is_composing(self._reader.block(block))

@@ -36,7 +36,7 @@ class HttpReply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Change(NamedTuple):
+class DocumentChange(NamedTuple):
     """A change of a document, by its number."""
 
     number: int
@@ -51,7 +51,7 @@ class DocumentTree:
         own: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(documents))
         self._documents = {_key(uri): json for uri, json in own.items()}
         self.changes = 0
-        self._recent: deque[Change] = deque(maxlen=MOST_CHANGES)
+        self._recent: deque[DocumentChange] = deque(maxlen=MOST_CHANGES)
 
     def __contains__(self, uri: str) -> bool:
         return _key(uri) in self._documents
@@ -69,7 +69,7 @@ class DocumentTree:
         self._documents[key] = json
         self.changes += 1
         kind: Any = "ResourceUpdated" if known else "ResourceAdded"
-        self._recent.append(Change(self.changes, kind, key))
+        self._recent.append(DocumentChange(self.changes, kind, key))
 
     def put_resource(self, uri: str, type_: str, name: str = "", **properties: Any) -> Json:
         """Put and return the document of a resource; the name defaults to its Id."""
@@ -87,7 +87,7 @@ class DocumentTree:
     def remove(self, uri: str) -> None:
         if self._documents.pop(_key(uri), None) is not None:
             self.changes += 1
-            self._recent.append(Change(self.changes, "ResourceRemoved", _key(uri)))
+            self._recent.append(DocumentChange(self.changes, "ResourceRemoved", _key(uri)))
 
     def etag(self, uri: str) -> str:
         return etag_of(msgspec.json.encode(self.get(uri)))
@@ -100,11 +100,11 @@ class DocumentTree:
         self.changes += 1
         for uri, json in self._documents.items():
             if before.pop(uri, None) is not json:
-                self._recent.append(Change(self.changes, "ResourceUpdated", uri))
+                self._recent.append(DocumentChange(self.changes, "ResourceUpdated", uri))
         for uri in before:
-            self._recent.append(Change(self.changes, "ResourceRemoved", uri))
+            self._recent.append(DocumentChange(self.changes, "ResourceRemoved", uri))
 
-    def changes_since(self, number: int) -> list[Change]:
+    def changes_since(self, number: int) -> list[DocumentChange]:
         """Return the changes after the ``number``-th, at most the last ``MOST_CHANGES``."""
         return [change for change in tuple(self._recent) if change.number > number]
 

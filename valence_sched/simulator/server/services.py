@@ -18,7 +18,7 @@ from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish.composition import set_status
 from valence_sched.simulator.server import documents as docs
-from valence_sched.simulator.server.documents import Change, DocumentTree, HttpReply, Json
+from valence_sched.simulator.server.documents import DocumentChange, DocumentTree, HttpReply, Json
 from valence_sched.simulator.server.faults import Faults
 
 Clock = Callable[[], float]
@@ -171,13 +171,17 @@ def _without_offers(service: Json) -> Json:
     return {name: value for name, value in service.items() if name not in OFFERS}
 
 
-def events_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[bytes]:
+def events_of(
+    changes: Iterable[DocumentChange], number: int, *, older: bool = False
+) -> Iterator[bytes]:
     """Yield the messages of changes as server-sent events; same arguments as :func:`bodies_of`."""
     for index, body in enumerate(bodies_of(changes, number, older=older)):
         yield b"id: %d\ndata: %s\n\n" % (number + index, msgspec.json.encode(body))
 
 
-def bodies_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[Json]:
+def bodies_of(
+    changes: Iterable[DocumentChange], number: int, *, older: bool = False
+) -> Iterator[Json]:
     """Yield the messages of changes, each resource once; their ids count from ``number``."""
     kinds: dict[str, str] = {}
     for change in changes:

@@ -15,7 +15,7 @@ from tests.unit.drivers.redfish.stored import (
     lost,
 )
 from valence_sched.drivers.composer import Reply
-from valence_sched.drivers.redfish.composer import AmountComposer, Creation, size_of
+from valence_sched.drivers.redfish.amounts import AmountComposer, Creation, size_of
 from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.model.claim import CompositionRequest, Grant
 
