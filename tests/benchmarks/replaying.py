@@ -45,12 +45,9 @@ def replaying() -> Iterator[Measurement]:
 
 
 def _replay(site: str, policy: str) -> tuple[str, ...]:
-    """Return the words that run a replay and print its peak MiB.
-
-    The program sets the number of threads itself, but this module has imported numpy before.
-    """
+    """Return the words that run a replay and print its peak MiB."""
     return (
-        "env", "OPENBLAS_NUM_THREADS=1", sys.executable, "-m", "tests.benchmarks.replaying",
+        sys.executable, "-m", "tests.benchmarks.replaying",
         "scheduler", "whatif", "run", "--inventory", site, "--rate", "1/s", "--mix", MIX,
         "--lifetime", "50m", "--horizon", f"{REQUESTS}s", "--seed", "1", "--policy", policy,
     )  # fmt: skip

@@ -255,7 +255,7 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
     changed = View(
         kinds=view.kinds,
         podms=_splice_items(view.podms, podm, next_podm, part.podms),
-        block_tables=view.block_tables[:podm] + part.block_tables + view.block_tables[next_podm:],
+        block_tables=_with_slice(view.block_tables, podm, next_podm, part.block_tables),
         pools=_splice_items(view.pools, first, last, part.pools),
         first_row=first_row,
         podm_of=podm_of,
@@ -274,7 +274,13 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
 def _splice_items(mine: Sequence[T], first: int, last: int, theirs: Sequence[T]) -> Sequence[T]:
     if list(mine[first:last]) == list(theirs):
         return mine
-    return [*mine[:first], *theirs, *mine[last:]]
+    return _with_slice(mine, first, last, theirs)
+
+
+def _with_slice(mine: Sequence[T], first: int, last: int, theirs: Sequence[T]) -> list[T]:
+    items = list(mine)  # faster than joining two long slices, which copies their items twice
+    items[first:last] = theirs
+    return items
 
 
 def _splice_labels(mine: Labels, first: int, last: int, theirs: Labels) -> Labels:
