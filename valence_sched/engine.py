@@ -22,7 +22,7 @@ from valence_sched.model import codec, diagnostic, lifecycle, reading, scheduler
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S
 from valence_sched.model.decision import DecisionResult, DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.diagnostic import awaiting
-from valence_sched.model.inventory import FullPodm, to_json
+from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request_spec import RequestSpec
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from valence_sched.model.decision import Candidate, InventorySummary, Report
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
+    from valence_sched.model.node_change import NodeChange, NodeChangeResult
     from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
     from valence_sched.model.request import Request
     from valence_sched.model.zone import ZoneSettings
@@ -378,6 +379,28 @@ class Engine(scheduler.OwnScheduler):
             yield from errors.each_error(
                 lambda id_: access.composer.remove(nodes.show(id_)), node_ids
             )
+
+    def change_node(
+        self,
+        node_id: str,
+        change: NodeChange,
+        *,
+        key: str | None = None,
+        wait_s: float = WAIT_S,
+        dry_run: bool = False,
+    ) -> NodeChangeResult:
+        self._refuse_recordings("changed")
+        with self._access(wait_s) as access:
+            if not self.follows:
+                access.refresh(access.store.nodes.show(node_id).podm)
+            changer = access.changer(self.compile_request, self._decide_on)
+            return changer.change(node_id, change, key=key, dry_run=dry_run)
+
+    def _decide_on(self, podm: FullPodm, request: Request) -> DecisionResult:
+        builder = ViewBuilder()
+        builder.add(codec.decode(to_json(podm), LeanPodm, podm.id), podm.id)
+        decider = self._intake.decider(builder.view(), self._intake.policies())
+        return decision_result(decider.select_destinations(request), "placements")
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         from valence_sched.planning.succession import verify

@@ -319,6 +319,12 @@ class HardwareInUse(SchedulerError):
     code, exit_code, http_status = "hardware_in_use", 6, 409
 
 
+class DrainRefused(SchedulerError):
+    """The site did not drain a node in time, so no block is detached from it."""
+
+    code, exit_code, http_status = "drain_refused", 6, 409
+
+
 class ClaimState(SchedulerError):
     """A claim whose state does not allow the operation."""
 

@@ -82,8 +82,8 @@ class ComposerReads(Protocol):
     def is_on(self, node: str) -> bool | None:
         """Return whether a node is powered on, None if its pod manager does not report it."""
 
-    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
-        """Return the blocks that are part of the host of a node, and cannot be detached."""
+    def node_blocks(self, node: str) -> Sequence[str] | None:
+        """Return the present blocks of a node, None if it is gone; PodmError if unreadable."""
 
     def is_hot_removable(self, block: str) -> bool:
         """Return whether the pod manager declares each device of a block removable while it runs.

@@ -15,6 +15,7 @@ from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects, with_identity
 from valence_sched.drivers.hardware import read_hardware
 from valence_sched.errors import PodmError, SchedulerError, UnknownName
+from valence_sched.lifecycle.change import Drain, NodeChanger
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.guard import ConcernedParts, GuardedComposer, HardwareGuard
@@ -29,6 +30,8 @@ from valence_sched.model.podm_address import contradicts, has_other_blocks, is_a
 from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import PARALLEL_COMPOSES, Registration
 from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.planning.node_change import Decide
 from valence_sched.store.database import PATIENCE_S
 from valence_sched.store.store import Store
 
@@ -63,6 +66,16 @@ class PodmAccess:
         waiting_s = MOST_WAITS * self.patience_s + MOST_ANSWERS * self.timeout_s + PATIENCE_S
         ttl_s = max(self.ttl_s, waiting_s)
         return NodeComposer(self.store, self.connect, ttl_s, self.progress, self.checkpoint)
+
+    def changer(
+        self,
+        compile_request: Callable[[RequestSpec], Request],
+        decide: Decide,
+        drain: Drain = lambda _node, _blocks: None,
+    ) -> NodeChanger:
+        """Return the changer of nodes; its changes are not reaped before all its waits ended."""
+        ttl_s, others = self.composer.ttl_s, (self.progress, self.checkpoint)
+        return NodeChanger(self.store, self.connect, compile_request, decide, ttl_s, drain, *others)
 
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:
         return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
@@ -119,6 +132,13 @@ class PodmAccess:
             uris = [block.uri for block in before.blocks] if before else []
             is_other = has_other_blocks(uris, [block.uri for block in podm.blocks])
         return f"{name}: another pod manager answers at its URL" if is_other else podm
+
+    def refresh(self, name: str) -> None:
+        """Read a pod manager and store the reading; PodmError if it cannot be read."""
+        found = self.reading(name)
+        if isinstance(found, str):
+            raise PodmError(f"{name}: {found.removeprefix(f'{name}: ')}")
+        self.store.remember(found)
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
         """Return the nodes of all pod managers or of one, with their states.
@@ -181,7 +201,7 @@ class PodmAccess:
                 effects.note(action.kind, action.id, f"of {action.podm}: {action.done}")
         purged = self.store.purge(keep_s, dry_run=dry_run)
         reconciled = {action.id for action in actions}
-        composing = self.store.claims.list(("COMPOSING",))
+        composing = self.store.claims.list(nouns.CHANGING_STATES)
         others = (replace(one, parts=()) for one in composing if one.id not in reconciled)
         return ReconcileResult(
             actions=tuple(actions),

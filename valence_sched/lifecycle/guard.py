@@ -55,8 +55,8 @@ class GuardedComposer:
     def is_on(self, node: str) -> bool | None:
         return self._composer.is_on(node)
 
-    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
-        return self._composer.fixed_blocks(node, blocks)
+    def node_blocks(self, node: str) -> Sequence[str] | None:
+        return self._composer.node_blocks(node)
 
     def is_hot_removable(self, block: str) -> bool:
         return self._composer.is_hot_removable(block)

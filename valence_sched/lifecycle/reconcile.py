@@ -15,6 +15,8 @@ from valence_sched.model import claim as nouns
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
+from valence_sched.model.quantity import format_count
+from valence_sched.store.node_changes import SHUT_DOWN, STARTED, ChangeRecord
 from valence_sched.store.store import Store
 
 #: The result of an action on a claim or a node as text, and its exit code: 0 unless refused.
@@ -39,7 +41,8 @@ class Reconciler:
         for claim in self.store.claims.reap(dry_run=self.dry_run):
             yield _claim_action(claim, ("expired: freed its holds", 0))
         for claim in self.store.claims.list_stuck():
-            yield _claim_action(claim, self._decide(claim))
+            done = self._decide(claim) if claim.state == "COMPOSING" else self._end_change(claim)
+            yield _claim_action(claim, done)
         yield from self._reconcile_nodes()
 
     @contextlib.contextmanager
@@ -77,6 +80,53 @@ class Reconciler:
         if not self.dry_run:
             self.store.claims.fail(claim.id, note)
         return f"freed its holds: {note}", 0
+
+    def _end_change(self, claim: nouns.Claim) -> Done:
+        """End the change of a node by its present blocks; a partial change is undone or completed.
+
+        Blocks that were attached in part are detached again; a detachment is completed.
+        """
+        nodes = self.store.nodes.list(claim=claim.id)
+        if not nodes:
+            return _done("unchanged: its node has no record")
+        (node,) = nodes
+        subject, attaches = f"node {node.id}", claim.state == "ATTACHING"
+        try:
+            with self._composer(node.podm, subject) as composer:
+                blocks = composer.node_blocks(node.uri)
+                if blocks is None:
+                    return _done(f"unchanged: {node.uri} no longer exists")
+                there = [uri for uri in node.changing if uri in blocks]
+                is_partial = 0 < len(there) < len(node.changing)
+                was_off = self._was_shut_down(claim)
+                if (is_partial or was_off) and not self.dry_run:
+                    changes = composer.may_change(nouns.request_from_node(node), node.uri)
+                    if is_partial:
+                        left = changes.change(node.uri, (), there, lambda _state: None)
+                        there = [uri for uri in there if uri in (left.blocks or there)]
+                        if there:
+                            what = f"{', '.join(there)} could not be detached"
+                            return _done(f"unchanged: {what}: {left.reason}")
+                    if was_off:
+                        changes.set_power(node.uri, True, lambda _state: None)
+                        self.store.node_changes.note(node, STARTED)
+        except errors.SchedulerError as error:
+            return _left(node.podm, error)
+        is_done = bool(there) == attaches and not (is_partial and self.dry_run)
+        what = f"{format_count(len(node.changing), 'block')} of node {node.id}"
+        done = "attached" if attaches else "detached"
+        text = f"{done} {what}" if is_done else f"node {node.id} is unchanged: no block was {done}"
+        if not self.dry_run:
+            if is_done:
+                self.store.node_changes.finish(node.id, ChangeRecord())
+            else:
+                self.store.node_changes.cancel(node.id, "the change was interrupted")
+        return _done(text + (", and started it again" if was_off else ""))
+
+    def _was_shut_down(self, claim: nouns.Claim) -> bool:
+        kinds = [event.kind for event in self.store.events(claim.id)]
+        power = [kind for kind in kinds if kind in (SHUT_DOWN, STARTED)]
+        return power[-1:] == [SHUT_DOWN]
 
     def _undo(
         self, claim: nouns.Claim, nodes: list[nouns.ComposedNode], lost: errors.ClaimLost

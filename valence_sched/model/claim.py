@@ -14,12 +14,18 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Count, Devices, FullPodm, LeanBlock, LeanPodm, Name, Node
 from valence_sched.model.need import NodeRequest
 
-#: PREPARED: parts are held on several pod managers, but not yet joined to a claim. The last three
-#: states are final.
+#: PREPARED: parts are held on several pod managers, but not yet joined to a claim. ATTACHING and
+#: DETACHING: the blocks of its node are being changed. The last three states are final.
 State = Literal[
-    "PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED", "RELEASED", "EXPIRED", "FAILED"
-]
+    "PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED", "ATTACHING", "DETACHING",
+    "RELEASED", "EXPIRED", "FAILED",
+]  # fmt: skip
 ACTIVE_STATES: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED")
+ACTIVE_STATES += ("ATTACHING", "DETACHING")
+#: The states of the claim of a node that is not being changed.
+COMPOSED_STATES: tuple[State, ...] = ("COMPOSED", "SETTLED")
+#: The states in which an effect on a pod manager may be unknown; a reconciler ends them.
+CHANGING_STATES: tuple[State, ...] = ("COMPOSING", "ATTACHING", "DETACHING")
 FINAL_STATES: tuple[State, ...] = ("RELEASED", "EXPIRED", "FAILED")
 TTL_S = 600.0  # how long a claim is held
 WAIT_S = 300.0  # how long to wait for a pod manager that is still composing
@@ -68,7 +74,7 @@ class ClaimPart(Noun, frozen=True, kw_only=True):
 
     ``declared_stocks`` are the free amounts of the stocks that an operator declared, before any
     claim is subtracted. Claims never hold more than these amounts. ``request`` has the requirements
-    of each node.
+    of each node. ``node`` is the existing node, by its id, that the blocks are held for.
     """
 
     podm: Name
@@ -76,6 +82,7 @@ class ClaimPart(Noun, frozen=True, kw_only=True):
     shares: tuple[NodeAllocation, ...]
     declared_stocks: tuple[Grant, ...] = ()
     request: NodeRequest | None = None
+    node: Name | None = None
 
     @property
     def blocks(self) -> Counter[str]:
@@ -285,7 +292,9 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     """A node on one pod manager; this program assigns ``id``, the pod manager assigns ``uri``.
 
     ``amounts`` are its memory chunks and volumes with their sizes, ``grants`` its amounts of
-    stocks. ``created_at`` is seconds since 1970 by the clock of the database.
+    stocks. ``created_at`` is seconds since 1970 by the clock of the database. ``changing`` are the
+    blocks that are being attached or detached. ``changes`` has the content of each finished change
+    by its idempotency key.
     """
 
     id: Name
@@ -302,6 +311,8 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     flavor: str | None = None
     grants: tuple[Grant, ...] = ()
     request: NodeRequest | None = None
+    changing: tuple[str, ...] = ()
+    changes: dict[str, str] = {}
 
 
 def own_name(name: str | None, uri: str) -> str:

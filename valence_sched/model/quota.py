@@ -67,12 +67,17 @@ def check_limits(limits: Mapping[str, float | None], place: str) -> None:
 
 
 def claim_charges(parts: Iterable[ClaimPart]) -> dict[str, float]:
-    """Return the charges of a claim by resource, at least the charges of its request."""
-    charges = {"claims": 1.0, "nodes": 0.0}
+    """Return the charges of a claim by resource, at least the charges of its request.
+
+    The blocks for an existing node are neither another claim nor another node.
+    """
+    charges = {"claims": 0.0, "nodes": 0.0}
     for part in parts:
         asked = node_charges(part.request) if part.request is not None else {}
         for share in part.shares:
-            charges["nodes"] += 1.0
+            if part.node is None:
+                charges["claims"] = 1.0
+                charges["nodes"] += 1.0
             for name in asked | share.charges:
                 amount = max(asked.get(name, 0.0), share.charges.get(name, 0.0))
                 charges[name] = charges.get(name, 0.0) + amount

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from valence_sched.model.diagnostic import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.inventory import FullPodm
+    from valence_sched.model.node_change import NodeChange, NodeChangeResult
     from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
     from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
     from valence_sched.model.quota import Quota
@@ -231,6 +232,25 @@ class ComposingVerbs(Verbs, Protocol):
     ) -> Iterator[SchedulerError]:
         """Decompose nodes; yield the error of each failure."""
         return self._call(ComposingVerbs.delete_nodes, node_ids, wait_s=wait_s)
+
+    def change_node(
+        self,
+        node_id: str,
+        change: NodeChange,
+        *,
+        key: str | None = None,
+        wait_s: float = WAIT_S,
+        dry_run: bool = False,
+    ) -> NodeChangeResult:
+        """Attach devices to a node and detach others; with ``dry_run``, only choose them.
+
+        The same ``key`` changes the node only once. NothingFits is not raised: the result has the
+        decision. ClaimLost if a block is in use, InUse if the node must be off for the change,
+        DrainRefused if the site does not drain it, ComposeFailed if the pod manager refuses,
+        Unverified if a part of the change may remain.
+        """
+        verb = ComposingVerbs.change_node
+        return self._call(verb, node_id, change, key=key, wait_s=wait_s, dry_run=dry_run)
 
     def reconcile(
         self, *, dry_run: bool = False, keep_s: float = KEEP_S

@@ -17,6 +17,7 @@ from valence_sched.model.diagnostic import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor, Properties
 from valence_sched.model.http import Problem
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.node_change import NodeChange, NodeChangeResult
 from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
 from valence_sched.model.policy import PluginList, PodmReads, Policy
 from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
@@ -137,6 +138,14 @@ class NodesBody(RequestBody, frozen=True, kw_only=True):
     detail: Detail = "placements"
     ttl_s: TtlSeconds = TTL_S
     wait_s: WaitSeconds = WAIT_S
+
+
+class NodeChangeBody(Noun, frozen=True, kw_only=True):
+    """A change of a node; with ``dry_run``, its blocks are only chosen."""
+
+    change: NodeChange
+    wait_s: WaitSeconds = WAIT_S
+    dry_run: bool = False
 
 
 class RenewBody(Noun, frozen=True, kw_only=True):
@@ -267,6 +276,7 @@ VERBS = {route.verb: route for route in (
     Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[lifecycle.NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
     Route("compose", "nodes_compose", "POST", "/v1/nodes", "Compose the nodes of a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, decides=True, result=lifecycle.ProvisionResult),
     Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node, as its pod manager reports it.", None, lifecycle.NodeRecord, "nodes:get"),
+    Route("change_node", "nodes_change", "POST", "/v1/nodes/{name}/changes", "Attach devices to a node, and detach others.", NodeChangeBody, Operation, "nodes:update", "member", 202, result=NodeChangeResult),
     Route("delete_nodes", "nodes_delete", "DELETE", "/v1/nodes/{name}", "Decompose a node.", None, Operation, "nodes:delete", "member", 202, ("wait_s",), result=type(None), several=True),
     Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Reconcile claims and nodes with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=lifecycle.ReconcileResult),
     Route("quotas", "quotas_quotas", "GET", "/v1/quotas", "List the quotas; the quota without an owner is the default.", None, tuple[Quota, ...], "quotas:list", "admin"),

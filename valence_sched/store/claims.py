@@ -18,6 +18,8 @@ from valence_sched import errors
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import (
     ACTIVE_STATES,
+    CHANGING_STATES,
+    COMPOSED_STATES,
     FINAL_STATES,
     Claim,
     ClaimPart,
@@ -251,7 +253,7 @@ class Claims:
                 raise errors.InUse(
                     f"node {node} was composed from claim {claim_id}: delete the node"
                 )
-            states: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSED", "SETTLED")
+            states: tuple[State, ...] = ("PREPARED", "HELD", *COMPOSED_STATES)
             return claim_rows.end(connection, claim_id, states, "RELEASED", note)
 
         self._end(self._database, claim_id, work, FINAL_STATES, "releasing a claim")
@@ -304,7 +306,7 @@ class Claims:
 
         def work(connection: sa.Connection) -> Claim:
             claim = claim_rows.get(connection, claim_id)
-            if claim.state in ("COMPOSED", "SETTLED") and claim_rows.are_written(connection, nodes):
+            if claim.state in COMPOSED_STATES and claim_rows.are_written(connection, nodes):
                 return claim
             if claim.state == "COMPOSING":
                 reassign_blocks(connection, claim, nodes)
@@ -332,8 +334,8 @@ class Claims:
         return claims
 
     def list_stuck(self) -> Sequence[Claim]:
-        """Return claims that are still being composed after their expiry."""
-        stuck = _claims.c.state == "COMPOSING", _claims.c.expires_at <= statement_time()
+        """Return claims whose nodes are still being composed or changed after their expiry."""
+        stuck = _claims.c.state.in_(CHANGING_STATES), _claims.c.expires_at <= statement_time()
         return self._read(lambda c: claim_rows.find(c, *stuck), "reading claims")
 
     def expire(self) -> None:
@@ -441,7 +443,7 @@ class Claims:
             claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
             if claim.state not in states:
                 hint = "the state does not allow this"
-                if claim.state == "COMPOSING":
+                if claim.state in CHANGING_STATES:
                     hint = "its node may exist: reap the claim after it expires"
                 elif claim.state not in ACTIVE_STATES:
                     hint = "it has ended already"
@@ -512,8 +514,8 @@ class Nodes(Stored):
             claim_rows.add_event(connection, "gone", claim_id, words=node_id)
             others = sa.select(_node.id).where(_node.claim_id == claim_id).limit(1)
             if is_last := connection.scalar(others) is None:
-                composed: tuple[State, ...] = ("COMPOSED", "SETTLED")
-                claim_rows.end(connection, claim_id, composed, "RELEASED", "its node is gone")
+                states = (*COMPOSED_STATES, "ATTACHING", "DETACHING")
+                claim_rows.end(connection, claim_id, states, "RELEASED", "its node is gone")
             # the node no longer counts for its owner and group
             tables.log_changes(connection, [key])
             return claim_id if is_last else None

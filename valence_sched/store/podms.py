@@ -316,7 +316,36 @@ def note_removal(connection: sa.Connection, name: str, uri: str, freed: Collecti
     rest = tuple(node for node in podm.nodes if node.uri != uri)
     if len(rest) == len(podm.nodes):
         return
-    shown = {it for node in podm.nodes if node.uri == uri for it in node.blocks} & set(freed)
+    _write_freed(connection, key, row, podm, rest, freed)
+
+
+def note_detached(
+    connection: sa.Connection, name: str, uri: str, detached: Collection[str]
+) -> None:
+    """Remove blocks from a node of the stored reading, and free them."""
+    row, podm = lock_and_load(connection, name)
+    if row is None or podm is None:
+        return
+    nodes = tuple(
+        replace(node, blocks=tuple(it for it in node.blocks if it not in detached))
+        if node.uri == uri
+        else node
+        for node in podm.nodes
+    )
+    if nodes != podm.nodes:
+        _write_freed(connection, key_of(name), row, podm, nodes, detached)
+
+
+def _write_freed(
+    connection: sa.Connection,
+    key: str,
+    row: PodmRow,
+    podm: FullPodm,
+    rest: tuple[Node, ...],
+    freed: Collection[str],
+) -> None:
+    """Write a reading with the nodes ``rest``; blocks of other nodes do not become free."""
+    shown = {it for node in podm.nodes for it in node.blocks} & set(freed)
     others = {it for node in rest for it in node.blocks}
     blocks = []
     for block in podm.blocks:

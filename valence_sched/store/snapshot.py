@@ -307,7 +307,7 @@ def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tup
     ) -> list[tuple[str, Node]]:
         found = []
         for part in claim_rows.decode_parts(document):
-            for share in part.shares if key_of(part.podm) == key else ():
+            for share in part.shares if key_of(part.podm) == key and part.node is None else ():
                 uri, blocks, flavor = f"claim:{claim}#{share.node}", share.blocks, share.flavor
                 node = Node(uri=uri, owner=owner, group=group, blocks=blocks, flavor=flavor)
                 found.append((key, replace(node, request=part.request)))

@@ -28,6 +28,7 @@ from valence_sched.store.claims import Claims, Nodes
 from valence_sched.store.database import Database, RowRefused, StoreUrl, WorkCounts
 from valence_sched.store.decisions import Dispatches, StoredDecisions
 from valence_sched.store.document import Quarantine
+from valence_sched.store.node_changes import NodeChanges
 from valence_sched.store.podms import EncodedPodm, FailedReadings, StoredPodm
 from valence_sched.store.quotas import Quotas
 from valence_sched.store.service_state import Audit, Leases, Records
@@ -80,6 +81,7 @@ class Store:
         self.effects = effects if effects is not None else EffectLog()
         self.claims = Claims(self._database, self.effects)
         self.nodes = Nodes(self._database)
+        self.node_changes = NodeChanges(self._database)
         self.decisions = StoredDecisions(self._database)
         self.leases = Leases(self._database)
         self.records = Records(self._database)

@@ -16,6 +16,7 @@ from valence_sched.model.lifecycle import (
     ProvisionResult,
     UnverifiedNode,
 )
+from valence_sched.model.node_change import NodeChange, NodeChangeResult
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
@@ -299,6 +300,19 @@ class ZoneNodes:
     def node_record(self, node_id: str) -> NodeRecord:
         zone, part, rest = self._below.find(node_id)
         return paths.below(zone, part.node_record(rest))
+
+    def change_node(
+        self,
+        node_id: str,
+        change: NodeChange,
+        *,
+        key: str | None = None,
+        wait_s: float = WAIT_S,
+        dry_run: bool = False,
+    ) -> NodeChangeResult:
+        zone, part, rest = self._below.find(node_id)
+        changed = part.change_node(rest, change, key=key, wait_s=wait_s, dry_run=dry_run)
+        return paths.below(zone, changed)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S

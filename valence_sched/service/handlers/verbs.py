@@ -87,6 +87,16 @@ def compose(call: Call) -> CallResult:
     return start(call, "compose", work, repeat=body.claim is None)
 
 
+def change_node(call: Call) -> CallResult:
+    """Attach devices to a node, and detach others."""
+    name, body = call.name(), call.body
+    with call.parts.schedulers.changing() as scheduler:
+        check_node(call, scheduler, name)
+    options = {"key": call.key, "wait_s": body.wait_s, "dry_run": body.dry_run}
+    work = methodcaller("change_node", name, body.change, **options)
+    return start(call, "change", work, repeat=True)
+
+
 def delete_nodes(call: Call) -> CallResult:
     """Decompose a node."""
     name = call.name()

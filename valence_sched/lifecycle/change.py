@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NodeChanger: attaches blocks to a living node and detaches others, and verifies each effect.
+
+::
+
+    choose ──> hold ──> safe? ──> drain ──> shut down ──> attach ──> detach ──> start
+                 │        │         │           │           │          │
+                 └── nothing is changed: release the blocks ┘          │
+                              a part is left: undo, read back again <──┘
+
+If a process dies, the claim of the node stays ATTACHING or DETACHING. A reconciler then reads the
+blocks of the node.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from valence_sched import errors
+from valence_sched.drivers.composer import Change, Composer
+from valence_sched.lifecycle.compose import RECONCILE_HINT, Connector
+from valence_sched.lifecycle.guard import GuardedComposer
+from valence_sched.model import claim as nouns
+from valence_sched.model.codec import decode
+from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
+from valence_sched.model.flavor import Properties
+from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
+from valence_sched.model.need import NodeRequest
+from valence_sched.model.node_change import NodeChange, NodeChangeResult
+from valence_sched.model.quota import block_charges
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.planning.node_change import ChangePlanner, ChosenBlocks, Decide
+from valence_sched.store.node_changes import SHUT_DOWN, STARTED, ChangeRecord
+from valence_sched.store.store import Store
+from valence_sched.store.tables import key_of
+
+MOST_ATTEMPTS = 8  # to hold the chosen blocks while other claims take them
+#: Called with a node and the blocks that it loses; raises DrainRefused unless it may lose them.
+Drain = Callable[[nouns.ComposedNode, Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanger:
+    """Changes nodes of a store.
+
+    ``compile_request`` compiles a request with its flavor; ``decide`` decides on one pod manager.
+    ``drain`` is called before blocks are detached. The other fields are as for ``NodeComposer``.
+    """
+
+    store: Store
+    connect: Connector
+    compile_request: Callable[[RequestSpec], Request]
+    decide: Decide
+    ttl_s: float
+    drain: Drain = field(default=lambda _node, _blocks: None)
+    progress: Progress = field(default_factory=NoProgress)
+    checkpoint: Callable[[str], None] = field(default=lambda _point: None)
+
+    def change(
+        self, node_id: str, change: NodeChange, *, key: str | None = None, dry_run: bool = False
+    ) -> NodeChangeResult:
+        """Change a node, or only choose its blocks with ``dry_run``.
+
+        Raises:
+            UnknownName: the node, a block or the flavor is unknown.
+            RequestError: a block cannot be attached to the node, or not be detached.
+            NameTaken: the key belongs to another change of the node.
+            ClaimState: the node is being changed.
+            ClaimLost: a block is in use, or the node is not as planned; nothing was changed.
+            InUse: the node runs, and a block is not declared removable; nothing was changed.
+            DrainRefused: the site did not drain the node; nothing was changed.
+            HardwareInUse, BaremetalUnavailable: Ironic uses the node, or does not answer.
+            ComposeFailed: the pod manager refuses; the node has its blocks as before.
+            Unverified: the blocks could not be read back, or a part of the change not be undone.
+        """
+        node, content = self.store.nodes.show(node_id), key_of(to_json(change).decode())
+        if key is not None and key in node.changes:
+            if node.changes[key] != content:
+                text = f"key {key!r} belongs to another change of node {node.id}"
+                raise errors.NameTaken(f"{text}: choose another key")
+            return NodeChangeResult(node=node, done=True)
+        if change.before and set(change.before) != set(node.blocks):
+            text = f"node {node.id} was changed since the plan"
+            raise errors.ClaimLost(f"{text}: plan the change again", node.podm)
+        for _ in range(MOST_ATTEMPTS):
+            planner = self._planner(node)
+            chosen, record = self._choose(planner, node, change)
+            record = record._replace(key=key, content=content)
+            result = NodeChangeResult(
+                node=node,
+                attached=planner.changes(chosen.attach),
+                detached=planner.changes(chosen.detach),
+                decision=chosen.decision,
+            )
+            if not chosen.fits:
+                return result
+            if not (chosen.attach or chosen.detach):
+                if not dry_run and record != ChangeRecord(content=content):
+                    node = self.store.node_changes.record(node.id, record)
+                return replace(result, node=node, done=not dry_run)
+            if dry_run:
+                with self._connected(node) as composer:
+                    hazard = _hazard(composer, node, chosen.detach)
+                return replace(result, hazard=hazard)
+            try:
+                held = self._hold(node, chosen, result, change)
+            except errors.ClaimLost as error:
+                lost = error
+                if change.attach_blocks:
+                    raise
+                continue
+            return self._apply(node, change, chosen, result, held, record)
+        raise errors.ClaimLost(f"node {node.id}: {lost}", node.podm)
+
+    def _planner(self, node: nouns.ComposedNode) -> ChangePlanner:
+        stored = self.store.load_podms([node.podm]).get(node.podm)
+        if stored is None:
+            raise errors.PodmError(f"{node.podm}: it was never read (podm check {node.podm})")
+        usage = self.store.usages([node.podm]).get(node.podm, nouns.NO_USAGE)
+        lean = nouns.subtract_usage(decode(to_json(stored), LeanPodm, node.podm), usage)
+        return ChangePlanner(decode(to_json(lean), FullPodm, node.podm), node, self.decide)
+
+    def _choose(
+        self, planner: ChangePlanner, node: nouns.ComposedNode, change: NodeChange
+    ) -> tuple[ChosenBlocks, ChangeRecord]:
+        if change.flavor is not None:
+            spec = RequestSpec(flavor=change.flavor, policy=change.policy, owner=node.owner)
+            request = self.compile_request(spec)
+            of_node = NodeRequest.of(request)
+            return planner.become(request), ChangeRecord(flavor=request.flavor, request=of_node)
+        if change.idle:
+            return ChosenBlocks(detach=planner.without_idle()), ChangeRecord()
+        chosen = ChosenBlocks()
+        if change.attach is not None:
+            chosen = planner.attach(self._compiled(change.attach, node, change))
+        named = planner.free_named(change.attach_blocks)
+        attach = tuple(uri for uri in (*chosen.attach, *named) if uri not in node.blocks)
+        # blocks that are gone already were detached by the same change before
+        present = [name for name in change.detach_blocks if not _is_gone(name, node, change)]
+        detach = planner.own_named(present)
+        if change.detach is not None:
+            detach += planner.detach(self._compiled(change.detach, node, change))
+        return chosen._replace(attach=attach, detach=tuple(dict.fromkeys(detach))), ChangeRecord()
+
+    def _compiled(
+        self, devices: Properties, node: nouns.ComposedNode, change: NodeChange
+    ) -> Request:
+        spec = RequestSpec(properties=devices, policy=change.policy, owner=node.owner)
+        return self.compile_request(spec)
+
+    def _hold(
+        self,
+        node: nouns.ComposedNode,
+        chosen: ChosenBlocks,
+        result: NodeChangeResult,
+        change: NodeChange,
+    ) -> nouns.Claim | None:
+        """Hold the blocks to attach under a claim of their own."""
+        if not chosen.attach:
+            return None
+        stored = self.store.load_podms([node.podm])[node.podm]
+        charges: dict[str, float] = {}
+        for block in result.attached if node.owner is not None else ():
+            for name, amount in block_charges(block.devices).items():
+                charges[name] = charges.get(name, 0.0) + amount
+        placed = chosen.decision.report.placements if chosen.decision else ()
+        pool = placed[0].chosen.pool if placed else node.pool or ""
+        share = nouns.NodeAllocation(node=1, pool=pool, blocks=chosen.attach, charges=charges)
+        part = nouns.ClaimPart(
+            podm=node.podm, generation=stored.generation, shares=(share,), node=node.id
+        )
+        return self.store.claims.create([part], owner=node.owner, ttl_s=self.ttl_s)
+
+    def _apply(
+        self,
+        node: nouns.ComposedNode,
+        change: NodeChange,
+        chosen: ChosenBlocks,
+        result: NodeChangeResult,
+        held: nouns.Claim | None,
+        record: ChangeRecord,
+    ) -> NodeChangeResult:
+        """Change a node by its held blocks; until the first write, an error releases them."""
+        subject = f"node {node.id} on {node.podm}"
+        watch = functools.partial(self.progress.begin, subject)
+        try:
+            with awaiting(self.progress, subject, "checking"), self._connected(node) as composer:
+                self.checkpoint("held")
+                hazard = _hazard(composer, node, chosen.detach)
+                if hazard and not (change.force or change.power_cycle):
+                    hint = "shut it down, or use --power-cycle or --force"
+                    raise errors.InUse(f"node {node.id}: {hazard}: {hint}")
+                changes = composer.may_change(nouns.request_from_node(node), node.uri)
+                if chosen.detach:
+                    watch("draining")
+                    self.drain(node, chosen.detach)
+                    self.checkpoint("drained")
+                power = _Power(self.store, composer, changes, node, watch, change.power_cycle)
+                step = _Step(self, changes, node, power, watch)
+                with power:
+                    if held is not None:
+                        step.attach(held, ChangeRecord() if chosen.detach else record)
+                    if chosen.detach:
+                        step.detach(chosen.detach, record, undo=chosen.attach)
+        except BaseException:
+            if held is not None:  # an attached claim has ended already
+                with contextlib.suppress(errors.SchedulerError):
+                    self.store.claims.release(held.id, "the node was not changed")
+            raise
+        self.checkpoint("changed")
+        after = self.store.nodes.show(node.id)
+        return replace(result, node=after, done=True, power_cycled=power.cycled)
+
+    @contextlib.contextmanager
+    def _connected(self, node: nouns.ComposedNode) -> Iterator[GuardedComposer]:
+        with contextlib.ExitStack() as stack:
+            try:
+                yield stack.enter_context(self.connect(node.podm))
+            except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
+                raise error.at(f"node {node.id}") from None
+            except errors.PodmError as error:
+                raise errors.PodmError(f"{node.podm}: {node.uri}: {error}") from None
+
+
+@dataclass(slots=True)
+class _Power:
+    """Shuts a node down before its first change, if ``wanted``, and starts it again in the end."""
+
+    store: Store
+    composer: GuardedComposer
+    changes: Composer
+    node: nouns.ComposedNode
+    watch: Callable[[str], None]
+    wanted: bool
+    cycled: bool = False
+
+    def off(self) -> None:
+        """Shut the node down; PodmError if it stays on."""
+        if self.cycled or not self.wanted or self.composer.is_on(self.node.uri) is False:
+            return
+        self.cycled = True
+        self.watch("shutting down")
+        self.store.node_changes.note(self.node, SHUT_DOWN)
+        self.changes.set_power(self.node.uri, False, self.watch)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_error: object) -> None:
+        if not self.cycled:
+            return
+        self.watch("starting")
+        try:
+            self.changes.set_power(self.node.uri, True, self.watch)
+            self.store.node_changes.note(self.node, STARTED)
+        except errors.SchedulerError as error:
+            where = f"{self.node.podm}: {self.node.uri} was shut down for the change"
+            raise errors.Unverified(f"{where}, and could not be started again: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One connection to the pod manager of a node, on which its blocks are changed in steps."""
+
+    changer: NodeChanger
+    changes: Composer
+    node: nouns.ComposedNode
+    power: _Power
+    watch: Callable[[str], None]
+
+    def attach(self, held: nouns.Claim, record: ChangeRecord) -> None:
+        (share,) = held.parts[0].shares
+        store, wanted = self.changer.store, share.blocks
+        store.node_changes.start_attaching(self.node.id, held.id, self.changer.ttl_s)
+        store.effects.forget("claim", held.id)
+        self._begin("ATTACHING")
+        found = self._change(wanted, ())
+        missing = _missing(found, wanted)
+        if found.blocks is not None and not missing:
+            self._finish(record)
+            return
+        why = found.reason or "the service reported success, but the node lacks the blocks"
+        self._refuse_unsure(found, "ATTACHING", why)
+        if gained := [uri for uri in wanted if uri not in missing]:
+            undone = self._change((), gained)
+            self._refuse_left(undone, _present(undone, gained), "ATTACHING", why)
+        self._cancel(why)
+        raise self._failure(why, found.conflicts)
+
+    def detach(self, blocks: Sequence[str], record: ChangeRecord, undo: Sequence[str]) -> None:
+        """Detach blocks; if the pod manager refuses, detach those attached before (``undo``)."""
+        self._start_detaching(blocks)
+        found = self._change((), blocks)
+        present = _present(found, blocks)
+        if found.blocks is not None and not present:
+            self._finish(record)
+            return
+        why = found.reason or "the service reported success, but the node still has the blocks"
+        self._refuse_unsure(found, "DETACHING", why)
+        if lost := [uri for uri in blocks if uri not in present]:
+            undone = self._change(lost, ())
+            self._refuse_left(undone, _missing(undone, lost), "DETACHING", why)
+        self._cancel(why)
+        if undo:
+            self._start_detaching(undo)
+            undone = self._change((), undo)
+            self._refuse_left(undone, _present(undone, undo), "DETACHING", why)
+            self._finish(ChangeRecord())
+        raise self._failure(why, found.conflicts)
+
+    def _start_detaching(self, blocks: Sequence[str]) -> None:
+        ttl_s = self.changer.ttl_s
+        self.changer.store.node_changes.start_detaching(self.node.id, blocks, ttl_s)
+        self._begin("DETACHING")
+
+    def _begin(self, state: nouns.State) -> None:
+        text = f"is {state} on {self.node.podm}: {RECONCILE_HINT}"
+        self.changer.store.effects.note("node", self.node.id, text)
+        self.changer.checkpoint(state.lower())
+
+    def _change(self, attach: Sequence[str], detach: Sequence[str]) -> Change:
+        """Change the node once; after an error, its blocks are unknown."""
+        try:
+            self.power.off()
+        except errors.PodmError as error:
+            return Change(self.node.blocks, str(error))
+        self.watch("attaching" if attach else "detaching")
+        try:
+            found = self.changes.change(self.node.uri, attach, detach, self.watch)
+        except Exception as error:
+            is_ours = isinstance(error, errors.SchedulerError)
+            found = Change(None, str(error) if is_ours else errors.describe_error(error))
+        self.changer.checkpoint("attached" if attach else "detached")
+        return found
+
+    def _finish(self, record: ChangeRecord) -> None:
+        store, node = self.changer.store, self.node
+        try:
+            store.node_changes.finish(node.id, record)
+        except errors.SchedulerError as error:
+            text = f"{node.podm}: {node.uri} is changed, but the result could not be stored"
+            raise errors.Unverified(f"{text}: {error} ({RECONCILE_HINT})") from error
+        store.effects.note("node", node.id, f"of {node.podm} is changed")
+        self.changer.checkpoint("finished")
+
+    def _cancel(self, why: str) -> None:
+        """Record that the node has its blocks as before."""
+        store, node = self.changer.store, self.node
+        try:
+            store.node_changes.cancel(node.id, errors.one_line(why, 200))
+        except errors.SchedulerError as error:
+            text = f"{node.podm}: {node.uri} is unchanged, but the result could not be stored"
+            raise errors.Unverified(f"{text}: {error} ({RECONCILE_HINT}): {why}") from error
+        store.effects.forget("node", node.id)
+
+    def _failure(self, why: str, conflicts: bool) -> errors.SchedulerError:
+        text = f"{self.node.podm}: {self.node.uri}: {why}"
+        if conflicts:
+            return errors.ClaimLost(text, self.node.podm)
+        return errors.ComposeFailed(text, self.node.podm)
+
+    def _refuse_unsure(self, found: Change, state: nouns.State, why: str) -> None:
+        """Raise Unverified unless the blocks of the node are known, and a refusal is certain."""
+        if found.blocks is None or found.works or not found.reason:
+            raise errors.Unverified(f"{self._stays(state)}: {why} ({RECONCILE_HINT})")
+
+    def _refuse_left(
+        self, undone: Change, left: Sequence[str], state: nouns.State, why: str
+    ) -> None:
+        """Raise Unverified if a part of a change could not be undone."""
+        if undone.blocks is None or left:
+            what = f"{', '.join(left) or 'a part of it'} could not be undone"
+            reason = f"{what}: {undone.reason}" if undone.reason else what
+            raise errors.Unverified(f"{self._stays(state)}: {why}; {reason} ({RECONCILE_HINT})")
+
+    def _stays(self, state: nouns.State) -> str:
+        return f"{self.node.podm}: node {self.node.id} stays {state}"
+
+
+def _hazard(composer: GuardedComposer, node: nouns.ComposedNode, detach: Sequence[str]) -> str:
+    """Return why blocks must not be detached from a node as it runs, empty if they may be."""
+    if not detach or (power := composer.is_on(node.uri)) is False:
+        return ""
+    hot = [uri for uri in detach if not composer.is_hot_removable(uri)]
+    state = "it is powered on" if power else "its power state is unknown"
+    return f"{state}, and {', '.join(hot)} is not declared removable" if hot else ""
+
+
+def _missing(found: Change, blocks: Sequence[str]) -> list[str]:
+    return [uri for uri in blocks if uri not in (found.blocks or ())]
+
+
+def _present(found: Change, blocks: Sequence[str]) -> list[str]:
+    return [uri for uri in blocks if uri in (found.blocks or ())]
+
+
+def _is_gone(name: str, node: nouns.ComposedNode, change: NodeChange) -> bool:
+    return bool(change.before) and name in change.before and name not in node.blocks

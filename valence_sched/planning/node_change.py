@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses the blocks that a living node gets and gives away, on the reach of its host."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from valence_sched.errors import ClaimLost, RequestError, UnknownName
+from valence_sched.model.claim import ComposedNode
+from valence_sched.model.decision import DecisionResult
+from valence_sched.model.inventory import (
+    FREE_STATUS,
+    NO_DEVICES,
+    FullBlock,
+    FullPodm,
+    Limit,
+    Pool,
+    Status,
+)
+from valence_sched.model.need import Alternative
+from valence_sched.model.node_change import BlockChange
+from valence_sched.model.request import Request
+
+#: Decides on a request for one pod manager.
+Decide = Callable[[FullPodm, Request], DecisionResult]
+_FIXED_TYPES = frozenset(("Compute", "ComputerSystem"))
+
+
+class ChosenBlocks(NamedTuple):
+    """The blocks to attach and to detach; ``decision`` has the reasons if nothing fits."""
+
+    attach: tuple[str, ...] = ()
+    detach: tuple[str, ...] = ()
+    decision: DecisionResult | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.decision is None or bool(self.decision.report.placements)
+
+
+class ChangePlanner:
+    """Plans changes of a node on a reading of its pod manager without the hardware of claims.
+
+    The reach of a node is the pools that have all blocks which are part of its host, or, without a
+    host, all its blocks. What is part of a host is neither attached nor detached.
+    """
+
+    def __init__(self, podm: FullPodm, node: ComposedNode, decide: Decide) -> None:
+        self._podm, self._node, self._decide = podm, node, decide
+        self._blocks: Mapping[str, FullBlock] = {block.uri: block for block in podm.blocks}
+        own = [self._blocks[uri] for uri in node.blocks if uri in self._blocks]
+        self._fixed = {block.uri for block in own if is_host_part(block)}
+        self._movable = [block for block in own if block.uri not in self._fixed]
+        rooted = [block for block in own if block.uri in self._fixed] or own
+        pools = [pool.id for pool in podm.pools if all(pool.id in it.pools for it in rooted)]
+        self._reach = frozenset(pools)
+
+    def changes(self, uris: Iterable[str]) -> tuple[BlockChange, ...]:
+        """Return blocks with their devices."""
+        found = ((uri, self._blocks.get(uri)) for uri in uris)
+        return tuple(
+            BlockChange(uri, block.devices or NO_DEVICES if block else NO_DEVICES)
+            for uri, block in found
+        )
+
+    def attach(self, request: Request) -> ChosenBlocks:
+        """Choose free blocks with these devices for the node."""
+        decision = self._decide(self._with(self._free()), _checked(request))
+        return ChosenBlocks(attach=_blocks_of(decision), decision=decision)
+
+    def detach(self, request: Request) -> tuple[str, ...]:
+        """Choose blocks of the node with these devices; RequestError if it has none."""
+        decision = self._decide(self._alone(self._movable), _checked(request))
+        if not (chosen := _blocks_of(decision)):
+            where = "expected them among the blocks that can be detached"
+            raise RequestError(f"node {self._node.id} lacks these devices: {where}")
+        return chosen
+
+    def without_idle(self) -> tuple[str, ...]:
+        """Choose the blocks that the request of the node does not need."""
+        if (wanted := self._node.request) is None:
+            raise RequestError(f"node {self._node.id} has no request: name a block or devices")
+        request = Request(**{name: getattr(wanted, name) for name in wanted.__struct_fields__})
+        return self.become(_without_places(request), free=False).detach
+
+    def become(self, request: Request, *, free: bool = True) -> ChosenBlocks:
+        """Choose the smallest change after which the node fulfils a request.
+
+        If its own blocks suffice, the others are detached; else blocks are attached, each of which
+        is needed. Only with ``free``, free blocks are attached.
+        """
+        request = _checked(request, self._node)
+        own = [*(self._blocks[uri] for uri in sorted(self._fixed)), *self._movable]
+        added: list[FullBlock] = []
+        decision = self._decide(self._alone(own), request)
+        if free and not _blocks_of(decision):
+            decision = self._decide(self._with([*own, *self._free()]), request)
+            known = set(self._node.blocks)
+            added = [self._blocks[it] for it in _blocks_of(decision) if it not in known]
+            for block in tuple(added):
+                rest = [one for one in added if one is not block]
+                smaller = self._decide(self._with([*own, *rest]), request)
+                if _blocks_of(smaller):
+                    added, decision = rest, smaller
+        chosen = set(_blocks_of(decision))
+        if not chosen:
+            return ChosenBlocks(decision=decision)
+        attach = tuple(block.uri for block in added if block.uri in chosen)
+        detach = tuple(block.uri for block in self._movable if block.uri not in chosen)
+        return ChosenBlocks(attach, detach, decision)
+
+    def free_named(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return free blocks of the reach by URI or its last part.
+
+        UnknownName for another name, RequestError for a block that the node cannot get, ClaimLost
+        for a block in use.
+        """
+        return tuple(dict.fromkeys(self._free_named(name) for name in names))
+
+    def own_named(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return blocks of the node by name; UnknownName or RequestError for another block."""
+        uris = [_find(name, self._node.blocks, f"block of node {self._node.id}") for name in names]
+        for uri in uris:
+            if uri in self._fixed:
+                raise RequestError(f"{uri} is part of the host, and cannot be detached")
+        return tuple(dict.fromkeys(uris))
+
+    def _free_named(self, name: str) -> str:
+        uri = _find(name, self._blocks, f"block of pod manager {self._podm.id}")
+        block = self._blocks[uri]
+        if uri in self._node.blocks:
+            return uri
+        if not self._reaches(block):
+            pools = ", ".join(sorted(self._reach)) or "no pool"
+            found = f"is in {', '.join(block.pools) or 'no pool'}"
+            raise RequestError(f"node {self._node.id} reaches {pools}, but {uri} {found}")
+        if is_host_part(block) and self._fixed:
+            raise RequestError(f"{uri} is part of another host, and cannot be attached")
+        if not (block.status or FREE_STATUS).slots:
+            raise ClaimLost(f"{self._podm.id}: {uri} is in use, expected a free block")
+        return uri
+
+    def _reaches(self, block: FullBlock) -> bool:
+        return not self._podm.pools or not self._reach.isdisjoint(block.pools)
+
+    def _free(self) -> Iterator[FullBlock]:
+        """Yield the blocks of the reach, in use or free, that can be attached."""
+        own = set(self._node.blocks)
+        for block in self._podm.blocks:
+            is_other_host = bool(self._fixed) and is_host_part(block)
+            if block.uri not in own and self._reaches(block) and not is_other_host:
+                yield block
+
+    def _with(self, blocks: Iterable[FullBlock]) -> FullPodm:
+        """Return the pod manager with only these blocks; those of the node are free."""
+        own, pools = set(self._node.blocks), tuple(sorted(self._reach))
+        found = tuple(
+            replace(it, status=_freed(it.status), pools=pools)
+            if it.uri in own
+            else replace(it, pools=tuple(pool for pool in it.pools if pool in self._reach))
+            for it in blocks
+        )
+        limited = {block.uri for block in found if block.uri in own}
+        here = [pool for pool in self._podm.pools if pool.id in self._reach]
+        rest = tuple(replace(pool, limits=self._limits(pool, limited)) for pool in here)
+        return replace(self._podm, blocks=found, pools=rest, stocks=(), nodes=())
+
+    def _limits(self, pool: Pool, counted: Collection[str]) -> dict[str, Limit]:
+        """Return how many more blocks of each type the node may have besides the ``counted``."""
+        kept = [self._blocks[uri] for uri in self._node.blocks if uri in self._blocks]
+        kept = [block for block in kept if block.uri not in counted]
+        return {
+            kind: Limit(0, max(0, limit.max - sum(kind in block.type for block in kept)))
+            for kind, limit in pool.limits.items()
+            if limit.max is not None
+        }
+
+    def _alone(self, blocks: Iterable[FullBlock]) -> FullPodm:
+        """Return the pod manager with only these blocks of the node, free and in one pool."""
+        found = tuple(replace(it, status=_freed(it.status), pools=()) for it in blocks)
+        return replace(self._podm, blocks=found, pools=(), stocks=(), nodes=())
+
+
+def is_host_part(block: FullBlock) -> bool:
+    """Return whether a block is the processors and memory of a host, which cannot move."""
+    if block.type:
+        return not _FIXED_TYPES.isdisjoint(block.type)
+    return bool(block.devices and block.devices.processors)
+
+
+def _find(name: str, known: Collection[str], what: str) -> str:
+    if name in known:
+        return name
+    named = [uri for uri in known if uri.rpartition("/")[2] == name]
+    if len(named) != 1:
+        raise UnknownName(what, name, known)
+    return named[0]
+
+
+def _blocks_of(decision: DecisionResult) -> tuple[str, ...]:
+    placements = decision.report.placements
+    return tuple(block.uri for block in placements[0].chosen.blocks) if placements else ()
+
+
+def _freed(status: Status | None) -> Status:
+    """Return the status of a block as if its node did not use it; bad health remains."""
+    before = status or FREE_STATUS
+    state = before.state if before.state in ("Failed", "Unavailable") else "Unused"
+    return replace(before, state=state, reserved=False, active=False, compositions=0)
+
+
+def _without_places(request: Request) -> Request:
+    """Return a request without requirements on the pod manager, which the node keeps."""
+    empty = Request()
+    names = ("zone", "aggregates", "locations", "near", "where", "traits", "capabilities")
+    return replace(request, attributes={}, **{name: getattr(empty, name) for name in names})
+
+
+def _checked(request: Request, node: ComposedNode | None = None) -> Request:
+    """Return a request for one node; RequestError if it needs an amount that cannot be attached.
+
+    Amounts that the request of the ``node`` has as well stay as they are.
+    """
+    kept = node.request.needs if node is not None and node.request is not None else ()
+    alternatives = []
+    for one in request.alternatives:
+        needs = tuple(need for need in one.needs if need.kind != "stock" or need not in kept)
+        if amounts := [need.resource for need in needs if need.kind == "stock"]:
+            text = f"{amounts[0]} is an amount of a stock: only devices can be attached"
+            raise RequestError(f"{text} to a node and detached from it")
+        alternatives.append(Alternative(needs, one.topology))
+    first, *others = alternatives
+    return replace(
+        request,
+        needs=first.needs,
+        topology=first.topology,
+        other_alternatives=tuple(others),
+        count=1,
+        min_count=None,
+        alternates=0,
+        podms=(),
+        exclude_podms=(),
+        group=None,
+    )
