@@ -15,6 +15,7 @@ from valence_sched.model.capacity import StrandedAmount
 from valence_sched.model.claim import Claim, ClaimPart, ComposedNode
 from valence_sched.model.decision import Candidate, PoolRef, SilentZone
 from valence_sched.model.inventory import Podm
+from valence_sched.model.node_change import NodeChangeResult
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
@@ -25,7 +26,7 @@ NO_CLAIM = "-"  # the claim of a node that was composed without one
 #: By class: the fields that contain names, or objects with names.
 _NAMING: Mapping[type[Struct], tuple[str, ...]] = {
     Claim: ("id", "parts"),
-    ClaimPart: ("podm",),
+    ClaimPart: ("podm", "node"),
     ComposedNode: ("id", "podm", "claim"),
     StrandedAmount: ("podm",),
     Candidate: ("podm",),
@@ -34,6 +35,7 @@ _NAMING: Mapping[type[Struct], tuple[str, ...]] = {
     hardware.BlockOverview: ("podm",),
     hardware.PodmOverview: ("podm",),
     hardware.PoolOverview: ("podm",),
+    NodeChangeResult: ("node",),
     Podm: ("id",),
     lifecycle.ClaimRecord: ("claim", "nodes", "events"),
     lifecycle.Event: ("claim", "podm"),
