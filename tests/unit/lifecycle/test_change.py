@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of living nodes: the answers of pod managers, power, drains, deaths, and reconciling."""
+
+import contextlib
+import itertools
+import tempfile
+import unittest
+from pathlib import Path
+
+import msgspec
+import sqlalchemy as sa
+
+from tests.unit.planning.test_node_change import HOST, decide, gpu, gpus
+from tests.unit.store.engines import empty_file
+from tests.unit.store.site import part
+from valence_sched import errors
+from valence_sched.drivers.composer import Change
+from valence_sched.lifecycle.change import NodeChanger
+from valence_sched.lifecycle.reconcile import Reconciler
+from valence_sched.model.claim import ComposedNode
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.node_change import NodeChange, exact_change, uris
+from valence_sched.model.request_spec import compile_request
+from valence_sched.store import tables
+from valence_sched.store.store import Store
+
+URI, OWN = "/S/1", "/B/host-1"
+ATTACH = msgspec.convert({"attach": {"accelerators": [{"count": 2}]}}, NodeChange)
+DETACH = NodeChange(detach_blocks=("1",))
+SWAP = NodeChange(attach_blocks=("2",), detach_blocks=("1",))
+
+
+class Died(BaseException):
+    """The end of a process at a checkpoint."""
+
+
+class Manager:
+    """A pod manager with one host; ``answers`` are taken by the next changes.
+
+    An answer is ``None`` (done), a text (refused), ``lost`` (done, without an answer), ``nothing``
+    (a success without an effect), ``half`` (the first block only), or an error to raise.
+    """
+
+    def __init__(self, *blocks):
+        self.blocks, self.answers, self.calls = [OWN, *blocks], [], []
+        self.on, self.hot, self.power_error, self.in_use = True, True, None, None
+
+    def may_change(self, request, node=None):
+        assert (node, request.blocks[0]) == (URI, OWN)
+        if self.in_use:
+            raise self.in_use
+        return self
+
+    def is_on(self, node):
+        assert node == URI
+        return self.on
+
+    def node_blocks(self, node):
+        assert node == URI
+        return tuple(self.blocks)
+
+    def is_hot_removable(self, _block):
+        return self.hot
+
+    def set_power(self, node, on, _watch):
+        assert node == URI
+        self.calls.append("on" if on else "off")
+        if self.power_error == on:
+            raise errors.PodmError("the system does not answer")
+        self.on = on
+
+    def change(self, node, attach, detach, _watch):
+        assert node == URI
+        self.calls.append(("+", *attach) if attach else ("-", *detach))
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        if answer in (None, "lost", "half"):
+            count = 1 if answer == "half" else 9
+            self.blocks += [uri for uri in attach if uri not in self.blocks][:count]
+            gone = [uri for uri in detach if uri in self.blocks][:count]
+            self.blocks = [uri for uri in self.blocks if uri not in gone]
+        reason = {None: "", "nothing": "", "half": "the port is full"}.get(answer, answer or "")
+        return Change(None if answer == "unread" else tuple(self.blocks), reason)
+
+
+class ChangeCase(unittest.TestCase):
+    """A node with a host block and a GPU on a pod manager with four GPUs."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.store = Store(empty_file(Path(folder.name)))
+        self.addCleanup(self.store.close)
+        self.manager = Manager("/B/1")
+        self.read()
+        claim = self.store.claims.create([part("p", 1, OWN, "/B/1")], owner="o")
+        self.store.claims.start_composing(claim.id)
+        self.id, self.claim = f"vs-{claim.id}", claim.id
+        blocks = (OWN, "/B/1")
+        node = ComposedNode(id=self.id, name=self.id, podm="p", uri=URI, claim=claim.id,
+                            owner="o", pool="all", blocks=blocks)  # fmt: skip
+        self.store.claims.finish_composing(claim.id, [node])
+        self.points, self.die_at, self.drained = [], None, []
+
+    def podm(self):
+        blocks = [HOST, *(gpu(str(number)) for number in range(1, 5))]
+        blocks = [
+            {
+                **one,
+                "status": {"state": "Composed" if one["uri"] in self.manager.blocks else "Unused"},
+            }
+            for one in blocks
+        ]
+        node = {"uri": URI, "blocks": self.manager.blocks}
+        return msgspec.convert({"id": "p", "blocks": blocks, "nodes": [node]}, FullPodm)
+
+    def read(self, _id="p"):
+        podm = self.podm()
+        self.store.remember(podm)
+        return podm
+
+    def checkpoint(self, point):
+        self.points.append(point)
+        if len(self.points) == self.die_at:
+            raise Died
+
+    def connect(self, _id):
+        return contextlib.nullcontext(self.manager)
+
+    def changer(self, drain=None):
+        def compile_one(spec):
+            if spec.flavor is not None:
+                return msgspec.structs.replace(gpus(int(spec.flavor[1:])), flavor=spec.flavor)
+            return compile_request(spec)
+
+        return NodeChanger(
+            self.store, self.connect, compile_one, decide, 60.0,
+            drain=drain or (lambda node, blocks: self.drained.append((node.id, *blocks))),
+            checkpoint=self.checkpoint,
+        )  # fmt: skip
+
+    def change(self, change, **words):
+        return self.changer().change(self.id, change, **words)
+
+    def refused(self, kind, words, change, **options):
+        with self.assertRaisesRegex(kind, words) as caught:
+            self.changer(**options).change(self.id, change)
+        self.assertNotIn("\n", str(caught.exception))
+        return caught.exception
+
+    def node(self):
+        return self.store.nodes.show(self.id)
+
+    def state(self):
+        return self.store.claims.show(self.claim).state
+
+    def assert_consistent(self):
+        """Check that the records agree with the pod manager, and that nothing else is held."""
+        node = self.node()
+        self.assertEqual(set(self.manager.blocks), set(node.blocks))
+        self.assertEqual((), node.changing)
+        held = set(self.store.usages(["p"])["p"].blocks)
+        self.assertLessEqual(held, set(node.blocks))
+        self.assertIn(self.state(), ("COMPOSED", "SETTLED"))
+        states = [claim.state for claim in self.store.claims.list()]
+        self.assertEqual([self.state()], states)
+
+
+class TestChanges(ChangeCase):
+    """Changes without faults."""
+
+    def test_devices_are_attached(self):
+        result = self.change(ATTACH)
+        self.assertEqual(("/B/2", "/B/3"), uris(result.attached))
+        self.assertEqual("A100", result.attached[0].devices.accelerators[0].model)
+        self.assertEqual((OWN, "/B/1", "/B/2", "/B/3"), result.node.blocks)
+        self.assertTrue(result.done)
+        self.assertEqual([("+", "/B/2", "/B/3")], self.manager.calls)
+        self.assertEqual([], self.drained)
+        self.assert_consistent()
+
+    def test_a_block_is_detached_after_the_site_has_drained_it(self):
+        result = self.change(DETACH)
+        self.assertEqual(((), ("/B/1",)), (uris(result.attached), uris(result.detached)))
+        self.assertEqual([(self.id, "/B/1")], self.drained)
+        self.assert_consistent()
+        self.assertEqual("SETTLED", self.state())  # the stored reading was changed, too
+
+    def test_a_swap_attaches_before_it_detaches(self):
+        self.change(SWAP)
+        self.assertEqual([("+", "/B/2"), ("-", "/B/1")], self.manager.calls)
+        self.assert_consistent()
+
+    def test_a_resize_renames_the_flavor_even_without_a_change(self):
+        for flavor, blocks in (("g3", 4), ("g3", 4), ("g1", 2)):
+            result = self.change(NodeChange(flavor=flavor))
+            self.assertEqual((flavor, blocks), (result.node.flavor, len(self.node().blocks)))
+        self.assert_consistent()
+
+    def test_a_dry_run_names_the_blocks_and_the_hazard_and_changes_nothing(self):
+        self.manager.hot = False
+        result = self.change(SWAP, dry_run=True)
+        self.assertEqual((("/B/2",), ("/B/1",)), (uris(result.attached), uris(result.detached)))
+        self.assertRegex(result.hazard, "powered on, and /B/1 is not declared removable")
+        self.assertFalse(result.done)
+        self.assertEqual([], self.manager.calls)
+        self.assert_consistent()
+
+    def test_nothing_fits(self):
+        change = msgspec.convert({"attach": {"accelerators": [{"count": 9}]}}, NodeChange)
+        result = self.change(change)
+        self.assertFalse(result.fits)
+        self.assertFalse(result.done)
+        self.assert_consistent()
+
+    def test_a_key_changes_the_node_once(self):
+        first = self.change(ATTACH, key="k")
+        again = self.change(ATTACH, key="k")
+        self.assertEqual((first.node, True), (again.node, again.done))
+        self.assertEqual(1, len(self.manager.calls))
+        with self.assertRaisesRegex(errors.NameTaken, "another change of node"):
+            self.change(SWAP, key="k")
+
+    def test_a_planned_change_is_applied_exactly_and_not_to_another_node(self):
+        planned = exact_change(SWAP, self.change(SWAP, dry_run=True))
+        self.change(planned)
+        self.assert_consistent()
+        exact = self.refused(errors.ClaimLost, "was changed since the plan", planned)
+        self.assertEqual(6, exact.exit_code)
+
+    def test_a_claimed_block_is_lost_and_another_one_chosen(self):
+        self.store.claims.create([part("p", 1, "/B/2")])
+        self.refused(errors.ClaimLost, "/B/2 is in use", SWAP)
+        self.assertEqual(("/B/3", "/B/4"), uris(self.change(ATTACH).attached))
+
+    def test_the_node_is_shut_down_and_started_again_in_the_end(self):
+        self.manager.hot = False
+        swap = msgspec.structs.replace(SWAP, power_cycle=True)
+        self.assertTrue(self.change(swap).power_cycled)
+        self.assertEqual(["off", ("+", "/B/2"), ("-", "/B/1"), "on"], self.manager.calls)
+        kinds = [event.kind for event in self.store.events(self.claim)]
+        self.assertLess(kinds.index("shut down"), kinds.index("started"))
+        self.assert_consistent()
+
+    def test_a_node_that_is_off_stays_off(self):
+        self.manager.on = self.manager.hot = False
+        self.assertFalse(
+            self.change(msgspec.structs.replace(DETACH, power_cycle=True)).power_cycled
+        )
+        self.assertEqual([("-", "/B/1")], self.manager.calls)
+
+
+class TestRefusals(ChangeCase):
+    """Changes that leave the node as it was."""
+
+    def tearDown(self):
+        self.assert_consistent()
+        self.assertEqual([OWN, "/B/1"], self.manager.blocks)
+
+    def test_a_running_node_loses_no_block_that_is_not_declared_removable(self):
+        for on, words in ((True, "it is powered on"), (None, "its power state is unknown")):
+            self.manager.on, self.manager.hot = on, False
+            self.refused(errors.InUse, f"{words}, and /B/1 is not declared .*--power-cycle", SWAP)
+        self.assertEqual(([], []), (self.manager.calls, self.drained))
+
+    def test_a_site_that_does_not_drain(self):
+        def drain(_node, _blocks):
+            raise errors.DrainRefused("busy")
+
+        error = self.refused(errors.DrainRefused, "busy", SWAP, drain=drain)
+        self.assertEqual((6, []), (error.exit_code, self.manager.calls))
+
+    def test_hardware_that_ironic_uses(self):
+        self.manager.in_use = errors.HardwareInUse("in use in Ironic")
+        self.refused(errors.HardwareInUse, "node vs-.*in use in Ironic", SWAP)
+        self.assertEqual([], self.manager.calls)
+
+    def test_a_pod_manager_that_refuses(self):
+        for change, answers in (
+            (ATTACH, ["no slot"]),
+            (DETACH, ["no slot"]),
+            (SWAP, [None, "no slot"]),
+            (ATTACH, ["half"]),
+        ):
+            with self.subTest(answers=answers, change=change):
+                self.manager.answers = answers
+                self.refused(errors.ComposeFailed, "no slot|the port is full", change)
+
+    def test_a_node_that_cannot_be_shut_down_is_not_changed(self):
+        self.manager.power_error = False
+        change = msgspec.structs.replace(SWAP, power_cycle=True)
+        self.refused(errors.ComposeFailed, "the system does not answer", change)
+        self.assertEqual(["off", "on"], self.manager.calls)
+
+    def test_a_half_detached_node_gets_its_blocks_again(self):
+        self.change(ATTACH)
+        self.manager.answers = ["half"]
+        both = NodeChange(detach_blocks=("2", "3"))
+        self.refused(errors.ComposeFailed, "the port is full", both)
+        self.assert_consistent()
+        self.change(both)
+
+    def test_a_change_that_is_not_understood(self):
+        for words, message in (
+            ({}, "Expected devices or blocks"),
+            ({"flavor": "g1", "idle": True}, "Expected devices or blocks"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                NodeChange(**words)
+
+
+class TestUncertainty(ChangeCase):
+    """Changes whose effect is unknown, and their reconciliation."""
+
+    def reap(self, dry_run=False):
+        of = tables.claims.c
+        past = {"expires_at": 1.0, "sweep_at": sa.case((of.sweep_at > 0, 1.0), else_=of.sweep_at)}
+        with self.store._database.writer.begin() as connection:
+            connection.execute(sa.update(tables.claims).values(past))
+        reconciler = Reconciler(self.store, self.connect, self.read, dry_run)
+        return [action.done for action in reconciler.reconcile() if action.kind == "claim"]
+
+    def unsure(self, words, change, *answers):
+        self.manager.answers = list(answers)
+        return self.refused(errors.Unverified, words, change)
+
+    def test_a_lost_answer_is_no_failure(self):
+        self.manager.answers = ["lost"]
+        self.change(ATTACH)
+        self.assert_consistent()
+
+    def test_an_unread_node_is_reconciled_by_its_blocks(self):
+        for answer, end in (("unread", "no block was attached"), (RuntimeError("x"), "no block")):
+            self.unsure("stays ATTACHING.*podm claim reap", ATTACH, answer)
+            self.assertEqual("ATTACHING", self.state())
+            (done,) = self.reap(dry_run=True)
+            self.assertRegex(done, end)
+            self.assertEqual("ATTACHING", self.state())
+            (done,) = self.reap()
+            self.assertRegex(done, end)
+            self.assert_consistent()
+
+    def test_a_success_without_an_effect_is_none(self):
+        self.unsure("reported success, but the node lacks the blocks", ATTACH, "nothing")
+        self.reap()
+        self.assert_consistent()
+        self.unsure("reported success, but the node still has the blocks", DETACH, "nothing")
+        (done,) = self.reap()
+        self.assertRegex(done, "no block was detached")
+        self.assert_consistent()
+
+    def test_a_part_that_cannot_be_undone_is_named_and_undone_later(self):
+        error = self.unsure("/B/2 could not be undone: stuck", ATTACH, "half", "stuck")
+        self.assertEqual(7, error.exit_code)
+        (done,) = self.reap()
+        self.assertRegex(done, "no block was attached")
+        self.assert_consistent()
+        self.assertEqual([OWN, "/B/1"], self.manager.blocks)
+
+    def test_a_detachment_is_completed(self):
+        self.change(ATTACH)
+        both = NodeChange(detach_blocks=("2", "3"))
+        self.unsure("could not be undone", both, "half", "stuck")
+        (done,) = self.reap()
+        self.assertRegex(done, "detached 2 blocks")
+        self.assert_consistent()
+
+    def test_a_node_that_does_not_start_is_named(self):
+        self.manager.power_error = True
+        change = msgspec.structs.replace(DETACH, power_cycle=True)
+        self.unsure("was shut down for the change, and could not be started again", change)
+        self.assertEqual((OWN,), self.node().blocks)
+
+    def test_a_process_may_die_at_any_point(self):
+        change = msgspec.structs.replace(SWAP, power_cycle=True)  # passes every point
+        for point in itertools.count(1):
+            self.doCleanups()
+            self.setUp()
+            self.die_at = point
+            try:
+                self.changer().change(self.id, change)
+            except Died:
+                pass
+            else:
+                break
+            with self.subTest(point=self.points[-1]):
+                self.die_at = None
+                self.reap()
+                self.assert_consistent()
+                self.assertTrue(self.manager.on)
+                self.change(ATTACH)
+                self.assert_consistent()
+        self.assertEqual(10, point)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes whose blocks are attached and detached: states, holds, charges and records."""
+
+import threading
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.unit.store.engines import on_each_engine
+from tests.unit.store.site import part, podm
+from tests.unit.store.test_claims import usage
+from valence_sched.errors import ClaimLost, ClaimState, UnknownName
+from valence_sched.model.claim import ComposedNode
+from valence_sched.model.inventory import Node
+from valence_sched.store.node_changes import SHUT_DOWN, ChangeRecord
+
+TTL_S = 60.0
+
+
+@on_each_engine
+class TestNodeChanges:
+    """A node of block c0 on a pod manager with four blocks."""
+
+    def setUp(self):
+        super().setUp()
+        self.generation = self.one.remember(podm(blocks=4))
+        claim = self.one.claims.create([part("p", self.generation, "c0")], owner="o")
+        self.claim = claim.id
+        self.one.claims.start_composing(claim.id)
+        node = ComposedNode(
+            id=f"vs-{claim.id}", podm="p", uri="/S/1", claim=claim.id, owner="o", blocks=("c0",)
+        )
+        self.one.claims.finish_composing(claim.id, [node])
+        self.node, self.changes = node.id, self.one.node_changes
+
+    def held(self, *blocks, ttl_s=TTL_S, **charges):
+        one = part("p", self.generation, *blocks)
+        share = replace(one.shares[0], charges=charges)
+        one = replace(one, node=self.node, shares=(share,))
+        return self.one.claims.create([one], owner="o", ttl_s=ttl_s).id
+
+    def state(self):
+        return self.one.claims.show(self.claim).state
+
+    def show(self):
+        return self.one.nodes.show(self.node)
+
+    def charged(self):
+        return self.one.quotas.show("o").used
+
+    def read(self, *blocks):
+        """Store a reading in which the node has these blocks."""
+        node = Node(uri="/S/1", blocks=blocks)
+        read = [_json(one) for one in podm(blocks=4).blocks]
+        for one in read:
+            one["status"] = {"state": "Composed" if one["uri"] in blocks else "Unused"}
+        return self.one.remember(podm(blocks=read, nodes=[_json(node)]))
+
+    def test_attached_blocks_are_held_by_the_node_and_by_no_claim_of_their_own(self):
+        held = self.held("c1", "c2", cores=16)
+        node = self.changes.start_attaching(self.node, held, TTL_S)
+        self.assertEqual((("c0",), ("c1", "c2")), (node.blocks, node.changing))
+        self.assertEqual("ATTACHING", self.state())
+        self.assertEqual("RELEASED", self.one.claims.show(held).state)
+        self.assertEqual({"c0": 1, "c1": 1, "c2": 1}, usage(self.one).blocks)
+        self.assertEqual({"claims": 1, "nodes": 1, "cores": 16}, self.charged())
+        self.changes.finish(self.node, ChangeRecord("k", "digest"))
+        node = self.show()
+        self.assertEqual((("c0", "c1", "c2"), ()), (node.blocks, node.changing))
+        self.assertEqual({"k": "digest"}, node.changes)
+        self.assertEqual("COMPOSED", self.state())
+        self.assertEqual({"c0": 1, "c1": 1, "c2": 1}, usage(self.one).blocks)
+        words = [event.words for event in self.one.events(self.claim) if event.kind == "attached"]
+        self.assertEqual(["2 blocks: c1, c2"], words)
+
+    def test_blocks_for_a_node_are_neither_another_claim_nor_another_node(self):
+        self.one.quotas.change("o", {"claims": 1, "nodes": 1})
+        self.changes.start_attaching(self.node, self.held("c1"), TTL_S)
+        self.assertEqual({"claims": 1, "nodes": 1}, self.charged())
+
+    def test_a_reading_settles_the_claim_once_it_shows_the_attached_blocks(self):
+        self.changes.start_attaching(self.node, self.held("c1"), TTL_S)
+        self.changes.finish(self.node, ChangeRecord())
+        self.read("c0")
+        self.assertEqual("COMPOSED", self.state())
+        self.read("c0", "c1")
+        self.assertEqual("SETTLED", self.state())
+        self.assertFalse(usage(self.one).blocks)
+
+    def test_a_canceled_attachment_frees_the_blocks_and_their_charges(self):
+        self.changes.start_attaching(self.node, self.held("c1", cores=8), TTL_S)
+        node = self.changes.cancel(self.node, "the port is full")
+        self.assertEqual((("c0",), ()), (node.blocks, node.changing))
+        self.assertEqual({"c0": 1}, usage(self.one).blocks)
+        self.assertEqual({"claims": 1, "nodes": 1}, self.charged())
+        self.assertEqual("the port is full", self.one.events(self.claim)[-2].words)
+        self.held("c1")
+
+    def test_detached_blocks_stay_held_until_they_are_gone_and_are_free_then(self):
+        self.generation = self.read("c0")
+        self.changes.start_attaching(self.node, self.held("c1", cores=8), TTL_S)
+        self.changes.finish(self.node, ChangeRecord())
+        self.generation = self.read("c0", "c1")
+        self.assertEqual("SETTLED", self.state())
+        node = self.changes.start_detaching(self.node, ["c1"], TTL_S)
+        self.assertEqual((("c0", "c1"), ("c1",)), (node.blocks, node.changing))
+        self.assertEqual("DETACHING", self.state())
+        self.assertEqual({"c1": 1}, usage(self.one).blocks)
+        with self.assertRaises(ClaimLost):
+            self.held("c1")
+        node = self.changes.finish(self.node, ChangeRecord(flavor="small"))
+        self.assertEqual((("c0",), (), "small"), (node.blocks, node.changing, node.flavor))
+        self.assertEqual({"claims": 1, "nodes": 1}, self.charged())
+        (stored,) = self.one.load_podms().values()
+        self.assertEqual("Unused", next(b for b in stored.blocks if b.uri == "c1").status.state)
+        self.assertEqual(("c0",), stored.nodes[0].blocks)
+        self.generation = stored.generation
+        self.held("c1")
+
+    def test_a_canceled_detachment_leaves_the_node_as_it_was(self):
+        self.generation = self.read("c0")
+        self.changes.start_detaching(self.node, ["c0"], TTL_S)
+        node = self.changes.cancel(self.node, "refused")
+        self.assertEqual((("c0",), ()), (node.blocks, node.changing))
+        self.assertEqual("COMPOSED", self.state())
+        self.read("c0")
+        self.assertEqual("SETTLED", self.state())
+
+    def test_a_node_that_is_being_changed_is_not_changed_a_second_time(self):
+        first, second = self.held("c1"), self.held("c2")
+        self.changes.start_attaching(self.node, first, TTL_S)
+        for change in (
+            lambda: self.changes.start_attaching(self.node, second, TTL_S),
+            lambda: self.changes.start_detaching(self.node, ["c0"], TTL_S),
+        ):
+            with self.assertRaisesRegex(ClaimState, "ATTACHING: its node cannot be changed now"):
+                change()
+        self.assertEqual("HELD", self.one.claims.show(second).state)
+
+    def test_each_step_may_be_repeated_after_a_lost_answer(self):
+        held = self.held("c1")
+        for _ in range(2):
+            self.changes.start_attaching(self.node, held, TTL_S)
+        for _ in range(2):
+            self.changes.finish(self.node, ChangeRecord())
+        for _ in range(2):
+            self.changes.start_detaching(self.node, ["c1"], TTL_S)
+        for _ in range(2):
+            self.changes.cancel(self.node, "refused")
+        kinds = [event.kind for event in self.one.events(self.claim)]
+        expected = ["attaching", "attached", "composed", "detaching", "unchanged", "composed"]
+        self.assertEqual(expected, kinds[-6:])
+
+    def test_an_expired_claim_and_a_claim_of_another_state_are_not_attached(self):
+        held = self.held("c1")
+        self.one.claims.release(held)
+        with self.assertRaisesRegex(ClaimState, "only held blocks can be attached"):
+            self.changes.start_attaching(self.node, held, TTL_S)
+        self.assertEqual("COMPOSED", self.state())
+
+    def test_a_block_that_the_node_lost_and_an_unknown_node_are_named(self):
+        with self.assertRaisesRegex(ClaimLost, "c3 is no longer part of it"):
+            self.changes.start_detaching(self.node, ["c3"], TTL_S)
+        self.assertEqual("COMPOSED", self.state())
+        with self.assertRaisesRegex(UnknownName, self.node):
+            self.changes.start_detaching(f"{self.node}x", ["c0"], TTL_S)
+
+    def test_a_change_that_takes_too_long_is_found_and_a_node_without_it_is_not(self):
+        self.changes.start_attaching(self.node, self.held("c1"), 1e-6)
+        (stuck,) = self.one.claims.list_stuck()
+        self.assertEqual((self.claim, "ATTACHING"), (stuck.id, stuck.state))
+        with self.assertRaisesRegex(ClaimState, "reap the claim after it expires"):
+            self.one.claims.fail(self.claim, "no")
+        self.changes.finish(self.node, ChangeRecord())
+        self.assertEqual([], self.one.claims.list_stuck())
+
+    def test_a_node_that_is_gone_while_it_is_changed_frees_all(self):
+        self.changes.start_attaching(self.node, self.held("c1"), TTL_S)
+        self.one.nodes.forget(self.node)
+        self.assertEqual("RELEASED", self.state())
+        self.assertFalse(usage(self.one).blocks)
+
+    def test_power_is_noted_in_the_history(self):
+        self.changes.note(self.show(), SHUT_DOWN)
+        self.assertEqual(SHUT_DOWN, self.one.events(self.claim)[-1].kind)
+
+    def test_of_several_changes_at_a_time_one_begins(self):
+        held = [self.held("c1"), self.held("c2"), self.held("c3")]
+        done, lost = [], []
+
+        def start(id_):
+            try:
+                done.append(self.changes.start_attaching(self.node, id_, TTL_S).changing)
+            except ClaimState:
+                lost.append(id_)
+
+        threads = [threading.Thread(target=start, args=(id_,)) for id_ in held]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((1, 2), (len(done), len(lost)))
+        self.assertEqual(done[0], self.show().changing)
+
+
+def _json(noun):
+    return msgspec.to_builtins(noun)
