@@ -24,6 +24,7 @@ from valence_sched.model.request import Request
 
 #: Decides on a request for one pod manager.
 Decide = Callable[[FullPodm, Request], DecisionResult]
+MOST_NAMED = 3  # largest number of blocks in one line
 _FIXED_TYPES = frozenset(("Compute", "ComputerSystem"))
 
 
@@ -43,7 +44,8 @@ class ChangePlanner:
     """Plans changes of a node on a reading of its pod manager without the hardware of claims.
 
     The reach of a node is the pools that have all blocks which are part of its host, or, without a
-    host, all its blocks. What is part of a host is neither attached nor detached.
+    host, all its blocks, and the fabrics of its host. What is part of a host is neither attached
+    nor detached.
     """
 
     def __init__(self, podm: FullPodm, node: ComposedNode, decide: Decide) -> None:
@@ -55,6 +57,8 @@ class ChangePlanner:
         rooted = [block for block in own if block.uri in self._fixed] or own
         pools = [pool.id for pool in podm.pools if all(pool.id in it.pools for it in rooted)]
         self._reach = frozenset(pools)
+        places = [block.places or {} for block in rooted if block.uri in self._fixed]
+        self._fabrics = {place["fabric"] for place in places if "fabric" in place}
 
     def changes(self, uris: Iterable[str]) -> tuple[BlockChange, ...]:
         """Return blocks with their devices."""
@@ -66,8 +70,11 @@ class ChangePlanner:
 
     def attach(self, request: Request) -> ChosenBlocks:
         """Choose free blocks with these devices for the node."""
-        decision = self._decide(self._with(self._free()), _checked(request))
-        return ChosenBlocks(attach=_blocks_of(decision), decision=decision)
+        request = _checked(request)
+        decision = self._decide(self._with(self._free()), request)
+        if not (chosen := _blocks_of(decision)):
+            return ChosenBlocks(decision=self._with_distant(decision, request, ()))
+        return ChosenBlocks(attach=chosen, decision=decision)
 
     def detach(self, request: Request) -> tuple[str, ...]:
         """Choose blocks of the node with these devices; RequestError if it has none."""
@@ -105,7 +112,8 @@ class ChangePlanner:
                     added, decision = rest, smaller
         chosen = set(_blocks_of(decision))
         if not chosen:
-            return ChosenBlocks(decision=decision)
+            distant = self._with_distant(decision, request, own) if free else decision
+            return ChosenBlocks(decision=distant)
         attach = tuple(block.uri for block in added if block.uri in chosen)
         detach = tuple(block.uri for block in self._movable if block.uri not in chosen)
         return ChosenBlocks(attach, detach, decision)
@@ -132,24 +140,50 @@ class ChangePlanner:
         if uri in self._node.blocks:
             return uri
         if not self._reaches(block):
-            pools = ", ".join(sorted(self._reach)) or "no pool"
+            fabric = (block.places or {}).get("fabric")
             found = f"is in {', '.join(block.pools) or 'no pool'}"
-            raise RequestError(f"node {self._node.id} reaches {pools}, but {uri} {found}")
+            if fabric is not None and self._fabrics and fabric not in self._fabrics:
+                found = f"is in fabric {fabric}"
+            raise RequestError(f"node {self._node.id} reaches {self._where}, but {uri} {found}")
         if is_host_part(block) and self._fixed:
             raise RequestError(f"{uri} is part of another host, and cannot be attached")
         if not (block.status or FREE_STATUS).slots:
             raise ClaimLost(f"{self._podm.id}: {uri} is in use, expected a free block")
         return uri
 
-    def _reaches(self, block: FullBlock) -> bool:
-        return not self._podm.pools or not self._reach.isdisjoint(block.pools)
+    def _with_distant(
+        self, decision: DecisionResult, request: Request, own: Sequence[FullBlock]
+    ) -> DecisionResult:
+        """Return a decision with a warning if blocks beyond the reach would fit."""
+        blocks = [*own, *self._free(everywhere=True)]
+        anywhere = replace(self._alone(own), blocks=tuple(replace(it, pools=()) for it in blocks))
+        found = (self._blocks[uri] for uri in _blocks_of(self._decide(anywhere, request)))
+        distant = [block for block in found if block not in own and not self._reaches(block)]
+        if not distant:
+            return decision
+        names = ", ".join(sorted(block.uri for block in distant)[:MOST_NAMED])
+        text = f"{names} would fit, but the node reaches {self._where} only"
+        warnings = (*decision.report.warnings, f"{self._podm.id}: {text}")
+        return replace(decision, report=replace(decision.report, warnings=warnings))
 
-    def _free(self) -> Iterator[FullBlock]:
+    @property
+    def _where(self) -> str:
+        fabrics = ", ".join(sorted(self._fabrics))
+        return ", ".join(sorted(self._reach)) or fabrics or "no pool"
+
+    def _reaches(self, block: FullBlock) -> bool:
+        """Return whether a pool and, if both are known, the fabric of a block reach the host."""
+        fabric = (block.places or {}).get("fabric")
+        in_fabric = fabric is None or not self._fabrics or fabric in self._fabrics
+        return in_fabric and (not self._podm.pools or not self._reach.isdisjoint(block.pools))
+
+    def _free(self, *, everywhere: bool = False) -> Iterator[FullBlock]:
         """Yield the blocks of the reach, in use or free, that can be attached."""
         own = set(self._node.blocks)
         for block in self._podm.blocks:
             is_other_host = bool(self._fixed) and is_host_part(block)
-            if block.uri not in own and self._reaches(block) and not is_other_host:
+            near = everywhere or self._reaches(block)
+            if block.uri not in own and near and not is_other_host:
                 yield block
 
     def _with(self, blocks: Iterable[FullBlock]) -> FullPodm:

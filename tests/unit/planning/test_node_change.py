@@ -96,6 +96,22 @@ class TestAttaching(unittest.TestCase):
             with self.subTest(name), self.assertRaisesRegex(kind, words):
                 plan.free_named([name])
 
+    def test_free_devices_beyond_the_reach_are_named(self):
+        blocks = [{**HOST, "pools": ["a"]}, gpu("1", pools=["b"]), gpu("2", pools=["a"])]
+        plan = planner(blocks, ["host-1"], "ab")
+        for found in (plan.attach(gpus(2)), plan.become(gpus(2))):
+            (line,) = found.decision.report.warnings
+            self.assertEqual("p: /B/1 would fit, but the node reaches a only", line)
+        self.assertEqual((), plan.attach(gpus(3)).decision.report.warnings)
+
+    def test_a_device_of_another_fabric_is_beyond_the_reach(self):
+        host = {**HOST, "places": {"fabric": "/F/1"}}
+        near, far = ({**gpu(name), "places": {"fabric": f"/F/{name}"}} for name in "12")
+        plan = planner([host, near, far], ["host-1"])
+        self.assertEqual(["1"], tails(plan.attach(gpus(1)).attach))
+        with self.assertRaisesRegex(RequestError, "reaches /F/1, but /B/2 is in fabric /F/2"):
+            plan.free_named(["2"])
+
     def test_amounts_of_stocks_are_refused(self):
         with self.assertRaisesRegex(RequestError, "storage_gib is an amount of a stock"):
             planner([HOST], ["host-1"]).attach(request({"resources": {"storage_gib": 5}}))
