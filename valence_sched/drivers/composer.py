@@ -53,8 +53,8 @@ class Session(Protocol):
 class Change(NamedTuple):
     """The blocks of a node after a change, None if they could not be read back.
 
-    ``reason`` names a refusal, a loss, or the cause of a failed reading. ``works`` is true while
-    the pod manager still changes the node. ``conflicts``: another client changed the node or holds
+    ``reason`` names a refusal, a loss, or the cause of a failed reading. ``works``: the
+    pod manager may still change the node. ``conflicts``: another client changed the node or holds
     a block.
     """
 

@@ -283,7 +283,7 @@ class _Step:
         if found.blocks is not None and not missing:
             self._finish(record)
             return
-        why = found.reason or "the service reported success, but the node lacks the blocks"
+        why = found.reason
         self._refuse_unsure(found, "ATTACHING", why)
         if gained := [uri for uri in wanted if uri not in missing]:
             undone = self._change((), gained)
@@ -299,7 +299,7 @@ class _Step:
         if found.blocks is not None and not present:
             self._finish(record)
             return
-        why = found.reason or "the service reported success, but the node still has the blocks"
+        why = found.reason
         self._refuse_unsure(found, "DETACHING", why)
         if lost := [uri for uri in blocks if uri not in present]:
             undone = self._change(lost, ())
@@ -365,7 +365,7 @@ class _Step:
 
     def _refuse_unsure(self, found: Change, state: nouns.State, why: str) -> None:
         """Raise Unverified unless the blocks of the node are known, and a refusal is certain."""
-        if found.blocks is None or found.works or not found.reason:
+        if found.blocks is None or found.works:
             raise errors.Unverified(f"{self._stays(state)}: {why} ({RECONCILE_HINT})")
 
     def _refuse_left(

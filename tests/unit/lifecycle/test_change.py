@@ -80,8 +80,9 @@ class Manager:
             self.blocks += [uri for uri in attach if uri not in self.blocks][:count]
             gone = [uri for uri in detach if uri in self.blocks][:count]
             self.blocks = [uri for uri in self.blocks if uri not in gone]
-        reason = {None: "", "nothing": "", "half": "the port is full"}.get(answer, answer or "")
-        return Change(None if answer == "unread" else tuple(self.blocks), reason)
+        reason = {None: "", "half": "the port is full"}.get(answer, answer or "")
+        blocks = None if answer == "unread" else tuple(self.blocks)
+        return Change(blocks, reason, works=answer == "nothing")
 
 
 class ChangeCase(unittest.TestCase):
@@ -342,10 +343,10 @@ class TestUncertainty(ChangeCase):
             self.assert_consistent()
 
     def test_a_success_without_an_effect_is_none(self):
-        self.unsure("reported success, but the node lacks the blocks", ATTACH, "nothing")
+        self.unsure("stays ATTACHING: nothing", ATTACH, "nothing")
         self.reap()
         self.assert_consistent()
-        self.unsure("reported success, but the node still has the blocks", DETACH, "nothing")
+        self.unsure("stays DETACHING: nothing", DETACH, "nothing")
         (done,) = self.reap()
         self.assertRegex(done, "no block was detached")
         self.assert_consistent()

@@ -25,21 +25,27 @@ WRITERS = {
 #: Code that gets a composer that can change hardware, or connects to one.
 SEES_CHANGES = {
     ("lifecycle/access", "valence_sched.drivers.connect.connect"),  # and guards it
+    ("lifecycle/change", "valence_sched.drivers.composer.Composer"),
     ("lifecycle/compose", "valence_sched.drivers.composer.Composer"),
     ("lifecycle/guard", "valence_sched.drivers.composer.Composer"),
 }
 #: Each effect: the function that has it, and the verb of a composer. A new effect is a new line.
 EFFECTS = {
+    ("lifecycle/change", "_change", "change"),
+    ("lifecycle/change", "off", "set_power"),
+    ("lifecycle/change", "__exit__", "set_power"),
     ("lifecycle/compose", "_remove", "remove"),
     ("lifecycle/compose", "_reserve_and_compose", "reserve"),
     ("lifecycle/compose", "_reserve_and_compose", "compose"),
     ("lifecycle/compose", "_abandon", "remove"),
     ("lifecycle/compose", "_abandon", "unreserve"),
     ("lifecycle/reconcile", "_decompose", "remove"),
+    ("lifecycle/reconcile", "_end_change", "change"),
+    ("lifecycle/reconcile", "_end_change", "set_power"),
     ("lifecycle/reconcile", "_find_result", "unreserve"),
 }
 #: Classes with verbs of the same names, which pass the guard themselves.
-NODE_COMPOSERS = {"self.composer", "access.composer"}
+NODE_COMPOSERS = {"self.composer", "access.composer", "changer"}
 
 
 def verbs(protocol: type) -> set[str]:
@@ -78,11 +84,17 @@ class TestEffects(unittest.TestCase):
         self.assertEqual(set(WRITERS), found)
 
     def effects(self, module: Module) -> Iterator[tuple[str, str, str]]:
+        fields = {
+            f"self.{ast.unparse(node.target)}"
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "Composer"
+        }
         for function in ast.walk(module.tree):
             if not isinstance(function, ast.FunctionDef):
                 continue
             typed = (arg for arg in function.args.args if arg.annotation is not None)
             permitted = {it.arg for it in typed if ast.unparse(it.annotation) == "Composer"}
+            permitted |= fields
             permitted |= {
                 ast.unparse(target)
                 for node in ast.walk(function)

@@ -7,7 +7,14 @@ from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple, Protocol
 
 from valence_sched.drivers import composer
-from valence_sched.drivers.composer import PRECONDITION_FAILED, Change, SendResult, Session, Watch
+from valence_sched.drivers.composer import (
+    PRECONDITION_FAILED,
+    Change,
+    SendResult,
+    Session,
+    Watch,
+    get_document,
+)
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import fold_uri
@@ -70,6 +77,12 @@ class NodeChanger:
         self, session: Session, patience: Callable[[], Patience], podm: ChangedNode
     ) -> None:
         self._session, self._patience, self._podm = session, patience, podm
+
+    def present(self, node: str) -> tuple[str, ...] | None:
+        """Return the present blocks of a node, None if it is gone; PodmError if unreadable."""
+        if get_document(self._session, node) is None:
+            return None
+        return self._podm.read(node, (), ()).present
 
     def change(
         self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
@@ -161,7 +174,8 @@ class NodeChanger:
             users = [f"{block}: {why}" for block, why in found if why]
         conflicts = sent.status == PRECONDITION_FAILED or bool(users)
         reason = "; ".join([problem or unchanged, *users])
-        return Change(rest.present, reason, works=sent.goes_on, conflicts=conflicts)
+        may_follow = sent.goes_on or sent.succeeded
+        return Change(rest.present, reason, works=may_follow, conflicts=conflicts)
 
     def _wait_until_composed(
         self, done: BlockChange, attach: Sequence[str], watch: Watch

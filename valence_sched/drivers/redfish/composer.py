@@ -311,8 +311,8 @@ class RedfishComposer:
     def set_power(self, node: str, on: bool, watch: Watch) -> None:
         power.set_power(self._session, node, on, self._patience, watch)
 
-    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
-        return self._reader.fixed_blocks(self._reader.system(node), blocks)
+    def node_blocks(self, node: str) -> Sequence[str] | None:
+        return self._changer.present(node)
 
     def is_hot_removable(self, block: str) -> bool:
         return hot_plug.is_hot_removable(self._session, block)

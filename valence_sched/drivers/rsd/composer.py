@@ -137,8 +137,8 @@ class RsdComposer:
     def set_power(self, node: str, on: bool, watch: Watch) -> None:
         power.set_power(self._session, node, on, self._patience, watch)
 
-    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
-        return self._node_blocks.fixed_blocks(node, blocks)
+    def node_blocks(self, node: str) -> Sequence[str] | None:
+        return self._changer.present(node)
 
     def is_hot_removable(self, block: str) -> bool:
         return is_hot_removable(self._session, block)

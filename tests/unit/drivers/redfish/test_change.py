@@ -84,7 +84,8 @@ class TestServedNodes(unittest.TestCase):
                     self.assertEqual((EXAMPLE.blocks, conflicts), (found.blocks, found.conflicts))
                     self.assertIn(reason, found.reason)
             self.assertEqual([], self.written(site))
-            self.assertEqual((COMPUTE,), site.composer.fixed_blocks(self.node, EXAMPLE.blocks))
+            self.assertEqual(EXAMPLE.blocks, site.composer.node_blocks(self.node))
+            self.assertIsNone(site.composer.node_blocks("/redfish/v1/Systems/none"))
             with self.assertRaisesRegex(PodmError, "none: found no such system"):
                 site.composer.change("/redfish/v1/Systems/none", (SECOND,), (), quiet)
 
@@ -109,7 +110,8 @@ class TestServedNodes(unittest.TestCase):
                 found = self.change(site, (FIRST, SECOND))
                 self.assertEqual([*EXAMPLE.blocks, *blocks], sorted(found.blocks))
                 self.assertRegex(found.reason, reason)
-                self.assertFalse(found.works or found.conflicts, found)
+                may_follow = rule == "empty-change"
+                self.assertEqual((may_follow, False), (found.works, found.conflicts), found)
 
     def test_a_task_with_a_warning_is_a_success_and_a_failed_one_changes_nothing(self):
         for rule, blocks, reason in (("task-warning", (FIRST,), "^$"),
@@ -170,7 +172,7 @@ class TestServedHosts(unittest.TestCase):
                     self.assertEqual(((COMPUTE,), conflicts), (found.blocks, found.conflicts))
                     self.assertRegex(found.reason, reason)
             self.assertEqual([], writes(site))
-            self.assertEqual((COMPUTE,), site.composer.fixed_blocks(HOST, (COMPUTE, GPU)))
+            self.assertEqual((COMPUTE,), site.composer.node_blocks(HOST))
 
     def test_half_of_a_change_is_continued_and_its_loss_is_no_failure(self):
         with bench("fixed-hosts", "half-change") as site:
