@@ -13,6 +13,7 @@ import sys
 from tests.benchmarks import (
     batching,
     caching,
+    changing,
     claiming,
     comparing,
     deciding,
@@ -55,6 +56,7 @@ ALL = {
     "claiming": claiming.claiming,
     "holding": holding.holding,
     "looking": claiming.looking,
+    "changing": changing.changing,
     "live": live.live,
     "reading": reading.reading,
     "caching": caching.caching,
