@@ -87,7 +87,7 @@ def _podm(name: str) -> FullPodm:
         {
             "uri": f"/{kind}/{number}",
             "type": [type_],
-            "devices": devices,
+            "devices": held,
             "pools": [f"z{number % 4}"],
         }
         for number in range(HOSTS)

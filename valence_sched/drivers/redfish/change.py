@@ -18,7 +18,7 @@ from valence_sched.drivers.composer import (
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import fold_uri
-from valence_sched.drivers.redfish.methods import BlockChange, ComposeWrite
+from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange
 from valence_sched.errors import PodmError
 
 #: Statuses of a write that a service does not offer.
@@ -31,13 +31,13 @@ _BLOCK_PARAMETER = re.compile(r"\bResourceBlock\b")
 class ChangedNode(Protocol):
     """The reads and writes of one dialect that a change needs."""
 
-    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> BlockChange:
+    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
         """Return what remains of a change; PodmError if the node is missing or unreadable."""
 
-    def refusal(self, change: BlockChange) -> Change | None:
+    def refusal(self, change: RemainingChange) -> Change | None:
         """Return the reason why a change cannot begin, None without a reason."""
 
-    def write(self, change: BlockChange, closed: Container[str]) -> ComposeWrite | str:
+    def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
         """Return the next write, or the reason why none is offered."""
 
     def conflict(self, node: str, block: str) -> str | None:
@@ -54,23 +54,23 @@ def remaining_change(
     present: Sequence[str],
     attach: Sequence[str],
     detach: Sequence[str],
-) -> BlockChange:
+) -> RemainingChange:
     """Return what remains of a change; the present blocks are spelled as the change spells them."""
     spelled = {fold_uri(uri): uri for uri in (*detach, *attach)}
     found = {fold_uri(uri): spelled.get(fold_uri(uri), uri) for uri in present}
     coming = tuple(uri for uri in dict.fromkeys(attach) if fold_uri(uri) not in found)
     leaving = tuple(uri for uri in dict.fromkeys(detach) if fold_uri(uri) in found)
-    return BlockChange(session, node, json, tuple(found.values()), coming, leaving)
+    return RemainingChange(session, node, json, tuple(found.values()), coming, leaving)
 
 
 class ChangeEffect(NamedTuple):
     """What remains of a change after a write; None and a problem if the node is unreadable."""
 
-    rest: BlockChange | None
+    rest: RemainingChange | None
     problem: str = ""
 
 
-class NodeChanger:
+class BlockChanger:
     """Changes the blocks of the nodes of one pod manager."""
 
     def __init__(
@@ -124,7 +124,7 @@ class NodeChanger:
                 return self._failure(rest, sent, form_problem or sent.reason)
         return self._wait_until_composed(rest, attach, watch)
 
-    def _send(self, change: BlockChange, way: ComposeWrite, watch: Watch) -> SendResult:
+    def _send(self, change: RemainingChange, way: ComposeWrite, watch: Watch) -> SendResult:
         def is_undone() -> bool:
             now = self._podm.read(change.node, change.attach, change.detach)
             return set(map(fold_uri, now.present)) == set(map(fold_uri, change.present))
@@ -135,7 +135,7 @@ class NodeChanger:
         )
 
     def _wait_for_effect(
-        self, change: BlockChange, way: ComposeWrite, sent: SendResult, watch: Watch
+        self, change: RemainingChange, way: ComposeWrite, sent: SendResult, watch: Watch
     ) -> ChangeEffect:
         """Read the node until the write has its effect; a refused write may have had it too."""
         patience, effect = self._patience(), ChangeEffect(change)
@@ -156,7 +156,7 @@ class NodeChanger:
         return effect
 
     def _has_other_form(
-        self, change: BlockChange, way: ComposeWrite, sent: SendResult, closed: set[str]
+        self, change: RemainingChange, way: ComposeWrite, sent: SendResult, closed: set[str]
     ) -> bool:
         """Return whether the same action may take the block in another form."""
         if sent.status != 400 or not _BLOCK_PARAMETER.search(sent.reason):
@@ -164,7 +164,7 @@ class NodeChanger:
         other = self._podm.write(change, closed | {way.name})
         return not isinstance(other, str) and other.target == way.target
 
-    def _failure(self, rest: BlockChange, sent: SendResult, problem: str) -> Change:
+    def _failure(self, rest: RemainingChange, sent: SendResult, problem: str) -> Change:
         words = [f"without {', '.join(rest.attach)}"] if rest.attach else []
         words += [f"with {', '.join(rest.detach)}"] if rest.detach else []
         unchanged = f"the service reported success, but {rest.node} is {' and '.join(words)}"
@@ -178,7 +178,7 @@ class NodeChanger:
         return Change(rest.present, reason, works=may_follow, conflicts=conflicts)
 
     def _wait_until_composed(
-        self, done: BlockChange, attach: Sequence[str], watch: Watch
+        self, done: RemainingChange, attach: Sequence[str], watch: Watch
     ) -> Change:
         patience = self._patience()
         while True:

@@ -14,14 +14,14 @@ from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import fold_uri
 from valence_sched.drivers.redfish import hot_plug, methods
 from valence_sched.drivers.redfish.amounts import AmountComposer
-from valence_sched.drivers.redfish.change import NodeChanger, remaining_change
+from valence_sched.drivers.redfish.change import BlockChanger, remaining_change
 from valence_sched.drivers.redfish.describe import own_status
 from valence_sched.drivers.redfish.methods import (
     CHANGE_METHODS,
-    BlockChange,
     ChangeMethod,
     ComposeCapabilities,
     ComposeWrite,
+    RemainingChange,
     choose_change,
     choose_write,
 )
@@ -114,17 +114,13 @@ class RedfishNode:
     """The blocks of a ComputerSystem, as its list of resource blocks shows them."""
 
     def __init__(
-        self,
-        session: Session,
-        reader: NodeReader,
-        capabilities: Callable[[], ComposeCapabilities],
-        own: tuple[ChangeMethod, ...] = (),
+        self, session: Session, reader: NodeReader, own: tuple[ChangeMethod, ...] = ()
     ) -> None:
-        self._session, self._reader, self._capabilities = session, reader, capabilities
+        self._session, self._reader = session, reader
         self._ways = (*own, *CHANGE_METHODS)
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> BlockChange:
+    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
         system = self._reader.system(node)
         if not system.blocks and node not in self._known:
             self._known[node] = self._reader.present_blocks(system, self._reader.block_uris())
@@ -132,10 +128,11 @@ class RedfishNode:
         present = self._reader.present_blocks(system, known)
         return remaining_change(self._session, node, system.json, present, attach, detach)
 
-    def refusal(self, change: BlockChange) -> Change | None:
+    def refusal(self, change: RemainingChange) -> Change | None:
         # Not read again: the ETag of a PATCH is that of the last reading.
         system, present = ListedSystem(change.node, change.json, NO_NOTES), change.present
-        if fixed := self._reader.fixed_blocks(system, change.detach, change.attach):
+        fixed = self._reader.fixed_blocks(system, change.detach, change.attach)
+        if fixed:
             why = f"{', '.join(fixed)} cannot be detached: part of the host {change.node}"
             return Change(present, why)
         for uri in change.attach:
@@ -146,8 +143,8 @@ class RedfishNode:
         users = list(self._reader.other_users(change.node, change.attach)) if is_hidden else []
         return Change(present, "; ".join(users), conflicts=True) if users else None
 
-    def write(self, change: BlockChange, closed: Container[str]) -> ComposeWrite | str:
-        return choose_change(self._capabilities(), change, self._ways, closed)
+    def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
+        return choose_change(change, self._ways, closed)
 
     def conflict(self, node: str, block: str) -> str | None:
         return self._reader.user_conflict(block, node)
@@ -172,8 +169,8 @@ class RedfishComposer:
         self._block_reservations = BlockReservations(session, self._reader)
         self._amounts = AmountComposer(session, patience)
         self._reservation: str | None = None
-        system = RedfishNode(session, self._reader, self._capabilities, own_changes)
-        self._changer = NodeChanger(session, patience, system)
+        system = RedfishNode(session, self._reader, own_changes)
+        self._changer = BlockChanger(session, patience, system)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         way = choose_write(self._capabilities(request), request)

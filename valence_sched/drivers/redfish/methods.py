@@ -88,10 +88,11 @@ class ComposeMethod(Protocol):
         """Return the write, the text of a refusal, or None if the way is not offered."""
 
 
-class BlockChange(NamedTuple):
-    """The change of a node: its present document and blocks, and the blocks to add and to remove.
+class RemainingChange(NamedTuple):
+    """What remains of the change of a node: the blocks to attach and those to detach.
 
-    Without ``tagged``, writes name no ETags, since the service has refused them.
+    ``json`` and ``present`` are the present document of the node, and its blocks. Without
+    ``tagged``, writes name no ETags, since the service has refused them.
     """
 
     session: Session
@@ -113,15 +114,17 @@ class BlockChange(NamedTuple):
         return tuple(uri for uri in (*self.present, *self.attach) if fold_uri(uri) not in gone)
 
     def etag(self, uri: str) -> str | None:
-        reply = self.session.get(uri)
-        found = reply.headers.get("ETag") or (reply.body or {}).get("@odata.etag")
+        found: Any = self.json.get("@odata.etag") if uri == self.node else None
+        if not found:
+            reply = self.session.get(uri)
+            found = reply.headers.get("ETag") or (reply.body or {}).get("@odata.etag")
         return found if isinstance(found, str) and found and self.tagged else None
 
 
 class ChangeMethod(Protocol):
-    """One way to change the blocks of a node: a function of the capabilities and the change."""
+    """One way to change the blocks of a node: a function of what remains of the change."""
 
-    def __call__(self, capabilities: ComposeCapabilities, change: BlockChange, /) -> Offer:
+    def __call__(self, change: RemainingChange, /) -> Offer:
         """Return the next write, the text of a refusal, or None if the way is not offered.
 
         It is called again with the rest of the change until all blocks are attached and detached.
@@ -231,10 +234,7 @@ STANDARD_METHODS: tuple[ComposeMethod, ...] = (attached, specific, manifest, con
 
 
 def choose_change(
-    capabilities: ComposeCapabilities,
-    change: BlockChange,
-    ways: Iterable[ChangeMethod],
-    closed: Container[str] = (),
+    change: RemainingChange, ways: Iterable[ChangeMethod], closed: Container[str] = ()
 ) -> ComposeWrite | str:
     """Return the next write of the first method that offers one, or the first refusal.
 
@@ -242,7 +242,7 @@ def choose_change(
     """
     problem = ""
     for method in ways:
-        found = method(capabilities, change)
+        found = method(change)
         if isinstance(found, str):
             problem = problem or found
         elif found and found.name not in closed and found.target not in closed:
@@ -250,22 +250,22 @@ def choose_change(
     return problem or f"the service offers no way to change the blocks of {change.node}"
 
 
-def by_action(_: ComposeCapabilities, change: BlockChange) -> Offer:
+def by_action(change: RemainingChange) -> Offer:
     """Return a POST of the action for the next block: first all are attached, then detached."""
     return _action_write(change, "by action", lambda uri: {"@odata.id": uri})
 
 
-def by_action_with_text(_: ComposeCapabilities, change: BlockChange) -> Offer:
+def by_action_with_text(change: RemainingChange) -> Offer:
     """Return the POST of :func:`by_action` with the bare URI of the block in place of a link."""
     return _action_write(change, "by action with text", lambda uri: uri)
 
 
-def by_list(_: ComposeCapabilities, change: BlockChange) -> Offer:
+def by_list(change: RemainingChange) -> Offer:
     """Return a PATCH of the whole list of blocks."""
     return ComposeWrite("by list", change.node, links_body(change.result), True, on_host=True)
 
 
-def _action_write(change: BlockChange, name: str, form: Callable[[str], Any]) -> Offer:
+def _action_write(change: RemainingChange, name: str, form: Callable[[str], Any]) -> Offer:
     verb = "AddResourceBlock" if change.attach else "RemoveResourceBlock"
     action = find_action(change.json, verb)
     target = link_path(action["target"]) if action else None

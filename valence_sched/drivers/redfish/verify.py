@@ -155,7 +155,7 @@ class NodeReader:
         listed = _folded(system.blocks)
         gone = listed & {fold_uri(uri) for uri in leaving if self._is_host_part(uri)}
         stays = [uri for uri in (*link_paths(system.blocks), *coming) if fold_uri(uri) not in gone]
-        if system.is_composed and any(map(self._is_host_part, stays)):
+        if not gone or (system.is_composed and any(map(self._is_host_part, stays))):
             return ()
         return tuple(uri for uri in leaving if fold_uri(uri) in gone)
 

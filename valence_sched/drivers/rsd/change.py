@@ -9,7 +9,7 @@ from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import fold_uri, link_paths
 from valence_sched.drivers.redfish.change import remaining_change
 from valence_sched.drivers.redfish.describe import IN_USE
-from valence_sched.drivers.redfish.methods import BlockChange, ComposeWrite
+from valence_sched.drivers.redfish.methods import ComposeWrite, RemainingChange
 from valence_sched.drivers.rsd.schema import PooledDevice, RackNode
 from valence_sched.errors import PodmError
 
@@ -28,7 +28,7 @@ class RsdNode:
     ) -> None:
         self._session, self._taken = session, taken
 
-    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> BlockChange:
+    def read(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> RemainingChange:
         if (json := get_document(self._session, node)) is None:
             raise PodmError(f"{node}: found no such node")
         found = RackNode(node, json, NO_NOTES)
@@ -36,7 +36,7 @@ class RsdNode:
         present = (*link_paths(found.system), *pooled)
         return remaining_change(self._session, node, json, present, attach, detach)
 
-    def refusal(self, change: BlockChange) -> Change | None:
+    def refusal(self, change: RemainingChange) -> Change | None:
         node, present = RackNode(change.node, change.json, NO_NOTES), change.present
         state = node.node_state or "unknown"
         if state.casefold() not in CHANGEABLE:
@@ -55,7 +55,7 @@ class RsdNode:
         systems = set(map(fold_uri, link_paths(RackNode(node, json, NO_NOTES).system)))
         return tuple(uri for uri in blocks if fold_uri(uri) in systems)
 
-    def write(self, change: BlockChange, closed: Container[str]) -> ComposeWrite | str:
+    def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
         verb = "AttachResource" if change.attach else "DetachResource"
         target = action_target(change.json, verb)
         if target is None or target in closed:

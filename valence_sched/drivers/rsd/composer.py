@@ -15,7 +15,7 @@ from valence_sched.drivers.composer import Change, SendResult, Session, Watch, g
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path, link_paths
-from valence_sched.drivers.redfish.change import NodeChanger
+from valence_sched.drivers.redfish.change import BlockChanger
 from valence_sched.drivers.redfish.hot_plug import is_hot_removable
 from valence_sched.drivers.redfish.schema import ProcessorDevice, Volume
 from valence_sched.drivers.redfish.stocks import gib
@@ -40,7 +40,7 @@ class RsdComposer:
         self._made: set[tuple[str, str]] = set()
         self._allocate: str | None = None
         self._node_blocks = RsdNode(session, lambda blocks: self._taken(blocks, self._nodes()))
-        self._changer = NodeChanger(session, patience, self._node_blocks)
+        self._changer = BlockChanger(session, patience, self._node_blocks)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         found = None if self._target() else "the collection of nodes has no Allocate action"
