@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
         DecisionUndecided as DecisionUndecided,
-        DispatchFailed as DispatchFailed, DuplicateId as DuplicateId,
+        DispatchFailed as DispatchFailed, DrainRefused as DrainRefused,
+        DuplicateId as DuplicateId,
         HardwareInUse as HardwareInUse, IdentityConflict as IdentityConflict,
         IdentityUnavailable as IdentityUnavailable, InUse as InUse, InputError as InputError,
         InventoryIncomplete as InventoryIncomplete,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Memory as Memory, Nic as Nic, Node as Node, Podm as Podm, Pool as Pool,
         Processor as Processor, Status as Status, Stock as Stock, to_json as to_json
     )
+    from valence_sched.model.node_change import NodeChange as NodeChange
     from valence_sched.model.reading import Sign as Sign
     from valence_sched.model.request_spec import Place as Place
     from valence_sched.model.reading import Selection as Selection
@@ -77,8 +79,8 @@ _MODULES = {
         "engine": "Engine",
         "errors": """
             AccessDenied BaremetalUnavailable ClaimLost ClaimState CloudError ComposeFailed
-            CredentialError DecisionUndecided DispatchFailed DuplicateId HardwareInUse
-            IdentityConflict IdentityUnavailable InUse InputError InventoryIncomplete
+            CredentialError DecisionUndecided DispatchFailed DrainRefused DuplicateId
+            HardwareInUse IdentityConflict IdentityUnavailable InUse InputError InventoryIncomplete
             InventoryStale NameTaken NewerSchema NoPodm NothingFits NothingMatches OutputError
             PluginError PodmError QuotaExceeded RateLimited RequestError SchedulerError
             ServiceBusy ServiceError StaleOffer StillComposing StoreError Unauthenticated
@@ -91,6 +93,7 @@ _MODULES = {
             Accelerator Block Devices Drive FullBlock FullPodm Inventory Limit Memory
             Nic Node Podm Pool Processor Status Stock to_json
         """,
+        "model.node_change": "NodeChange",
         "model.request_spec": "Place",
         "model.reading": "Selection Sign",
         "model.request": "Request sealed",

@@ -337,7 +337,7 @@ class TestStoredNodes(unittest.TestCase):
     def test_a_method_of_a_vendor_comes_first(self):
         podm = self.service()
 
-        def by_vendor(capabilities, change):
+        def by_vendor(change):
             body = {"ResourceBlock": link(change.attach[0])}
             return ComposeWrite("vendor", "/V", body, True) if change.attach else None
 
