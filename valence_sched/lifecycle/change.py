@@ -331,11 +331,18 @@ class _Step:
         self.watch("attaching" if attach else "detaching")
         try:
             found = self.changes.change(self.node.uri, attach, detach, self.watch)
+        except errors.PodmError as error:  # before a write
+            found = Change(self._present(), str(error))
         except Exception as error:
-            is_ours = isinstance(error, errors.SchedulerError)
-            found = Change(None, str(error) if is_ours else errors.describe_error(error))
+            found = Change(None, f"{errors.describe_error(error)} (please report this)")
         self.changer.checkpoint("attached" if attach else "detached")
         return found
+
+    def _present(self) -> tuple[str, ...] | None:
+        with contextlib.suppress(errors.PodmError):
+            found = self.power.composer.node_blocks(self.node.uri)
+            return None if found is None else tuple(found)
+        return None
 
     def _finish(self, record: ChangeRecord) -> None:
         store, node = self.changer.store, self.node

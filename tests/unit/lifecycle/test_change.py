@@ -16,6 +16,7 @@ from tests.unit.store.site import part
 from valence_sched import errors
 from valence_sched.drivers.composer import Change
 from valence_sched.lifecycle.change import NodeChanger
+from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.inventory import FullPodm
@@ -341,6 +342,17 @@ class TestUncertainty(ChangeCase):
             (done,) = self.reap()
             self.assertRegex(done, end)
             self.assert_consistent()
+
+    def test_a_pod_manager_that_fails_before_a_write_leaves_the_node_as_it_was(self):
+        self.manager.answers = [errors.PodmError("connection refused")]
+        self.refused(errors.ComposeFailed, "connection refused", ATTACH)
+        self.assert_consistent()
+
+    def test_a_node_that_is_being_changed_is_not_decomposed(self):
+        self.unsure("stays ATTACHING", ATTACH, "unread")
+        composer = NodeComposer(self.store, self.connect)
+        with self.assertRaisesRegex(errors.ClaimState, "is being changed: wait for it"):
+            composer.remove(self.node())
 
     def test_a_success_without_an_effect_is_none(self):
         self.unsure("stays ATTACHING: nothing", ATTACH, "nothing")

@@ -24,20 +24,22 @@ class TestNodeChanges:
     def setUp(self):
         super().setUp()
         self.generation = self.one.remember(podm(blocks=4))
-        claim = self.one.claims.create([part("p", self.generation, "c0")], owner="o")
-        self.claim = claim.id
-        self.one.claims.start_composing(claim.id)
-        node = ComposedNode(
-            id=f"vs-{claim.id}", podm="p", uri="/S/1", claim=claim.id, owner="o", blocks=("c0",)
-        )
-        self.one.claims.finish_composing(claim.id, [node])
-        self.node, self.changes = node.id, self.one.node_changes
+        self.node, self.changes = self.compose("c0"), self.one.node_changes
+        self.claim = self.one.nodes.show(self.node).claim
 
-    def held(self, *blocks, ttl_s=TTL_S, **charges):
+    def compose(self, block):
+        claim = self.one.claims.create([part("p", self.generation, block)], owner="o")
+        self.one.claims.start_composing(claim.id)
+        id_, uri = f"vs-{claim.id}", f"/S/{int(block[1:]) + 1}"
+        node = ComposedNode(id=id_, podm="p", uri=uri, claim=claim.id, owner="o", blocks=(block,))
+        self.one.claims.finish_composing(claim.id, [node])
+        return id_
+
+    def held(self, *blocks, node=None, **charges):
         one = part("p", self.generation, *blocks)
         share = replace(one.shares[0], charges=charges)
-        one = replace(one, node=self.node, shares=(share,))
-        return self.one.claims.create([one], owner="o", ttl_s=ttl_s).id
+        one = replace(one, node=node or self.node, shares=(share,))
+        return self.one.claims.create([one], owner="o", ttl_s=TTL_S).id
 
     def state(self):
         return self.one.claims.show(self.claim).state
@@ -201,6 +203,26 @@ class TestNodeChanges:
             thread.join()
         self.assertEqual((1, 2), (len(done), len(lost)))
         self.assertEqual(done[0], self.show().changing)
+
+    def test_of_two_nodes_one_gets_the_last_block(self):
+        other = self.compose("c1")
+        nodes, ends = (self.node, other), []
+
+        def attach(node):
+            try:
+                held = self.held("c3", node=node)
+                ends.append(self.changes.start_attaching(node, held, TTL_S).id)
+            except ClaimLost:
+                ends.append("lost")
+
+        threads = [threading.Thread(target=attach, args=(node,)) for node in nodes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(1, ends.count("lost"))
+        changing = [self.one.nodes.show(node).changing for node in nodes]
+        self.assertEqual([(), ("c3",)], sorted(changing))
 
 
 def _json(noun):
