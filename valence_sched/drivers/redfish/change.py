@@ -94,7 +94,7 @@ class BlockChanger:
         """
         rest = self._podm.read(node, attach, detach)
         if not rest.size:
-            return Change(rest.present)
+            return self._wait_until_composed(rest, attach, watch)
         if refused := self._podm.refusal(rest):
             return refused
         closed, races = set[str](), 0

@@ -15,6 +15,8 @@ from valence_sched.errors import PodmError
 
 #: The states of a node in which devices can be attached and detached.
 CHANGEABLE = ("assembled", "failed")
+#: The actions of RSD 2.3 and later, and of earlier versions.
+ATTACH, DETACH = ("AttachResource", "AttachEndpoint"), ("DetachResource", "DetachEndpoint")
 
 
 class RsdNode:
@@ -56,8 +58,8 @@ class RsdNode:
         return tuple(uri for uri in blocks if fold_uri(uri) in systems)
 
     def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
-        verb = "AttachResource" if change.attach else "DetachResource"
-        target = action_target(change.json, verb)
+        verb, older = ATTACH if change.attach else DETACH
+        target = action_target(change.json, verb) or action_target(change.json, older)
         if target is None or target in closed:
             return f"{change.node}: found no action {verb}, so its blocks cannot be changed"
         body = {"Resource": {"@odata.id": (*change.attach, *change.detach)[0]}}

@@ -177,6 +177,15 @@ class SystemChooser:
             pooled = self._equals(system, pooled)
         return ChosenSystem(system, self._devices[system.uri], pooled), counts_text
 
+    @property
+    def pooled(self) -> set[str]:
+        return set(self._pooled)
+
+    def attachable(self, system: str) -> set[str]:
+        """Return the free pooled devices that a system reaches."""
+        found = (it for it in self._found.systems if it.uri == system)
+        return {offer.device.uri for it in found for offer in self._free(it)}
+
     def _equals(self, system: RackSystem, uris: Sequence[str]) -> list[str]:
         found: list[str] = []
         for uri in uris:

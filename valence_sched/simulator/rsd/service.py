@@ -4,8 +4,6 @@
 It changes only the documents of nodes, fabric zones and volumes.
 """
 
-import contextlib
-import copy
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,12 +18,22 @@ from valence_sched.model.inventory import free_amount
 from valence_sched.simulator.redfish.composition import consume, node_name
 from valence_sched.simulator.redfish.system import complete_system, power_after
 from valence_sched.simulator.rsd import choice
+from valence_sched.simulator.rsd.fabric_zones import (
+    changed_copy,
+    connect,
+    disconnect,
+    listed,
+    root_links,
+)
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json
 from valence_sched.simulator.server.faults import Faults
 
 RESETS: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "GracefulRestart")
 RESETS += ("ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
+#: The actions of RSD 2.3 and later, and of earlier versions.
+ATTACHES = ("AttachResource", "AttachEndpoint")
+DETACHES = ("DetachResource", "DetachEndpoint")
 RETRY_AFTER_S = 5
 
 
@@ -61,6 +69,8 @@ def _node_document(
         },
     }
     names = ["Assemble", "Reset", *(["ForceDelete"] if version >= "2.5" else [])]
+    device = "Resource" if version >= "2.3" else "Endpoint"
+    names += [f"Attach{device}", f"Detach{device}"]
     target = f"{uri}/Actions/ComposedNode"
     actions: Json = {f"#ComposedNode.{name}": {"target": f"{target}.{name}"} for name in names}
     actions["#ComposedNode.Reset"]["ResetType@Redfish.AllowableValues"] = list(RESETS)
@@ -134,6 +144,8 @@ class NodesService:
             return None
         if verb == "Reset":
             return self.reset(uri, body)
+        if verb in ATTACHES + DETACHES:
+            return self.change(uri, docs.uri_at(body, "Resource"), is_removal=verb in DETACHES)
         verbs = {"Assemble": self.assemble, "ForceDelete": self.force_delete}
         return verbs[verb](uri) if verb in verbs else None
 
@@ -186,7 +198,7 @@ class NodesService:
             reason = f"Only an Allocated node can be assembled; this one is {state}."
             return _conflict("Assembly action could not be completed", reason)
         host, *devices = _node_assets(node) or [""]
-        _connect(self._documents, {*devices, *docs.uris_at(node, "Links", "RemoteDrives")}, host)
+        connect(self._documents, {*devices, *docs.uris_at(node, "Links", "RemoteDrives")}, host)
         self._due[uri] = self._clock() + self._assemble_s
         self._documents.update(uri, ComposedNodeState="Assembling")
         return HttpReply(204)
@@ -202,6 +214,35 @@ class NodesService:
             reason = f"Only an Assembled node can be reset; this one is {state}."
             return _conflict("Reset action could not be completed", reason)
         self._power(uri, power_after(str(kind), node.get("PowerState")))
+        return HttpReply(204)
+
+    def change(self, uri: str, device: str, *, is_removal: bool) -> HttpReply:
+        """Attach a pooled device to an Assembled or Failed node, or detach it."""
+        if refusal := self._refusal(uri):
+            return refusal
+        node, verb = self._node(uri), "Detach" if is_removal else "Attach"
+        if (state := node.get("ComposedNodeState")) not in ("Assembled", "Failed"):
+            reason = f"Devices of an Assembled or Failed node can be changed; this one is {state}."
+            return _conflict(f"{verb} action could not be completed", reason)
+        host, *devices = _node_assets(node) or [""]
+        chooser = choice.SystemChooser(self._documents)
+        known = set(devices) & chooser.pooled if is_removal else chooser.attachable(host)
+        if device not in known:
+            return _invalid([f"Resource: {device or 'no link'} cannot be {verb.lower()}ed"])
+        if "empty-change" in self._faults:
+            return HttpReply(204)
+        kind = "LocalDrives" if "/Drives/" in device else "Processors"
+        links = docs.object_of(node, "Links")
+        others = [it for it in docs.uris_at(node, "Links", kind) if it != device]
+        now = others if is_removal else [*others, device]
+        self._documents.update(uri, Links={**links, kind: docs.links_to(now)})
+        every = {*devices, device, *docs.uris_at(links, "RemoteDrives")}
+        disconnect(self._documents, every)
+        if is_removal:
+            every.remove(device)
+            with changed_copy(self._documents, device) as json:
+                _erase(json)
+        connect(self._documents, every, host)
         return HttpReply(204)
 
     def delete(self, uri: str) -> HttpReply:
@@ -220,11 +261,11 @@ class NodesService:
         node = self._node(uri)
         self._power(uri, "Off")
         assets, volumes = _node_assets(node), docs.uris_at(node, "Links", "RemoteDrives")
-        _disconnect(self._documents, {*assets, *volumes})
+        disconnect(self._documents, {*assets, *volumes})
         for volume in volumes:
             _release(self._documents, volume)
         for asset in assets:
-            with _changed(self._documents, asset) as device:
+            with changed_copy(self._documents, asset) as device:
                 _erase(device)
         for collection in self._collections:
             self._documents.remove_member(collection, uri)
@@ -253,10 +294,10 @@ class NodesService:
 
     @property
     def _collections(self) -> list[str]:
-        return _root_links(self._documents, "Nodes")
+        return root_links(self._documents, "Nodes")
 
     def _nodes(self) -> list[str]:
-        return [uri for uri, _ in _listed(self._documents, "Nodes")]
+        return [uri for uri, _ in listed(self._documents, "Nodes")]
 
 
 def _renamed(actions: Json) -> Json:
@@ -304,73 +345,6 @@ def _refused(
     return HttpReply(status, {"error": error}, headers)
 
 
-def _root_links(documents: DocumentTree, name: str) -> list[str]:
-    root = documents.get(ROOT)
-    found = [docs.uri_at(root, name), docs.uri_at(root, "Oem", "Intel_RackScale", name)]
-    return list(dict.fromkeys(filter(None, found)))
-
-
-def _listed(documents: DocumentTree, *names: str) -> list[tuple[str, Json]]:
-    """Return the documents in collections of the root by their URI."""
-    links = (link for name in names for link in _root_links(documents, name))
-    uris = dict.fromkeys(uri for link in links for uri in documents.member_uris(link))
-    return [(uri, json) for uri in uris if (json := documents.get(uri)) is not None]
-
-
-@contextlib.contextmanager
-def _changed(documents: DocumentTree, uri: str) -> Iterator[Json]:
-    """Yield a copy of a document, empty if it is missing; the copy then replaces the document."""
-    json = copy.deepcopy(documents.get(uri))
-    yield {} if json is None else json
-    if json is not None:
-        documents.put(uri, json)
-
-
-def _endpoints_of(documents: DocumentTree, fabric: Json, devices: set[str]) -> list[str]:
-    def offers(end: str) -> bool:
-        entities = objects(docs.value_at(documents.get(end), "ConnectedEntities"))
-        offered = (it for it in entities if it.get("EntityRole") != "Initiator")
-        return any(docs.uri_at(it, "EntityLink") in devices for it in offered)
-
-    return list(filter(offers, documents.member_uris(docs.uri_at(fabric, "Endpoints"))))
-
-
-def _connect(documents: DocumentTree, devices: set[str], host: str) -> None:
-    """Make a zone in each fabric that offers some of these devices to a system."""
-    for _, fabric in _listed(documents, "Fabrics"):
-        zones, ends = docs.uri_at(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
-        if not zones or not ends:
-            continue
-        id_ = documents.free_id(zones)
-        inside = set(documents.member_uris(docs.uri_at(fabric, "Endpoints")))
-        hosts = docs.uris_at(documents.get(host), "Links", "Endpoints")
-        ends += [end for end in hosts if end in inside]
-        uri, name = f"{zones}/{id_}", f"Zone {id_}"
-        joined = {"Endpoints": docs.links_to(ends)}
-        zone = {"@odata.id": uri, "Id": id_, "Name": name, "Status": docs.OK, "Links": joined}
-        documents.add_member(zones, zone)
-        _set_zones(documents, ends, [uri])
-
-
-def _disconnect(documents: DocumentTree, devices: set[str]) -> None:
-    for _, fabric in _listed(documents, "Fabrics"):
-        zones, ends = docs.uri_at(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
-        _set_zones(documents, ends, [])
-        for uri in documents.member_uris(zones):
-            inside = docs.uris_at(documents.get(uri), "Links", "Endpoints")
-            if not set(ends).isdisjoint(inside):
-                documents.remove_member(zones, uri)
-                _set_zones(documents, inside, [])
-
-
-def _set_zones(documents: DocumentTree, endpoints: Iterable[str], zones: list[str]) -> None:
-    for end in endpoints:
-        with _changed(documents, end) as endpoint:
-            rack = docs.value_at(endpoint, "Links", "Oem", "Intel_RackScale")
-            if isinstance(rack, dict):
-                rack["Zones"] = docs.links_to(zones)
-
-
 def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str | None:
     """Create the volume of a RemoteDrive; return its URI, None if it does not fit."""
     for storage in _storages(documents):
@@ -381,7 +355,7 @@ def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str 
             make, offered = _cut_logical_drive, "iSCSI"
             if "Capacity" in (documents.get(stock.uri) or {}):
                 make, ends = _cut_volume, docs.uri_at(storage.json, "Endpoints")
-                every = (it for _, it in _listed(documents, "Fabrics") if ends)
+                every = (it for _, it in listed(documents, "Fabrics") if ends)
                 near = (it for it in every if docs.uri_at(it, "Endpoints") == ends)
                 if docs.value_at(next(near, None), "FabricType") == "NVMeOverFabrics":
                     offered = "NVMeOverFabrics"
@@ -413,7 +387,7 @@ def _release(documents: DocumentTree, uri: str) -> None:
 
 
 def _storages(documents: DocumentTree) -> Iterator[StorageService]:
-    for uri, json in _listed(documents, "StorageServices", "Services"):
+    for uri, json in listed(documents, "StorageServices", "Services"):
         yield StorageService(uri, json, NO_NOTES)
 
 
@@ -463,7 +437,7 @@ def _remove_logical_drives(documents: DocumentTree, drives: str, target: Json) -
             for uri in filter(None, links(unit.get("LogicalDrive"))):
                 documents.remove_member(drives, uri)
                 for group in documents.member_uris(drives):
-                    with _changed(documents, group) as drive:
+                    with changed_copy(documents, group) as drive:
                         used = docs.value_at(drive, "Links", "UsedBy")
                         if isinstance(used, list):
                             used[:] = [it for it in used if docs.value_at(it, "@odata.id") != uri]

@@ -93,6 +93,7 @@ class TestServedNodes(unittest.TestCase):
         off = "HTTP 409: .* must be off"
         for rule, blocks, reason in (
             (f"drop-reply:POST:*{ADD}", (FIRST, SECOND), "^$"),
+            (f"busy:0:POST:*{ADD}:1", (FIRST, SECOND), "^$"),
             (f"done-status:500:POST:*{ADD}", (FIRST, SECOND), "^$"),
             (f"done-status:404:POST:*{ADD}", (FIRST, SECOND), "^$"),
             ("late-change:400", (FIRST, SECOND), "^$"),

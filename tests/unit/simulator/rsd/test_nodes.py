@@ -288,6 +288,40 @@ class TestOlderRack(Case):
         self.assertEqual("Assembled", self.state(f"{NODES}/2"))
 
 
+class TestChanges(Case):
+    """Pooled devices that are attached to assembled nodes, and detached."""
+
+    def act(self, verb, device, uri=HOST_2):
+        body = {"Resource": {"@odata.id": device}}
+        return self.rsd.reply("POST", f"{uri}/Actions/ComposedNode.{verb}", body)
+
+    def test_a_device_is_connected_in_use_and_then_free_again(self):
+        before, card = self.read(), f"{FPGAS}/1"
+        for verb, slots in (("AttachResource", 0), ("DetachResource", 1)):
+            self.assertEqual(204, self.act(verb, card).status)
+            self.assertEqual(slots, self.slots(card))
+            self.assertEqual(not slots, card in self.nodes[HOST_2].blocks)
+            self.assertIn(f"{FPGAS}/2", self.nodes[HOST_2].blocks)
+        self.assertEqual(before, self.read())
+
+    def test_what_is_in_use_or_is_no_pooled_device_is_refused(self):
+        before, own = self.read(), f"{V}/Chassis/u2/Drives/host-2-1"
+        for verb, device in (
+            ("AttachResource", f"{FPGAS}/2"), ("AttachResource", "/none"), ("AttachResource", ""),
+            ("DetachResource", f"{FPGAS}/1"), ("DetachResource", f"{SYSTEMS}/host-2"),
+            ("DetachResource", own),
+        ):  # fmt: skip
+            with self.subTest(device):
+                (reason,) = self.refused(400, self.act(verb, device))
+                self.assertRegex(reason, "^Resource: .* cannot be (at|de)tached$")
+        self.assertEqual(before, self.read())
+
+    def test_a_node_that_is_not_assembled_is_refused(self):
+        uri = self.allocate()
+        (reason,) = self.refused(409, self.act("AttachResource", f"{FPGAS}/1", uri))
+        self.assertIn("this one is Allocated", reason)
+
+
 class TestReplies(Case):
     """Requests as they arrive over the network."""
 
@@ -317,7 +351,7 @@ class TestReplies(Case):
         for method, uri in (
             ("GET", NODES), ("POST", NODES), ("POST", reset),
             ("DELETE", f"{SYSTEMS}/host-1"), ("POST", f"{SYSTEMS}/Actions/Allocate"),
-            ("POST", f"{NODES}/1/Actions/ComposedNode.AttachResource"), ("POST", ""),
+            ("POST", f"{NODES}/1/Actions/ComposedNode.NoSuchAction"), ("POST", ""),
         ):  # fmt: skip
             with self.subTest((method, uri)):
                 self.assertIsNone(self.rsd.reply(method, uri, {}))
