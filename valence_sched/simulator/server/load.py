@@ -15,7 +15,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.simulator.redfish.composition import blocks, set_status
-from valence_sched.simulator.redfish.system import complete_system
+from valence_sched.simulator.redfish.system import complete_system, devices_of
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, Json
 from valence_sched.simulator.server.faults import Faults
@@ -157,6 +157,16 @@ def _add_hosts(documents: DocumentTree) -> None:
             documents.update(uri, Links=links)
 
 
+def _declare_hot_plug(documents: DocumentTree) -> None:
+    """Give each device of a block a PCIe device in a slot for hot plug."""
+    for uri, json in tuple(blocks(documents)):
+        carrier = _put(documents, f"{uri}/PCIeDevice", {"Slot": {"HotPluggable": True}})
+        for devices in devices_of(documents, json).values():
+            for device, own in devices.items():
+                linked = {**docs.object_of(own, "Links"), "PCIeDevice": {"@odata.id": carrier}}
+                documents.put(device, {**own, "Links": linked})
+
+
 def _put(documents: DocumentTree, uri: str, json: Json) -> str:
     documents.put(uri, {"@odata.id": uri, "Id": uri.rpartition("/")[2], **json})
     return uri
@@ -174,6 +184,7 @@ _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
     "no-limits": _omit_limits,
     "join": _join_blocks,
     "fixed-hosts": _add_hosts,
+    "hot-plug": _declare_hot_plug,
 }
 
 

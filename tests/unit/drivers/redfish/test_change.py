@@ -426,6 +426,11 @@ class TestHotPlug(unittest.TestCase):
             with self.subTest(documents):
                 self.assertIs(expected, self.is_removable(documents, Processors=links("/P/1")))
 
+    def test_served_blocks_are_removable_only_with_the_rule(self):
+        for fail, expected in (((), False), (("hot-plug",), True)):
+            with bench(*fail) as site:
+                self.assertIs(expected, site.composer.is_hot_removable(GPU))
+
     def test_an_unknown_block_or_an_unreadable_device_is_not(self):
         self.assertFalse(self.is_removable({}))
         self.assertFalse(self.is_removable({"/D/1": 500}, Drives=links("/D/1")))

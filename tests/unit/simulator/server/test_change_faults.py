@@ -26,6 +26,12 @@ class TestFaults(Case):
         found = self.client.get(self.where).json()["Links"]["ResourceBlocks"]
         return [one["@odata.id"] for one in found]
 
+    def test_hot_plug_declares_the_slot_of_each_device(self):
+        client = self.serve("hot-plug")
+        for device in (f"{D1}/Drives/1", f"{G1}/Processors/1"):
+            carrier = client.get(device).json()["Links"]["PCIeDevice"]["@odata.id"]
+            self.assertIs(True, client.get(carrier).json()["Slot"]["HotPluggable"])
+
     def test_change_off_refuses_until_the_system_is_off(self):
         client = self.composed("change-off")
         for answer in (self.add(), self.patch(C2, D1)):
