@@ -84,12 +84,7 @@ def _podm(name: str) -> FullPodm:
     cpu = {"processors": [{"cores": 32}], "memory": [{"capacity_mib": 65536}]}
     gpu = {"accelerators": [{"kind": "GPU", "model": "A100"}]}
     blocks = [
-        {
-            "uri": f"/{kind}/{number}",
-            "type": [type_],
-            "devices": held,
-            "pools": [f"z{number % 4}"],
-        }
+        {"uri": f"/{kind}/{number}", "type": [type_], "devices": held, "pools": [f"z{number % 4}"]}
         for number in range(HOSTS)
         for kind, type_, held in (("host", "Compute", cpu), ("gpu", "Processor", gpu))
     ]

@@ -84,9 +84,9 @@ class LeaseComposer:
         """Refuse: a sled has no parts that move."""
         raise PodmError("a lease is of one whole sled, so its blocks cannot be changed")
 
-    def fixed_blocks(self, node: str, blocks: Sequence[str]) -> Sequence[str]:
-        """Return all blocks: a lease cannot be without its sled."""
-        return blocks
+    def node_blocks(self, node: str) -> Sequence[str] | None:
+        """Return the sled of a lease, None if the lease has ended."""
+        return next((one.blocks for one in self._nodes() if one.uri == node), None)
 
     def is_hot_removable(self, block: str) -> bool:
         """Return False: a sled that runs cannot be removed."""

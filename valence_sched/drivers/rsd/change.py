@@ -43,7 +43,8 @@ class RsdNode:
         state = node.node_state or "unknown"
         if state.casefold() not in CHANGEABLE:
             return Change(present, f"{node.uri} is {state}, expected Assembled or Failed")
-        if fixed := self.fixed_blocks(change.node, change.detach):
+        systems = set(map(fold_uri, link_paths(node.system)))
+        if fixed := [uri for uri in change.detach if fold_uri(uri) in systems]:
             return Change(
                 present, f"{', '.join(fixed)} cannot be detached: the system of {node.uri}"
             )
@@ -51,11 +52,6 @@ class RsdNode:
             why = f"{uri}: found {found or 'no such block'}"
             return Change(present, why, conflicts=found in IN_USE)
         return None
-
-    def fixed_blocks(self, node: str, blocks: Iterable[str]) -> tuple[str, ...]:
-        json = get_document(self._session, node) or {}
-        systems = set(map(fold_uri, link_paths(RackNode(node, json, NO_NOTES).system)))
-        return tuple(uri for uri in blocks if fold_uri(uri) in systems)
 
     def write(self, change: RemainingChange, closed: Container[str]) -> ComposeWrite | str:
         verb, older = ATTACH if change.attach else DETACH

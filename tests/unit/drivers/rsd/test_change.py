@@ -55,9 +55,8 @@ class TestServedRacks(unittest.TestCase):
                     found = self.change(site, attach, detach)
                     self.assertEqual(((self.system,), conflicts), (found.blocks, found.conflicts))
                     self.assertIn(reason, found.reason)
-            fixed = site.composer.fixed_blocks(self.node, (drive, self.system))
-            self.assertEqual((self.system,), fixed)
-            self.assertIn(drive, site.composer.change(mine, (), (), quiet).blocks)
+            self.assertEqual((self.system,), site.composer.node_blocks(self.node))
+            self.assertIn(drive, site.composer.node_blocks(mine))
 
     def test_each_fault_is_judged_by_what_the_node_links(self):
         for rule, works, reason in (
