@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from valence_sched.inventory.capture import Captures
     from valence_sched.inventory.registry import Registry
     from valence_sched.lifecycle.dispatch import DispatchSender
+    from valence_sched.lifecycle.drain import SiteDrain
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.capacity import PurchaseResult
@@ -134,7 +135,34 @@ class App:
         self, selection: Selection = DEFAULT_SELECTION, *, effects: EffectLog | None = None
     ) -> Engine:
         """Return the scheduler over a selection; ``effects`` as for an engine."""
-        return Engine(self.config, self.sources, self.loader, selection, effects=effects)
+        drain = functools.partial(self.site_drain, selection)
+        parts = self.config, self.sources, self.loader
+        return Engine(*parts, selection, effects=effects, drain=drain)
+
+    def site_drain(self, selection: Selection) -> SiteDrain | None:
+        """Return the hook of a selection that drains nodes, else that of the user's file, if any.
+
+        A service has only the hook of its settings. InputError: the file is invalid.
+        CredentialError: the key cannot be read.
+        """
+        settings = selection.drain
+        if settings is None and selection.zones is None:
+            settings = self.config.drain()
+        if settings is None:
+            return None
+        from valence_sched.lifecycle.drain import SiteDrain  # SQL
+
+        secret = self.secret(settings.key, "drain: key") if settings.key is not None else None
+        key = secret.encode() if secret is not None else None
+
+        def post(url: str, body: bytes, id_: str, timeout_s: float) -> Any:
+            from valence_sched.integrations.dispatchers.webhook import post_signed  # HTTP
+
+            headers = {"Idempotency-Key": id_}
+            hint = "check that it runs and that the URL is right"
+            return post_signed(url, body, key, timeout_s, headers, hint)[1]
+
+        return SiteDrain(settings, self.config.environ, post, (secret,) if secret else ())
 
     def controller(self, settings: DispatchSettings) -> Callable[[Dispatch], Sequence[Receipt]]:
         """Return the function that posts a decision to a controller, with the errors of a dispatch.
@@ -327,6 +355,8 @@ class App:
         if self.service is None:
             return self.engine(selection, effects=effects)
         _refuse_options(policy_file=selection.policy_files, strict=selection.strict)
+        if (drain := selection.drain) is not None:
+            _refuse_options(drain_command=drain.command, drain_url=drain.url)
         _refuse_reading(selection)
         return self.service
 

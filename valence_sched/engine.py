@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from valence_sched.inventory.loader import InventoryLoader
     from valence_sched.inventory.sources import SourceReader
     from valence_sched.lifecycle.access import PodmAccess
+    from valence_sched.lifecycle.change import Drain
     from valence_sched.lifecycle.claim import Claimer
+    from valence_sched.lifecycle.drain import SiteDrain
     from valence_sched.lifecycle.plan import PlanClaimer, Planner
     from valence_sched.lifecycle.stored_deciders import StoredDeciders
     from valence_sched.model import hardware as nouns
     from valence_sched.model.capacity import Capacity, StrandedAmount
-    from valence_sched.model.claim import Claim
+    from valence_sched.model.claim import Claim, ComposedNode
     from valence_sched.model.decision import Candidate, InventorySummary, Report
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
@@ -66,7 +68,8 @@ class Engine(scheduler.OwnScheduler):
     The snapshot to decide on is read when a verb first needs it, and again after a verb changed the
     state. Flavors are read once. For stored pod managers, every verb applies the new part of the
     change log, and reads no pod manager live. While a verb waits, the progress of ``sources`` shows
-    the reason. ``effects`` notes the changes of a verb, even while it runs.
+    the reason. ``effects`` notes the changes of a verb, even while it runs. ``drain`` returns the
+    hook of the site that drains nodes, if any.
     """
 
     def __init__(
@@ -77,8 +80,9 @@ class Engine(scheduler.OwnScheduler):
         selection: reading.Selection = reading.DEFAULT_SELECTION,
         *,
         effects: diagnostic.EffectLog | None = None,
+        drain: Callable[[], SiteDrain | None] = lambda: None,
     ) -> None:
-        self._config, self._sources = config, sources
+        self._config, self._sources, self._site_drain = config, sources, drain
         self._selection, self._live = selection, selection.live
         self._intake = Intake(config, sources, loader, selection)
         self._effects = effects if effects is not None else diagnostic.EffectLog()
@@ -393,8 +397,20 @@ class Engine(scheduler.OwnScheduler):
         with self._access(wait_s) as access:
             if not self.follows:
                 access.refresh(access.store.nodes.show(node_id).podm)
-            changer = access.changer(self.compile_request, self._decide_on)
+            changer = access.changer(
+                self.compile_request, self._decide_on, *self._drain(access.store)
+            )
             return changer.change(node_id, change, key=key, dry_run=dry_run)
+
+    def _drain(self, store: Store) -> tuple[Drain, float] | tuple[()]:
+        """Return the hook of the site with its deadline, empty without a hook."""
+        if (site := self._site_drain()) is None:
+            return ()
+
+        def drain(node: ComposedNode, blocks: Sequence[str]) -> None:
+            site.drain(node, blocks, store.events(node.claim))
+
+        return drain, site.settings.deadline_s
 
     def _decide_on(self, podm: FullPodm, request: Request) -> DecisionResult:
         builder = ViewBuilder()

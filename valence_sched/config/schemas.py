@@ -11,6 +11,7 @@ import msgspec
 from valence_sched.config.podms_file import PodmFile
 from valence_sched.model import check, codec, decision, quantity
 from valence_sched.model.baremetal import IronicSettings
+from valence_sched.model.drain import DrainSettings
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
 from valence_sched.model.plan import Plan
@@ -26,6 +27,7 @@ NOUNS: dict[str, Any] = {
     "inventory": Inventory,
     "decision": decision.Report,
     "decisions": decision.Reports,
+    "drain": DrainSettings,
     "flavor": Flavor,
     "ironic": IronicSettings,
     "plan": Plan,

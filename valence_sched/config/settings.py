@@ -29,6 +29,7 @@ from valence_sched.model import (
     zone,
 )
 from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
+from valence_sched.model.drain import DrainSettings, check_drain
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count, parse_age_limit
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
 PROGRAM = "valence-sched"
-ZONES_FILE = "zones.yaml"
+ZONES_FILE, DRAIN_FILE = "zones.yaml", "drain.yaml"
 IRONIC_FILE, IRONIC_URL = "ironic.yaml", "VALENCE_SCHED_IRONIC_URL"
 DATA = Path(__file__).parents[1] / "data"  # the data files of the package
 WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
@@ -245,6 +246,12 @@ class Configuration:
             settings = msgspec.structs.replace(settings, url=url)
             check_ironic(settings, IRONIC_URL)
         return settings
+
+    def drain(self) -> DrainSettings | None:
+        """Return the drain hook of the user's own file, if any; InputError if it is invalid."""
+        if (own := self.own_file(DRAIN_FILE)) is None:
+            return None
+        return parsers.parse_settings(files.read(own), own, DrainSettings, check_drain)
 
     def zone_password(self, child: ZoneRegistration) -> str | None:
         return read_password(child.password, child.name, self.environ, None)

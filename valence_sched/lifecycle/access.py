@@ -72,9 +72,13 @@ class PodmAccess:
         compile_request: Callable[[RequestSpec], Request],
         decide: Decide,
         drain: Drain = lambda _node, _blocks: None,
+        drain_s: float = 0.0,
     ) -> NodeChanger:
-        """Return the changer of nodes; its changes are not reaped before all its waits ended."""
-        ttl_s, others = self.composer.ttl_s, (self.progress, self.checkpoint)
+        """Return the changer of nodes; its changes are not reaped before all its waits ended.
+
+        A node is drained within ``drain_s``.
+        """
+        ttl_s, others = self.composer.ttl_s + drain_s, (self.progress, self.checkpoint)
         return NodeChanger(self.store, self.connect, compile_request, decide, ttl_s, drain, *others)
 
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:

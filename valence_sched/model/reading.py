@@ -12,6 +12,7 @@ from msgspec import Struct
 from valence_sched.errors import InventoryStale, UsageError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.drain import DrainSettings
 from valence_sched.model.inventory import WHOLE_POOL, Node, Podm, PodmStatus
 from valence_sched.model.quantity import age_s, format_age, format_count, parse_age
 from valence_sched.model.registration import Registration
@@ -57,8 +58,9 @@ class Selection(Struct, frozen=True, kw_only=True):
     pod managers are used. ``near_maps`` locate external resources. With ``strict``, an unreadable
     document or pod manager is an error. With ``no_cache``, cached views of inventory files are
     ignored. ``zones`` are the settings of this zone; None means the settings of the user's file.
-    With ``dispatches``, claimed decisions are queued for the controller. ``stated`` are the
-    capabilities of zones, by source.
+    With ``dispatches``, claimed decisions are queued for the controller. ``drain`` is the hook that
+    drains nodes; None means the hook of the user's file. ``stated`` are the capabilities of zones,
+    by source.
     """
 
     sources: tuple[str, ...] = ()
@@ -71,6 +73,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     no_cache: bool = False
     zones: ZoneSettings | None = None
     dispatches: bool = False
+    drain: DrainSettings | None = None
     stated: dict[str, dict[str, tuple[str, ...]]] = {}
 
 

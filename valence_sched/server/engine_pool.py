@@ -36,6 +36,7 @@ def selection_of(settings: ServiceSettings) -> Selection:
         near_maps=settings.near_maps,
         zones=settings.zones,
         dispatches=settings.dispatch is not None,
+        drain=settings.drain,
         live=ReadOptions(
             state=settings.state,
             podm_files=settings.podm_files,

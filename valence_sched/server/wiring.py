@@ -381,6 +381,7 @@ def configuration_problems(
         checks.append(functools.partial(app.hint_fanout, settings.messaging, lambda _names: None))
     if settings.dispatch is not None:
         checks.append(functools.partial(app.controller, settings.dispatch))
+    checks.append(lambda: app.site_drain(selection_of(settings)))
     paths = (*settings.inventories, *settings.podm_files, *_tls_files(settings))
     checks += [
         lambda: app.registry(settings.state).zone_keys(zones, make=zones.enable_zone_routing),

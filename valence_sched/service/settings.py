@@ -12,6 +12,7 @@ from valence_sched import files
 from valence_sched.errors import UsageError
 from valence_sched.model import baremetal, base, claim, codec, diagnostic, registration, zone
 from valence_sched.model.dispatch import DispatchSettings, MessagingSettings, check_messaging
+from valence_sched.model.drain import DrainSettings, check_drain
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"  # environment variable that names the settings file
 #: The library of metrics reads this environment variable when it is imported.
@@ -135,6 +136,7 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     The state keeps the newest ``audit_lines`` of the audit. ``ironic`` is the Ironic that is
     queried before hardware changes; without a URL it is looked up in the catalogue of ``keystone``,
     and False disables the query. ``dispatch`` is the controller that decisions are posted to.
+    ``drain`` is the hook that drains a node before blocks are detached from it.
     """
 
     host: str = "127.0.0.1"
@@ -165,6 +167,7 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     audit_lines: Positive = diagnostic.AUDIT_LINES
     ironic: baremetal.IronicSettings | bool = baremetal.IronicSettings()
     dispatch: DispatchSettings | None = None
+    drain: DrainSettings | None = None
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
@@ -201,6 +204,8 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
         raise UsageError(f"{path}: proxies: {error}") from None
     _refuse(path, _event_problems(settings.reader_settings))
     baremetal.check_ironic(settings.ironic_settings or baremetal.IronicSettings(), path, "$.ironic")
+    if settings.drain is not None:
+        check_drain(settings.drain, path, "$.drain")
     zone.check_zone_settings(settings.zones, path, "$.zones")
     _refuse(path, (*_dispatch_problems(settings), *_access_problems(settings)))
 

@@ -11,12 +11,15 @@ import re
 import unittest
 from pathlib import Path
 
-from valence_sched.errors import UsageError
+from valence_sched.errors import InputError, UsageError
 from valence_sched.model import flavor, need
+from valence_sched.model.drain import DrainSettings
 from valence_sched.model.need import NameRequirements
 from valence_sched.model.quantity import parse_percentage
+from valence_sched.model.registration import PasswordReference
 from valence_sched.model.scenario import AddBlocks, Clone, Drain, Fail, Remove, SetAttributes
 from valence_sched_cli import options
+from valence_sched_cli.options.drain import DRAIN, SETTINGS, drain_settings
 from valence_sched_cli.options.parser import (
     _READ,
     _READ_AND_NO_STDIN,
@@ -132,6 +135,64 @@ class TestEdits(unittest.TestCase):
         ):  # fmt: skip
             with self.subTest(words):
                 self.assertEqual(f"argument {message}", problem(*words))
+
+
+class TestDrain(unittest.TestCase):
+    """The hook that drains a node."""
+
+    def parse(self, *words):
+        parser = argparse.ArgumentParser(prog="p")
+        add_options(parser, DRAIN, **SETTINGS)
+        return drain_settings(parser.parse_args(words))
+
+    def test_a_command_is_split_without_a_shell(self):
+        for text, command in (
+            ("drain-node", ("drain-node",)),
+            ("ssh 'a b' \"$HOME\" c\\\\ d", ("ssh", "a b", "$HOME", "c\\", "d")),
+        ):
+            self.assertEqual(DrainSettings(command=command), self.parse("--drain-command", text))
+        long = DrainSettings(command=("a",), deadline_s=3600)
+        words = ("--drain-command", "a", "--drain-deadline", "3600")
+        self.assertEqual(long, self.parse(*words))
+
+    def test_a_url_with_a_key(self):
+        url = ("--drain-url", "https://host/x?y=z")
+        self.assertEqual(DrainSettings(url=url[1]), self.parse(*url))
+        key = PasswordReference(env="KEY")
+        wanted = DrainSettings(url=url[1], key=key, deadline_s=5)
+        found = self.parse(*url, "--drain-key-env", "KEY", "--drain-deadline", "5")
+        self.assertEqual(wanted, found)
+
+    def test_a_command_without_these_options_has_no_hook(self):
+        self.assertIsNone(self.parse())
+        self.assertIsNone(drain_settings(argparse.Namespace()))
+
+    def test_options_that_contradict_each_other(self):
+        for words, error, text in (
+            (("--drain-command", "a", "--drain-key-env", "K"), UsageError, "only with --drain-url"),
+            (("--drain-key-env", "K"), UsageError, "^--drain-key-env: only with --drain-url"),
+            (("--drain-deadline", "5"), UsageError, "only with --drain-command or --drain-url"),
+            (("--drain-url", "host"), InputError, r"^--drain-url: \$.url: found an invalid URL"),
+            (("--drain-url", "http://ana:canary@host"), InputError, "without a user$"),
+            (("--drain-command", "'' a"), InputError, r"^--drain-command: \$.command: found an i"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(error, text) as caught:
+                self.parse(*words)
+            self.assertNotIn("canary", str(caught.exception))
+
+    def test_values_that_are_refused(self):
+        form = "is not a command with its arguments, quoted as for a shell"
+        for words, text in (
+            (("--drain-command", ""), form), (("--drain-command", "a 'b"), form),
+            (("--drain-deadline", "0.5"), "must be seconds from 1 to 3,600, got '0.5'"),
+            (("--drain-deadline", "nan"), "must be seconds from 1 to 3,600"),
+            (("--drain-key-env", ""), "an empty name: name a variable"),
+            (("--drain-url", "http://a", "--drain-command", "b"), "not allowed with argument"),
+        ):  # fmt: skip
+            with self.subTest(words), contextlib.redirect_stderr(io.StringIO()) as stderr:
+                with self.assertRaises(SystemExit):
+                    self.parse(*words)
+                self.assertIn(text, stderr.getvalue())
 
 
 class TestParsing(unittest.TestCase):

@@ -243,6 +243,11 @@ class TestWorkers(AccessCase):
         self.assertEqual(12 + PATIENCE_S, quick.composer.ttl_s)
         self.assertEqual(5000.0, self.access(ttl_s=5000.0).composer.ttl_s)
 
+    def test_a_change_has_the_time_of_its_drain_in_addition(self):
+        access = self.access()
+        changer = access.changer(lambda _spec: None, lambda _podm, _request: None, drain_s=3600)
+        self.assertEqual(3600, changer.ttl_s - access.composer.ttl_s)
+
     def test_a_pod_manager_composes_as_many_at_a_time_as_its_registration_says(self):
         access = self.access()
         members = {**access.members, "p": replace(access.members["p"], parallel_composes=7)}

@@ -17,21 +17,27 @@ from valence_sched.remote.connection import new_session
 
 #: The bytes of one piece of an answer, and the most pieces to read.
 PIECE_BYTES, MAX_PIECES = 1 << 16, 16
+MAY_BE_ACCEPTED = "the decision may have been accepted: check the other system first"
 
 
 def post(
-    url: str, body: bytes, timeout_s: float, headers: Mapping[str, str] | None = None
+    url: str,
+    body: bytes,
+    timeout_s: float,
+    headers: Mapping[str, str] | None = None,
+    hint: str = MAY_BE_ACCEPTED,
 ) -> tuple[int, Any]:
     """Return the status and JSON of a successful answer, None for a body that is not JSON.
 
-    Raises UsageError for an unusable URL, and DispatchFailed without a successful answer.
+    Raises UsageError for an unusable URL, and DispatchFailed without a successful answer; its
+    ``hint`` is for a lost answer.
     """
-    where, status, content = _ask("POST", url, body, timeout_s, headers)
+    where, status, content = _ask("POST", url, body, timeout_s, headers, hint)
     if not 200 <= status < 300:
         raise DispatchFailed(f"{where}: HTTP {status}, expected 2xx")
     try:
         return status, msgspec.json.decode(content) if content else None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return status, None
 
 
@@ -50,7 +56,12 @@ def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) ->
 
 
 def _ask(
-    method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None
+    method: str,
+    url: str,
+    body: bytes | None,
+    timeout_s: float,
+    headers: Mapping[str, str] | None,
+    hint: str = MAY_BE_ACCEPTED,
 ) -> tuple[str, int, bytes]:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -67,7 +78,6 @@ def _ask(
             )
             content = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
     except (requests.RequestException, OSError) as error:
-        hint = "the decision may have been accepted: check the other system first"
         text = f"{type(error).__name__}: {hint}"
         reason = getattr(error.args[0], "reason", None) if error.args else None
         if isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError):

@@ -4,9 +4,10 @@
 import hashlib
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from valence_sched.integrations.dispatchers.http_post import order_headers, post
+from valence_sched.integrations.dispatchers.http_post import MAY_BE_ACCEPTED, order_headers, post
 from valence_sched.model.dispatch import Order, Receipt
 
 TIMESTAMP, SIGNATURE = "X-Valence-Sched-Timestamp", "X-Valence-Sched-Signature"
@@ -22,14 +23,27 @@ def webhook(url: str, order: Order) -> Sequence[Receipt]:
     headers = order_headers(order)
     if order.claim is not None:
         headers[CLAIM] = order.claim
-    if order.key is not None:
-        headers[TIMESTAMP] = str(int(time.time()))
-        headers[SIGNATURE] = f"sha256={signature(order.key, headers[TIMESTAMP], order.report)}"
-    status, _ = post(url, order.report, order.timeout_s, headers)
+    status, _ = post_signed(url, order.report, order.key, order.timeout_s, headers)
     podms = dict.fromkeys(placement.chosen.podm for placement in order.placements)
     numbers = tuple(placement.node for placement in order.placements)
     where = url.partition("?")[0]  # the query may be a secret
     return [Receipt(nodes=numbers, podm=", ".join(podms), status=status, reference=where)]
+
+
+def post_signed(
+    url: str,
+    body: bytes,
+    key: bytes | None,
+    timeout_s: float,
+    headers: Mapping[str, str],
+    hint: str = MAY_BE_ACCEPTED,
+) -> tuple[int, Any]:
+    """Post a body, signed with the key, if any; answer, ``hint`` and errors as for ``post``."""
+    signed = dict(headers)
+    if key is not None:
+        signed[TIMESTAMP] = str(int(time.time()))
+        signed[SIGNATURE] = f"sha256={signature(key, signed[TIMESTAMP], body)}"
+    return post(url, body, timeout_s, signed, hint)
 
 
 def signature(key: bytes, timestamp: str, body: bytes) -> str:
