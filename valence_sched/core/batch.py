@@ -8,7 +8,6 @@ fixes one domain value for all nodes: the anchor. Other anchors are tried if nod
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from msgspec import Struct, structs
@@ -23,8 +22,7 @@ from valence_sched.core.evaluation import (
     row_weights,
     write_costs,
 )
-from valence_sched.core.fit.fit import Fit
-from valence_sched.core.fit.stocks import Undecided
+from valence_sched.core.fit.fit import Fit, Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, BoundPolicy
 from valence_sched.core.ranking import FitFinder, RowOrder, alternate_fits, choose_fit, order_by_lot
@@ -71,8 +69,7 @@ class Batch:
 
 def schedule(context: EvaluationContext) -> Batch:
     """Place the nodes of a request by the scheduler that its policy names."""
-    kind: Any = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)
-    batch: Batch = kind().schedule(context)
+    batch: Batch = context.bound.scheduler().schedule(context)
     return batch
 
 

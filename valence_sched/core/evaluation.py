@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.stocks import Spending, Undecided
+from valence_sched.core.fit.fit import Fit, Fitter, Spending, Undecided
 from valence_sched.core.policy import (
     COST_SCALE,
     INFINITE_COST,

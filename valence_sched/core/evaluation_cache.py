@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from valence_sched.core.evaluation import Evaluation, EvaluationContext, evaluate, reevaluate
-from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.stocks import Spending
+from valence_sched.core.fit.fit import Fit, Fitter, Spending
 from valence_sched.core.policy import INFINITE_COST, BoundPolicy
 from valence_sched.errors import UsageError
 from valence_sched.model.request import SCARCITY_PART, Mix, MixSupplies, Request

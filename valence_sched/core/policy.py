@@ -143,6 +143,7 @@ class BoundPolicy(Struct, frozen=True, dict=True):
     """
 
     policy: Policy
+    scheduler: Callable[[], Any]
     filters: tuple[BoundFilter, ...]
     weighers: tuple[BoundWeigher, ...]
     idle_filters: frozenset[str] = frozenset()
@@ -223,6 +224,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     readers = _readers(plugins.load(plugins.FILTERS), plugins.load(plugins.WEIGHERS))
     return BoundPolicy(
         policy=policy,
+        scheduler=scheduler,
         filters=tuple(_bind_filter(use, where) for use in filters),
         weighers=tuple(_bind_weigher(use, where) for use in weighers),
         readers=tuple(one for one in readers if (one.kind, one.name) in used),
@@ -324,7 +326,10 @@ def resolve_needs(request: Request, policy: Policy) -> Request:
     A request from a report has the settings of an earlier policy, which are replaced.
     """
     unknown: Literal["reject", "allow"] = "reject" if policy.unknown == "reject" else "allow"
-    worst: Any = policy.worst_health
+    is_strict = any(
+        use.name == "health" and use.options.get("worst") == "OK" for use in policy.filters
+    )
+    worst: Literal["OK", "Warning"] = "OK" if is_strict else "Warning"
     rules = {(need.unknown, need.worst) for ask in request.alternatives for need in ask.needs}
     if rules <= {(unknown, worst)}:
         return request
@@ -441,8 +446,7 @@ def fields_read(
     bound = bind(policy)
     if request is not None:
         bound = without_readers(bound, idle_readers(request, bound))
-    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
-    found = {*podm_fields(scheduler, {}, request)}
+    found = {*podm_fields(bound.scheduler, {}, request)}
     for resource in resources:
         found.update(f"facts.{fact}" for fact in (resource.fact, resource.used_fact) if fact)
         found.update(["name"] if resource.podms else [])

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from valence_sched.core.fit.fit import Fit
-from valence_sched.core.fit.stocks import Undecided
+from valence_sched.core.fit.fit import Fit, Undecided
 from valence_sched.core.policy import INFINITE_COST
 from valence_sched.model.request import Request
 from valence_sched.view.view import Ints, View, lot_of

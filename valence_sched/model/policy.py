@@ -90,12 +90,6 @@ class Policy(Noun, frozen=True, kw_only=True):
     budget: Budget = DEFAULT_BUDGET
     goals: tuple[Goal, ...] = ()
 
-    @property
-    def worst_health(self) -> Literal["OK", "Warning"]:
-        """The worst health of hardware that counts, an option of filter ``health``."""
-        strict = any(it.name == "health" and it.options.get("worst") == "OK" for it in self.filters)
-        return "OK" if strict else "Warning"
-
 
 class PolicyText(Noun, frozen=True, kw_only=True):
     """A policy as people write it: a filter or weigher without options is just its name."""

@@ -11,8 +11,7 @@ from valence_sched.core.decider import Decider, eligible_rows
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import Ledger
-from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.stocks import Spending
+from valence_sched.core.fit.fit import Fit, Fitter, Spending
 from valence_sched.core.group_state import NodeCounts, with_group_state
 from valence_sched.core.offers import CandidateFitter
 from valence_sched.core.policy import INFINITE_COST, BoundPolicy

@@ -14,6 +14,7 @@ from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.policy import Pick, Policy
+from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.testing import view
 from valence_sched.view.terms import declarations
 from valence_sched.view.view import View
@@ -70,6 +71,7 @@ def bound(
     """Return a policy of these functions; each weigher has weight 1."""
     return BoundPolicy(
         policy=Policy(name="test", pick=Pick(best_of)),
+        scheduler=FilterScheduler,
         filters=tuple(
             BoundFilter(f.__name__, f, getattr(f, "terms", None), declarations(f)) for f in filters
         ),

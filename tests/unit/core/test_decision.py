@@ -13,8 +13,7 @@ from tests.unit.core.fit.covers import FAMILIES, leave_open, podm, properties
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import decision_report
-from valence_sched.core.fit.fit import Fitter
-from valence_sched.core.fit.stocks import Spending, Undecided
+from valence_sched.core.fit.fit import Fitter, Spending, Undecided
 from valence_sched.errors import DecisionUndecided, RequestError
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.policy import Budget, Policy

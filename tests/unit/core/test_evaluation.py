@@ -25,12 +25,12 @@ from valence_sched.core.evaluation import (
 )
 from valence_sched.core.explain.report import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
-from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.stocks import Spending
+from valence_sched.core.fit.fit import Fit, Fitter, Spending
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, BoundPolicy, BoundWeigher
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import PluginError
 from valence_sched.model.policy import Budget, Policy, WeigherUse
+from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.testing import request, view
 from valence_sched.view.terms import Term, terms
 
@@ -87,6 +87,7 @@ class TestCost(unittest.TestCase):
         seen = site(4)
         policy = BoundPolicy(
             Policy(name="p"),
+            FilterScheduler,
             (),
             tuple(
                 BoundWeigher(f"w{n}", weight, lambda v, r, s=scores: np.array(s))

@@ -24,8 +24,7 @@ from valence_sched.core.evaluation_cache import (
     SplicedSnapshot,
 )
 from valence_sched.core.explain.report import decision_report
-from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.stocks import Spending
+from valence_sched.core.fit.fit import Fit, Fitter, Spending
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError, UsageError
 from valence_sched.model.inventory import LeanPodm, to_json

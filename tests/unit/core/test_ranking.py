@@ -14,8 +14,7 @@ from tests.unit.core.deciders import built_in, engine
 from tests.unit.core.sites import quietly, sized
 from tests.unit.core.test_evaluation import ASKED, site
 from valence_sched.core.explain.report import decision_report
-from valence_sched.core.fit.fit import Fit
-from valence_sched.core.fit.stocks import Undecided
+from valence_sched.core.fit.fit import Fit, Undecided
 from valence_sched.core.policy import INFINITE_COST
 from valence_sched.core.ranking import (
     alternate_fits,

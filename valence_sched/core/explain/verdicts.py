@@ -11,7 +11,7 @@ import numpy as np
 
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import first_failures
-from valence_sched.core.fit.stocks import Undecided
+from valence_sched.core.fit.fit import Undecided
 from valence_sched.core.policy import INFINITE_COST, BoundFilter
 from valence_sched.errors import describe_error, one_line
 from valence_sched.model.decision import MAX_LISTED_PODMS, PodmVerdict, PoolReasons, Reason

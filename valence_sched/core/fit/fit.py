@@ -18,13 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.core.fit import set_cover, stocks
-from valence_sched.core.fit.stocks import (
-    FREE_STATES,
-    FREE_TOPOLOGY_STATES,
-    SearchOutcome,
-    Spending,
-    Undecided,
-)
+from valence_sched.core.fit.stocks import FREE_STATES, FREE_TOPOLOGY_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Limit, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
@@ -53,6 +47,43 @@ class Fit(Struct, frozen=True, gc=False):
     blocks: tuple[int, ...]
     grants: tuple[tuple[int, float], ...]
     waste: int
+
+
+class Undecided(Struct, frozen=True):
+    """The search ended without an answer within its states."""
+
+    states: int
+
+
+class Spending:
+    """The states that one decision has left, and its answers to hard questions.
+
+    A question asks whether a node fits in one pool. A short search, which is free, answers nearly
+    all questions. The other searches are limited by the two budgets of the policy: per question
+    and per decision. A cached answer costs its states again, so that decisions do not depend on
+    the cache.
+    """
+
+    def __init__(self, budget: Budget = DEFAULT_BUDGET) -> None:
+        self.left = budget.decision_states
+        self._answers: dict[Hashable, SearchOutcome] = {}
+
+    @property
+    def undecided(self) -> int:
+        return sum(answer.is_open for answer in self._answers.values())
+
+    def answer(
+        self, question: Hashable, short: SearchOutcome, search: Callable[[], SearchOutcome]
+    ) -> SearchOutcome:
+        """Return the answer of the long search, or ``short`` if no states are left."""
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = short
+            if self.left > 0:
+                answer = search()
+                self.left -= answer.states
+            self._answers[question] = answer
+        return answer
 
 
 @dataclass(slots=True)

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import Struct, structs
 
-from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.fit.fit import Fitter, Spending
 from valence_sched.core.fit.set_cover import Item, cheapest_cover, connected
-from valence_sched.core.fit.stocks import Spending
 from valence_sched.model.inventory import Limit, Pool
 from valence_sched.view.block_kinds import Counts
 from valence_sched.view.view import Ints, Mask, View

@@ -2,6 +2,7 @@
 """Composes on a DMTF Redfish CompositionService: specific, manifest or constrained."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
@@ -164,13 +165,17 @@ class RedfishComposer:
         own_changes: tuple[ChangeMethod, ...] = (),
     ) -> None:
         self._session, self._patience, self._methods = session, patience, own
+        self._changes = own_changes
         self._known_capabilities: ComposeCapabilities | None = None
         self._reader = NodeReader(session, self._capabilities)
         self._block_reservations = BlockReservations(session, self._reader)
         self._amounts = AmountComposer(session, patience)
         self._reservation: str | None = None
-        system = RedfishNode(session, self._reader, own_changes)
-        self._changer = BlockChanger(session, patience, system)
+
+    @functools.cached_property
+    def _changer(self) -> BlockChanger:
+        system = RedfishNode(self._session, self._reader, self._changes)
+        return BlockChanger(self._session, self._patience, system)
 
     def refusal(self, request: CompositionRequest) -> str | None:
         way = choose_write(self._capabilities(request), request)

@@ -14,10 +14,9 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.fit import Fit, Spending
 from valence_sched.core.fit.optimiser import Floats
 from valence_sched.core.fit.set_cover import Item, cheapest_cover
-from valence_sched.core.fit.stocks import Spending
 from valence_sched.model.policy import Budget
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.model import CoverPart, GrantColumn, GroupModel, NodeColumn

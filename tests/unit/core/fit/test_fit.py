@@ -29,9 +29,9 @@ from tests.unit.core.sites import (
     sized,
 )
 from valence_sched.core.fit import fit
-from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.fit import Fit, Fitter, Spending, Undecided
 from valence_sched.core.fit.set_cover import demands, least_blocks, price_of_needs, waste
-from valence_sched.core.fit.stocks import FREE_STATES, SearchOutcome, Spending, Undecided
+from valence_sched.core.fit.stocks import FREE_STATES, SearchOutcome
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
 from valence_sched.model.inventory import Accelerator, Devices, Limit, Status, Stock

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
 from tests.unit.core.fit.test_set_cover import ASKED, CAPS, ITEMS
 from tests.unit.core.sites import near_site, quietly, sized
-from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.fit import Fit, Fitter, Spending
 from valence_sched.core.fit.pool_covers import CoverTree, connected_components, cover_components
 from valence_sched.core.fit.set_cover import Item, cheapest_cover
-from valence_sched.core.fit.stocks import Spending
 from valence_sched.model.policy import Budget
 from valence_sched.testing import request, view
 

@@ -15,10 +15,9 @@ from tests.unit.core.fit.covers import leave_open
 from tests.unit.core.fit.topologies import TOPOLOGIES, site
 from tests.unit.core.sites import A100, GPU, X86, need, quietly, sized
 from valence_sched.core.explain.report import BUDGET_SHARE, decision_report
-from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.fit import Fit, Fitter, Spending, Undecided
 from valence_sched.core.fit.optimiser import PropagationSearch
 from valence_sched.core.fit.set_cover import price_of_needs
-from valence_sched.core.fit.stocks import Spending, Undecided
 from valence_sched.core.fit.topology import block_offer
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices
