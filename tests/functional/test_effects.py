@@ -21,7 +21,7 @@ from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.model.diagnostic import AuditQuery
 from valence_sched.model.reading import ReadOptions, Selection
-from valence_sched.model.registration import Registration
+from valence_sched.model.registration import Registration, RegistrationChange
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store.store import Store
 from valence_sched.testing import request
@@ -150,6 +150,12 @@ def _recorded(here: Here) -> Prepared:
     return ("scheduler", "check", file, "--record", "--state", here.state), str(golden)
 
 
+def _reserved(here: Here) -> Prepared:
+    change = RegistrationChange(reserved={"X-1": "repair"})
+    here.engine.change_registration(PODM, change)
+    return here.words("block", "unset", "X-1", "--podm", PODM), PODM
+
+
 def _quota(verb: str, *words: str) -> Callable[[Here], Prepared]:
     def prepare(here: Here) -> Prepared:
         return ("scheduler", "quota", verb, "team-a", *words, "--state", here.state), "team-a"
@@ -240,6 +246,11 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(lambda here: (here.zone_words("set", here.zone(), "--disable"), ZONE.name),
             prints=False),
     ),
+    "podm_block_set": (
+        Row(lambda here: (here.words("block", "set", "*", "--podm", PODM, "--reserve", "x"), PODM),
+            prints=False),
+    ),
+    "podm_block_unset": (Row(_reserved, prints=False),),
     "podm_unset": (Row(lambda here: (here.words("unset", PODM, "--zone"), PODM), prints=False),),
 }  # fmt: skip
 

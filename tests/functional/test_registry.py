@@ -9,6 +9,7 @@ import subprocess
 
 from tests.functional import through
 from tests.functional.programs import BIN, PROGRAMS, Case, Done, environment, run
+from valence_sched.testing.served import served
 
 SECRET = "hunter2-do-not-tell"
 URL = "http://127.0.0.1:9"  # where nothing listens
@@ -136,6 +137,30 @@ class TestCommands(Registry):
         self.podm("unset", "a", "--hosts")
         self.assertEqual("unmanaged", self.shown("a")["Hosts"])
         self.assertIn("--hosts", self.refused("set", "a", "--hosts", "some", code=2))
+
+    def test_blocks_are_reserved_and_used_again(self):
+        with served("examples/site.json") as podms:
+            url = podms["gpu-east"].url
+            self.assertEqual(0, run("valence-sched", "podm", "create", "east", url,
+                                    VALENCE_SCHED_STATE=str(self.state)).code)  # fmt: skip
+
+            def free():
+                rows = self.podm("block", "list", "--podm", "east", "-f", "json").data
+                return {row["Block"] for row in rows if row["Free"]}
+
+            before = free()
+            gpus = {name for name in before if name.startswith("GPU-")}
+            self.assertTrue(gpus)
+            self.podm("block", "set", "GPU-*", "--podm", "east", "--reserve", "new firmware")
+            self.assertEqual(before - gpus, free())
+            reserved = self.shown("east")["Reserved Blocks"]
+            self.assertEqual({"GPU-*": "new firmware"}, reserved)
+            words = ("block", "set", "XPU-1", "--podm", "east", "--reserve", "x")
+            self.assertIn("east: no block named 'XPU-1'", self.refused(*words))
+            words = ("block", "unset", "GPU-1", "--podm", "east")
+            self.assertIn("no reserved block named 'GPU-1'", self.refused(*words))
+            self.podm("block", "unset", "GPU-*", "--podm", "east")
+            self.assertEqual(before, free())
 
     def test_disabled_and_enabled_again(self):
         self.podm("create", "a", URL, "--disable")

@@ -190,6 +190,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_blocks: Positive | dict[BlockType, Positive] = {}
     parallel_composes: nouns.ParallelComposes = nouns.PARALLEL_COMPOSES
     hosts: nouns.Hosts = "unmanaged"
+    reserved: dict[Name, nouns.Reason] = {}
 
 
 class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

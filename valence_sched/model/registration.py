@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registrations of pod managers: URL, login with a reference to the password, properties."""
 
+import fnmatch
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -19,6 +20,8 @@ T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
 #: Whether a host with only its own blocks is free, or in use by a tenant of another system.
 Hosts = Literal["free", "unmanaged"]
+Reason = Annotated[str, Meta(min_length=1, max_length=255)]
+RESERVED_BY = "operator: "  # the client of a block that the operator has reserved
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
 AUTO = "auto"  # the driver of a pod manager whose dialect is detected
 #: Nodes of a request that a pod manager composes at a time, by default and at most.
@@ -57,8 +60,10 @@ class Registration(Noun, frozen=True, kw_only=True):
     dialect, or ``auto`` to detect it. The fields from ``zone`` to ``facts`` are added to the
     reported properties. ``max_blocks`` is the largest number of blocks of a type in one node,
     unless the pod manager reports fewer. At most ``parallel_composes`` nodes of a request are
-    composed at a time. ``hosts`` states whether hosts without attached blocks are free. ``cacert``,
-    ``cert`` and ``key`` are the files of trusted authorities and of the client certificate.
+    composed at a time. ``hosts`` states whether hosts without attached blocks are free.
+    ``reserved`` has the reason why decisions leave out a block, by its URI, the last part of it, or
+    a shell pattern. ``cacert``, ``cert`` and ``key`` are the files of trusted authorities and of
+    the client certificate.
     """
 
     name: Name
@@ -79,6 +84,7 @@ class Registration(Noun, frozen=True, kw_only=True):
     max_blocks: dict[BlockType, Positive] = {}
     parallel_composes: ParallelComposes = PARALLEL_COMPOSES
     hosts: Hosts = "unmanaged"
+    reserved: dict[Name, Reason] = {}
     cert: str | None = None
     key: str | None = None
 
@@ -103,6 +109,7 @@ class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
     max_blocks: dict[BlockType, Positive] | UnsetType = UNSET
     parallel_composes: ParallelComposes | UnsetType = UNSET
     hosts: Hosts | UnsetType = UNSET
+    reserved: dict[Name, Reason] | UnsetType = UNSET
     cert: str | UnsetType | None = UNSET
     key: str | UnsetType | None = UNSET
 
@@ -132,8 +139,10 @@ class RegisteredPodm(Noun, frozen=True, kw_only=True):
 
 
 def alters_reading(old: Registration, new: Registration) -> bool:
-    """Return whether a new registration removes a property or changes a maximum of blocks."""
-    if old.max_blocks != new.max_blocks or (old.zone is not None and new.zone is None):
+    """Return whether a new registration removes a property, or changes maxima or reservations."""
+    if (old.reserved, old.max_blocks) != (new.reserved, new.max_blocks):
+        return True
+    if old.zone is not None and new.zone is None:
         return True
     names = ("aggregates", "capabilities", "traits", "facts")
     return any(set(getattr(old, name)) - set(getattr(new, name)) for name in names)
@@ -157,6 +166,7 @@ def reregistered(
             limits[kind] = _limit(kind, limits.get(kind, inventory.Limit()), before, after)
         stated = {kind: limit for kind, limit in limits.items() if limit != inventory.Limit()}
         pools.append(msgspec.structs.replace(pool, limits=stated) if changed else pool)
+    podm = with_reserved(podm, new.reserved)
     return msgspec.structs.replace(
         podm,
         pools=tuple(pools),
@@ -166,6 +176,26 @@ def reregistered(
         capabilities=_without_keys(podm.capabilities, old.capabilities, new.capabilities),
         facts=_without_keys(podm.facts, old.facts, new.facts),
     )
+
+
+def with_reserved(podm: inventory.FullPodm, reserved: Mapping[str, str]) -> inventory.FullPodm:
+    """Return a podm in which these blocks, and no others, are reserved by the operator."""
+    blocks = []
+    for block in podm.blocks:
+        status = block.status or inventory.FREE_STATUS
+        is_marked = (status.client or "").startswith(RESERVED_BY)
+        names = block.uri, block.uri.rpartition("/")[2]
+        found = (
+            reason
+            for pattern, reason in reserved.items()
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names)
+        )
+        client = f"{RESERVED_BY}{reason}" if (reason := next(found, None)) else None
+        if is_marked or client:
+            status = msgspec.structs.replace(status, reserved=bool(client), client=client)
+            block = msgspec.structs.replace(block, status=status)  # noqa: PLW2901
+        blocks.append(block)
+    return msgspec.structs.replace(podm, blocks=tuple(blocks))
 
 
 def _limit(
@@ -218,7 +248,8 @@ def without(
         known = getattr(old, field)
         for name in removed:
             if name not in known:
-                kind = "capability" if field == "capabilities" else field.removesuffix("s")
+                kinds = {"capabilities": "capability", "reserved": "reserved block"}
+                kind = kinds.get(field) or field.removesuffix("s")
                 raise UnknownName(kind, name, known, old.name)
         if removed:
             rest = _without_keys if isinstance(known, dict) else _without

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import time
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -256,6 +257,51 @@ class ShowBlock(base.ShowOne):
         block = self.scheduler(args).block(args.block, args.podm)
         row = {**_block_cells(block, is_long=True), "Places": cells.PairLines(block.topology)}
         return tuple(row), row
+
+
+class SetBlock(base.Command):
+    """Reserve blocks of a registered pod manager.
+
+    Decisions leave a reserved block out. Nodes and claims that have it already keep it. podm show
+    lists the reserved blocks of a pod manager.
+    """
+
+    examples = ("GPU-03 --podm gpu-east --reserve 'firmware update'",)
+    arguments = """
+        <block>...: block (URI, the last part of it, or a pattern such as GPU-1*)
+        what --podm <podm>: registered pod manager
+        what --reserve <reason>: reserve the blocks for this reason"""
+    option_settings = {"podm": {"required": True}, "reserve": {"required": True}}
+    option_groups = (inventory.STATE,)
+
+    def take_action(self, args: base.Args) -> None:
+        scheduler = self.scheduler(args)
+        old = scheduler.registration(args.podm).registration
+        uris = [one.uri for one in scheduler.blocks(model.hardware.BlockFilter(podm=args.podm))]
+        known = {*uris, *map(cells.tail, uris)}
+        for name in args.block:
+            if not fnmatch.filter(known, name):
+                raise UnknownName("block", name, known, args.podm)
+        reserved = old.reserved | dict.fromkeys(args.block, args.reserve)
+        change = model.registration.RegistrationChange(reserved=reserved)
+        scheduler.change_registration(old.name, change)
+
+
+class UnsetBlock(base.Command):
+    """Let decisions use reserved blocks again."""
+
+    examples = ("GPU-03 --podm gpu-east",)
+    arguments = """
+        <block>...: block or pattern, as it was reserved
+        what --podm <podm>: registered pod manager"""
+    option_settings = {"podm": {"required": True}}
+    option_groups = (inventory.STATE,)
+
+    def take_action(self, args: base.Args) -> None:
+        scheduler = self.scheduler(args)
+        old = scheduler.registration(args.podm).registration
+        change = model.registration.without(old, (), {"reserved": args.block})
+        scheduler.change_registration(old.name, change)
 
 
 def _block_cells(block: model.hardware.BlockOverview, *, is_long: bool) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def connection_cells(registration: model.registration.Registration, file: str) -
         "Max Blocks": cells.Pairs(dict(registration.max_blocks.items())),
         "Parallel Composes": registration.parallel_composes,
         "Hosts": registration.hosts,
+        "Reserved Blocks": cells.PairLines(registration.reserved),
         "Registered In": file,
     }
 

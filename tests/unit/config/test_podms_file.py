@@ -29,6 +29,7 @@ podms:
     max_blocks: {Compute: 2}
     parallel_composes: 8
     hosts: free
+    reserved: {'GPU-1*': repair}
 """
 
 
@@ -71,6 +72,7 @@ class TestPodms(unittest.TestCase):
                 max_blocks={"Compute": 2},
                 parallel_composes=8,
                 hosts="free",
+                reserved={"GPU-1*": "repair"},
             ),
             found,
         )

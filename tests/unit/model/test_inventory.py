@@ -6,6 +6,7 @@ import unittest
 
 import msgspec
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, engine_of, lean
 from tests.unit.core.fit import brute
@@ -19,6 +20,7 @@ from valence_sched.model.claim import (
     unmanaged_blocks,
 )
 from valence_sched.model.inventory import (
+    FREE_STATUS,
     Accelerator,
     CompositionState,
     Devices,
@@ -374,6 +376,25 @@ class TestMaxBlocks(unittest.TestCase):
                 self.assertTrue(alters_reading(old, new))
                 (pool,) = reregistered(known, old, new).pools
                 self.assertEqual(expected, pool.limits.get(kind))
+
+    def test_the_operator_reserves_blocks_by_name_and_by_pattern(self):
+        status = {"state": "Composed", "client": "other"}
+        blocks = [{"uri": f"/B/{name}"} for name in ("GPU-1", "GPU-12", "CPU-1")]
+        known = podm(blocks=[*blocks, {"uri": "/B/GPU-2", "status": status}])
+        none, some = registration(), replace(registration(), reserved={"GPU-1*": "repair"})
+        self.assertTrue(alters_reading(none, some))
+        marked = reregistered(known, none, some)
+        found = {one.uri: one.status and one.status.client for one in marked.blocks}
+        self.assertEqual(
+            {"/B/GPU-1": "operator: repair", "/B/GPU-12": "operator: repair",
+             "/B/CPU-1": None, "/B/GPU-2": "other"}, found,
+        )  # fmt: skip
+        slots = [(one.status or FREE_STATUS).slots for one in marked.blocks]
+        self.assertEqual([0, 0, 1, 0], slots)
+        whole = replace(some, reserved={"/B/CPU-1": "spare"})
+        again = reregistered(marked, some, whole)
+        slots = [(one.status or FREE_STATUS).slots for one in again.blocks]
+        self.assertEqual([1, 1, 0, 0], slots)
 
     def test_what_did_not_change_stays_as_it_was_read(self):
         pools = [{"id": "z", "limits": {"Compute": {"max": 2}}}]

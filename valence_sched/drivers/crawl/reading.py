@@ -27,7 +27,7 @@ from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import BlockType, FullPodm, Limit, PodmStatus, to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import PreviousReading
-from valence_sched.model.registration import AUTO, Registration
+from valence_sched.model.registration import AUTO, Registration, with_reserved
 
 MaxBlocks = Mapping[BlockType, int]
 LOG = logging.getLogger(__name__)
@@ -211,7 +211,10 @@ class PodmReader:
     ) -> Reading:
         if loss := self._previous.loss(podm):
             diagnostics = (*diagnostics, Diagnostic("remark", one_line(f"{podm.id}: {loss}")))
-        return Reading(self._with_registration(podm), None, diagnostics, read, *self._cost())
+        podm = self._with_registration(podm)
+        if reserved := self._registration.reserved:
+            podm = with_reserved(podm, reserved)
+        return Reading(podm, None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
         known = self._registration
