@@ -4,6 +4,8 @@
 With ``VALENCE_SCHED_SOAK`` a link is cut in each way at each moment, otherwise in one way.
 """
 
+import contextlib
+import functools
 import os
 import re
 import signal
@@ -11,6 +13,7 @@ import tempfile
 import threading
 import unittest
 import urllib.request
+import uuid
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -32,16 +35,60 @@ SOAK = os.environ.get("VALENCE_SCHED_SOAK")
 PODM = re.compile(r"^(\S+) (http://\S+)$", re.MULTILINE)
 
 
-class TreeProof(unittest.TestCase):
-    """A test case with a router over two zones, each with its own pod manager."""
+class SharedTree:
+    """A tree for all tests of this module, which starts at its first use and after an end."""
 
-    def setUp(self):
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+
+    @functools.cached_property
+    def tree(self) -> ZoneTreeProcess:
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         words = ("--pod-managers", str(PODMS), "--blocks", str(BLOCKS), "--deadline",
                  str(DEADLINE_S))  # fmt: skip
-        self.tree: ZoneTreeProcess = self.enterContext(zone_tree(self.folder, *words))
+        return self._stack.enter_context(zone_tree(folder, *words))
+
+    def end(self) -> None:
+        vars(self).pop("tree", None)
+        self._stack.close()
+
+
+SHARED = SharedTree()
+
+
+def tearDownModule():
+    SHARED.end()
+
+
+class TreeProof(unittest.TestCase):
+    """A test case with a router over two zones, each with its own pod manager.
+
+    Each test leaves the tree as it was. After a failure to do so, the next test starts another.
+    """
+
+    def setUp(self):
+        self.tree = SHARED.tree
         self.top = self.tree.scheduler()
         self.answers: list[object] = []
+        self.key = uuid.uuid4().hex  # of the jobs
+        self.addCleanup(self.restore)
+
+    def restore(self):
+        """Restore the zones, and check that no claim is left after the end of all nodes."""
+        with contextlib.ExitStack() as failed:
+            failed.callback(SHARED.end)
+            for path in self.tree.urls:
+                self.tree.signal(path, signal.SIGCONT)
+            self.top.change_zone("z1", ZoneChange(url=self.tree.urls["top/z1"]))
+            self.tree.wait_for(self.is_active, "zone z1")
+            nodes = [one.node.id for one in self.top.nodes()]
+            self.assertEqual([], list(self.top.delete_nodes(nodes)))
+            self.check_nothing_leaks()
+            self.assertEqual([], self.made())
+            failed.pop_all()
+
+    def is_active(self):
+        return self.top.zone("z1").report.is_active
 
     def work(self, verb):
         """Start jobs one after another from a thread, which records their answers or errors."""
@@ -129,7 +176,8 @@ class TreeProof(unittest.TestCase):
         return request(count=2, min_count=1, seed=number, group=group, **words)
 
     def compose(self, number):
-        return self.top.compose(self.apart(number), key=f"k{number}", ttl_s=TTL_S, wait_s=5)
+        key = f"{self.key}-{number}"
+        return self.top.compose(self.apart(number), key=key, ttl_s=TTL_S, wait_s=5)
 
     def check_composed_once(self):
         """Check that each repeated job gets the same nodes, and that no node is added."""
@@ -166,7 +214,8 @@ class TestDeaths(TreeProof):
     def test_a_zone_dies_while_all_of_them_compose(self):
         def compose(number):
             asked = request(count=2, min_count=1, seed=number)
-            return self.top.compose(asked, key=f"k{number}", ttl_s=TTL_S, wait_s=5)
+            key = f"{self.key}-{number}"
+            return self.top.compose(asked, key=key, ttl_s=TTL_S, wait_s=5)
 
         thread = self.work(compose)
         self.tree.wait_for(self.made, "the first node")
@@ -232,9 +281,6 @@ class Partitions:
         self.addCleanup(self.link.close)
         self.top.change_zone("z1", ZoneChange(url=self.link.url))
         self.tree.wait_for(self.is_active, "zone z1 behind its link")
-
-    def is_active(self):
-        return self.top.zone("z1").report.is_active
 
     def run_cut(self, request_line, verb):
         """Run all jobs; the link is cut in the first one.
@@ -315,8 +361,8 @@ class TestTool(unittest.TestCase):
     """The processes of ``tools/zone-tree`` end with it."""
 
     def test_an_interrupt_ends_all_of_it(self):
-        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        tree = ZoneTreeProcess(folder)
+        self.addCleanup(SHARED.end)
+        tree = SHARED.tree
         self.assertEqual({"top", "top/z1", "top/z2"}, set(tree.urls))
         self.assertEqual(4, len(tree.scheduler().compose(request(count=4), wait_s=20).nodes))
         self.assertEqual(0, tree.stop())
