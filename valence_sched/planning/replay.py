@@ -67,7 +67,7 @@ class Timeline:
     """The mean of each level and the counts of events, by bucket of time.
 
     Beyond ``MOST_BUCKETS`` adjacent buckets are merged in pairs. ``sample`` is called at the end of
-    each bucket.
+    a bucket if a level changed since its last call.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class Timeline:
         self.counts = [0] * counts  # counts of the open bucket
         self.buckets: list[Bucket] = []
         self._sample = sample
+        self._latest: Sample | None = None  # of the present levels
         self._open()
 
     def advance(self, moment: float) -> None:
@@ -105,6 +106,7 @@ class Timeline:
     def change(self, changes: Sequence[tuple[int, float]], sign: float, moment: float) -> None:
         """Add ``sign`` times the amounts at a moment; ``changes`` are ``(level, amount)``."""
         levels, integral, rest = self.levels, self._integral, self.end - moment
+        self._latest = None
         for number, amount in changes:
             change = sign * amount
             levels[number] += change
@@ -118,7 +120,7 @@ class Timeline:
             return
         last = self.buckets[-1]
         last.counts = [sum(both) for both in zip(last.counts, self.counts, strict=True)]
-        last.sample = self._sample()
+        last.sample = self._sampled()
 
     def mean(self, number: int, end: float) -> float:
         lengths = [self.width] * len(self.buckets)
@@ -139,8 +141,13 @@ class Timeline:
         if length > 0.0:
             pairs = zip(self._integral, self.levels, strict=True)
             means = [(integral - level * missing) / length for integral, level in pairs]
-        self.buckets.append(Bucket(means, self.counts, self._sample()))
+        self.buckets.append(Bucket(means, self.counts, self._sampled()))
         self.counts = [0] * len(self.counts)
+
+    def _sampled(self) -> Sample:
+        if self._latest is None:
+            self._latest = self._sample()
+        return self._latest
 
 
 Changes = tuple[tuple[int, float], ...]  # amounts by the number of their level

@@ -238,7 +238,8 @@ def imbalance(view: View) -> UseDeviation:
     deviations = []
     for counts in (view.podm_block_counts, view.block_counts):
         use = use_shares(view, counts)
-        deviations.append(float(np.nanstd(use)) if np.isfinite(use).any() else 0.0)
+        measured = use[~np.isnan(use)]
+        deviations.append(float(measured.std()) if len(measured) else 0.0)
     return UseDeviation(*deviations)
 
 
@@ -246,6 +247,6 @@ def use_shares(view: View, counts: BlockCounts) -> Floats:
     """Return the share in use of the most used resource of each row; NaN without any resource."""
     amounts = view.kinds.amount_matrix(tuple(MEASURES[name] for name in MEASURED))
     total, free = (counts.sums(amounts, free=only) for only in (False, True))
-    share = np.divide(total - free, total, out=np.full(total.shape, np.nan), where=total > 0.0)
-    known = np.where(np.isnan(share), -1.0, share).max(axis=0)
-    return np.where(known < 0.0, np.nan, known)
+    share = np.divide(total - free, total, out=np.full(total.shape, -1.0), where=total > 0.0)
+    highest = share.max(axis=0)
+    return np.where(highest < 0.0, np.nan, highest)

@@ -357,7 +357,7 @@ class TestTimeline(unittest.TestCase):
         self.assertGreaterEqual(covered, end - 10.0)
         self.assertLessEqual(covered - timeline.width, end - 10.0)
 
-    def test_each_bucket_has_its_own_mean_and_the_sample_at_its_end(self):
+    def test_each_bucket_has_its_own_mean_and_the_sample_after_the_last_change(self):
         samples = iter(range(10))
         timeline = Timeline(0.0, 2.0, [0.0], 0, lambda: next(samples))
         timeline.change(((0, 4.0),), 1.0, 0.5)
@@ -365,7 +365,7 @@ class TestTimeline(unittest.TestCase):
         timeline.change(((0, 4.0),), -1.0, 5.0)
         timeline.finish(5.5)
         self.assertEqual([[3.0], [4.0], [4.0 / 1.5]], [one.means for one in timeline.buckets])
-        self.assertEqual([0, 1, 2], [one.sample for one in timeline.buckets])
+        self.assertEqual([0, 0, 1], [one.sample for one in timeline.buckets])
 
     def test_counts_of_the_last_moment_are_in_the_last_bucket(self):
         timeline, _ = timeline_of([(0, 1), (1, 1)])
