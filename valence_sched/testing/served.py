@@ -3,12 +3,14 @@
 
 import asyncio
 import contextlib
+import functools
 import io
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from valence_sched.core.plugins import DIALECTS, installed
 from valence_sched.drivers.recorded import records
@@ -63,11 +65,8 @@ def served(
     Each has a free port, unless ``port`` names the first. ``fail`` is as ``--fail`` of
     ``podm serve``. InputError if a source is not an inventory, or a document cannot be read.
     """
-    diagnostics, dialects = Diagnostics(), installed(DIALECTS)
-    all_records = (records(source, io.BytesIO(), diagnostics, dialects) for source in sources)
-    documents_by_id = dict(load_documents(chain.from_iterable(all_records), diagnostics))
-    for id_, tree in (documents or {}).items():
-        documents_by_id[id_] = DocumentTree(tree)
+    trees_by_id = dict(_recorded(sources)) | dict(documents or {})
+    documents_by_id = {id_: DocumentTree(tree) for id_, tree in trees_by_id.items()}
     if not documents_by_id:
         raise InputError(", ".join(sources), "", "no pod manager", "at least one")
     faults = faults_of(fail, list(documents_by_id))
@@ -79,6 +78,27 @@ def served(
     podms = [ServedPodm(app.podm.id, url, app) for app, url in zip(apps, urls, strict=True)]
     with _answering(apps, sockets):
         yield {podm.id: podm for podm in podms}
+
+
+def _recorded(sources: tuple[str, ...]) -> Mapping[str, Mapping[str, Json]]:
+    """Return the documents of the sources; unchanged files are loaded once."""
+    if all(Path(source).is_file() for source in sources):
+        return _loaded_once(sources, tuple(Path(source).read_bytes() for source in sources))
+    return _loaded(sources)
+
+
+def _loaded(sources: Sequence[str]) -> Mapping[str, Mapping[str, Json]]:
+    diagnostics, dialects = Diagnostics(), installed(DIALECTS)
+    all_records = (records(source, io.BytesIO(), diagnostics, dialects) for source in sources)
+    trees = load_documents(chain.from_iterable(all_records), diagnostics)
+    return {id_: tree.copy() for id_, tree in trees}
+
+
+@functools.lru_cache(maxsize=16)
+def _loaded_once(
+    sources: tuple[str, ...], _contents: tuple[bytes, ...]
+) -> Mapping[str, Mapping[str, Json]]:
+    return _loaded(sources)
 
 
 @contextlib.contextmanager
