@@ -169,6 +169,7 @@ class TestCompose(Case):
                                        env=environment())  # fmt: skip
             while "COMPOSING" not in [row["State"] for row in here.rows("claim", "list")]:
                 self.assertIsNone(process.poll())
+                time.sleep(0.1)
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=60)
             self.assertEqual((7, ""), (process.returncode, out))

@@ -7,6 +7,7 @@ import os
 import pwd
 import signal
 import subprocess
+import time
 import unittest
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -17,6 +18,7 @@ from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environme
 from tests.functional.test_compose import REMARKS
 from tests.unit.core.deciders import cpu, gpu
 from tests.unit.integrations.test_dispatchers import controller
+from tests.unit.store.engines import empty_file
 from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.model.diagnostic import AuditQuery
@@ -40,7 +42,7 @@ class Here:
     def __init__(self, podm: ServedPodm, folder: Path, number: int) -> None:
         self.podm, self.folder = podm, folder / str(number)
         self.folder.mkdir()
-        self.state = self.folder / "state.sqlite"
+        self.state = Path(empty_file(self.folder).removeprefix("sqlite:///"))
         self.register(Registration(name=PODM, url=podm.url, zone="z"))
         self.app = App(environ={"XDG_CONFIG_HOME": str(folder)})
         self.request = request({"processor": {"total_cores": 8}})
@@ -191,7 +193,7 @@ def _tuned(here: Here) -> Prepared:
     return (
         *("scheduler", "policy", "tune", "--inventory", files["site.jsonl"], "--policy", "wrong"),
         *("--flavor-file", files["flavors.yaml"], "--policy-file", files["policies.yaml"]),
-        *("--rate", "1/s", "--mix", "cores=1,card=1", "--horizon", "20s", "--samples", "4"),
+        *("--rate", "1/s", "--mix", "cores=1,card=1", "--horizon", "15s", "--samples", "2"),
         *("--jobs", "1", "--output", files["tuned.yaml"]),
     ), str(files["tuned.yaml"])
 
@@ -529,6 +531,7 @@ class TestSignals(Effects):
                 )  # fmt: skip
                 while here.states().count("COMPOSING") < 2:
                     self.assertIsNone(process.poll())
+                    time.sleep(0.1)
                 process.send_signal(number)
                 out, err = process.communicate(timeout=60)
                 self.assertEqual((7, ""), (process.returncode, out), err)

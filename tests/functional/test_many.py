@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.functional.programs import PROGRAMS, ROOT, SITE, Case, Done, run
 from valence_sched.inventory.loader import MIN_CACHED_BYTES
+from valence_sched.inventory.view_cache import SETTLED_NS
 from valence_sched.testing import generate
 
 PODMS = 300
@@ -103,11 +104,16 @@ def ageless(done: Done) -> Done:
 class TestLargeFiles(Case):
     """A file just large enough for the cache, with and without the cache."""
 
-    def setUp(self):
-        self.file, self.home = self.folder / "site.jsonl", self.folder / "cache"
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.file = cls.folder / "site.jsonl"
         words = ["--podms", "480", "--blocks", "100", "--stocks", "1", "--seed", "1", "--output"]
-        generate.main([*words, str(self.file)])
+        generate.main([*words, str(cls.file)])
+
+    def setUp(self):
         self.assertGreater(self.file.stat().st_size, MIN_CACHED_BYTES)
+        self.home = self.folder / self.id()
 
     def command(self, *words: str, program: str = PROGRAMS[0], **more: str):
         home = str(self.home)
@@ -115,12 +121,10 @@ class TestLargeFiles(Case):
 
     def cached_file(self) -> Path:
         """Return the file of the cached view, after the inventory is old enough to be cached."""
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            self.command("podm", "list")
-            if found := list(self.home.rglob("*.view")):
-                return found[0]
-        raise AssertionError("nothing was cached")
+        time.sleep(max(0.0, self.file.stat().st_ctime + SETTLED_NS / 1e9 - time.time()))
+        self.command("podm", "list")
+        (found,) = self.home.rglob("*.view")
+        return found
 
     def test_each_command_prints_the_same_with_the_cache_as_without(self):
         self.cached_file()

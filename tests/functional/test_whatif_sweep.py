@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -127,7 +128,7 @@ class TestContinued(Sweeps):
         )  # fmt: skip
         with process:
             while process.poll() is None and not (file.exists() and file.stat().st_size):
-                os.sched_yield()
+                time.sleep(0.02)
             os.killpg(process.pid, signal.SIGINT)
             _, told = process.communicate(timeout=60)
         self.assertEqual(130, process.returncode, told)
