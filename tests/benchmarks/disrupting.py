@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.benchmarks.measure import Measurement, against, sized
 from tests.benchmarks.occupied import write_occupied_site
 
-PODMS, BLOCKS, NODES = sized(200, 6), sized(100, 40), sized(2_400, 20)
+PODMS, BLOCKS, NODES = sized(200, 6), sized(100, 20), sized(2_400, 12)
 WHATIF = ("scheduler", "whatif")
 #: Relative to the time of reading and listing the inventory.
 WANTED = {

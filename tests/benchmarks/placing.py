@@ -31,11 +31,11 @@ from tests.benchmarks.measure import Measurement, against, sized
 from tests.benchmarks.trace import MISSING, NODES, THERE, Trace, allocated, lists
 
 PLAIN = ("random", "firstfit", "bestfit", "fgd")
-POLICIES = ("default", "pack", "balanced", "fragmentation")
+POLICIES = ("default", "pack", "balanced", "fragmentation")[: sized(4, 1)]
 DRAWS = ("cards", "nodes", "models")[: sized(3, 1)]
 SEVERAL = (2, 4, 8)  # whole cards
 SEEDS = (42, 7)[: sized(2, 1)]  # number of orders
-MOST_LISTS = sized(100, 2)
+MOST_LISTS = sized(100, 1)
 WITH_DEPARTURES = ("as recorded", "a third by nodes")
 LOAD = 0.95  # load on the cards, with departures
 MOST_CPU, MOST_MEMORY = (64_000, 96_000), 380_000  # of a node: CPU below 8 cards and with 8

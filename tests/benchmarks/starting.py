@@ -55,14 +55,15 @@ def starting() -> Iterator[Measurement]:
     yield against("starting: podm schedule to a bare application", took, bare, 2.0)
     with_us = [sys.executable, "-c", OPENSTACK.format(keep=True)]
     without = [sys.executable, "-c", OPENSTACK.format(keep=False)]
-    once_ms(with_us)
+    for _ in range(sized(1, 0)):
+        once_ms(with_us)
     more = statistics.median(once_ms(with_us) - once_ms(without) for _ in range(sized(15, 1)))
     yield against("starting: openstack --version, more for us", more, 5.0, 1.0)
 
 
 def in_turns_ms(*commands: list[str], times: int = 15) -> Iterator[float]:
     """Return the median CPU time of each command in milliseconds, after one uncounted run."""
-    for command in commands:
+    for command in commands[: sized(len(commands), 0)]:
         once_ms(command)
     turns = [[once_ms(command) for command in commands] for _ in range(sized(times, 1))]
     return map(statistics.median, zip(*turns, strict=True))
