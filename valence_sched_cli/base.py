@@ -10,10 +10,9 @@ import io
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cliff import command, lister, show
 
@@ -45,11 +44,9 @@ _SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")
 _SOURCE_VARIABLES = ("VALENCE_SCHED_INVENTORY", "VALENCE_SCHED_STATE")
 PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # prefix of the entry point groups of this project's formatters
-OPTION_SIMILARITY = 0.75  # 0 to 1: high, because options are long and start with the same words
 WIDTH_VARIABLES = ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH")
 #: Exit codes of commands without an error; UNTOLD: the output failed after an effect.
 NOTHING_FITS, PLACED_IN_PART, UNDECIDED, UNTOLD, DIFFERENT = 3, 4, 5, 7, 10
-MAX_LINES = 20  # lines of one kind, such as skipped documents; the rest is only counted
 
 
 class PodmCommand:
@@ -89,7 +86,7 @@ class PodmCommand:
                 message = errors.one_line(f"{wrong}: change or unset it")
                 argparse.ArgumentParser(prog_name).exit(2, message + "\n")
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
-        parser.error = functools.partial(_refuse, parser)  # type: ignore[method-assign]
+        parser.error = functools.partial(parsing.refuse, parser)  # type: ignore[method-assign]
         parser._print_message = streams.print_message  # type: ignore[method-assign]
         parser.formatter_class = functools.partial(parsing.CommandHelp, examples=self.examples)
         for action in (None, "store"):
@@ -159,7 +156,7 @@ class PodmCommand:
         self._apply_profile(args)
         parsing.check_file_names(args)
         if known := self.column_names(args):
-            name_columns(args, known)
+            tables.name_columns(args, known)
         status: int = super().run(args)  # type: ignore[misc]
         if self.untold is not None:
             raise self.untold
@@ -172,7 +169,7 @@ class PodmCommand:
         """Print the rows; print no rows if this outcome has none of the selected columns."""
         column_names = list(column_names)
         known = self.column_names(args) or column_names
-        name_columns(args, known)
+        tables.name_columns(args, known)
         named = {*map(tables.column_key, args.columns)}
         if named and named.isdisjoint(map(tables.column_key, column_names)):
             column_names, data = list(known), ()
@@ -313,19 +310,6 @@ class PodmCommand:
     def progress(self) -> model.diagnostic.Progress:
         return self.scheduler_app.sources.progress
 
-    def run_counter(self, subject: str, finished: int = 0) -> Any:
-        """Return a function that counts finished runs, shows progress, and returns the count."""
-        made, started = 0, time.monotonic()
-
-        def count(total: int, more: int = 1) -> int:
-            nonlocal made
-            made += more
-            done, elapsed = finished + made, time.monotonic() - started
-            self.progress.begin(subject, words.replay.progress_text(done, made, total, elapsed))
-            return done
-
-        return count
-
     def _close_progress(self) -> None:
         if self._scheduler_app is not None:
             self._scheduler_app.sources.progress.close()
@@ -453,28 +437,13 @@ class PodmCommand:
         for line in dict.fromkeys(config.remarks):
             self.log_line(f"remark: {line}")
         config.remarks.clear()
-        diagnostics = self._scheduler_app.diagnostics
-        unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
-        if isinstance(error, errors.InventoryIncomplete) and len(skipped) + len(unread) == 1:
-            skipped = unread = []  # the error already names the document or pod manager
-        warnings, remarks = diagnostics.lines("warning"), diagnostics.lines("remark")
-        for word, lines, noun in (
-            ("not read", unread, "pod managers"),
-            ("skipped", skipped, "documents"),
-            ("warning", list(dict.fromkeys(warnings)), "warnings"),
-        ):
-            for line in lines[:MAX_LINES]:
-                self.log_line(f"{word}: {line}")
-            if len(lines) > MAX_LINES:
-                self.log_line(f"{word}: {len(lines)} {noun} in all; the report lists them")
-        if self.lists_remarks:
-            for line in remarks:
-                self.log_line(f"remark: {line}")
-        elif remarks:
+        diagnostics, place = self._scheduler_app.diagnostics, None
+        if not self.lists_remarks:
             live = self.is_live or bool(self._scheduler_app.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
-            found = model.quantity.format_count(len(remarks), "remark")
-            self.log_line(f"{found} on the inventory: see {place}")
+        has_named = isinstance(error, errors.InventoryIncomplete)
+        for line in words.phrases.diagnostic_lines(diagnostics, place, has_named=has_named):
+            self.log_line(line)
         diagnostics.clear()
 
 
@@ -563,22 +532,3 @@ def file_writer(
 ) -> contextlib.AbstractContextManager[Callable[..., None]]:
     """Return ``writer(file)``, or a context that writes nothing if there is no file."""
     return writer(file) if file else contextlib.nullcontext(lambda _: None)
-
-
-def name_columns(args: Args, known: Sequence[str]) -> None:
-    """Replace short column titles by full titles; UsageError if one is unknown."""
-    for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
-        if hasattr(args, name):
-            setattr(args, name, tables.full_titles(getattr(args, name), known, option))
-
-
-def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """Exit 2 with one line about wrong arguments, which suggests a similar option or choice."""
-    option, found, rest = message.partition(": invalid choice: ")
-    value, _, listed = rest.rpartition(" (choose from ")
-    if choices := re.findall("'([^']*)'", listed):
-        message = f"{option}{found}{value} ({errors.suggest(value[1:-1], choices)})"
-    if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
-        hint = errors.suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
-        message += f" ({hint})" if hint.startswith("did") else ""
-    parser.exit(2, errors.one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")

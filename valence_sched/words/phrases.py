@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from valence_sched.model.base import format_value, is_number
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.lifecycle import NodeStatus, Preview, ProvisionResult
@@ -39,6 +40,7 @@ _OPTIONS = {
     "json": ("where",),
 }
 MOST_SHOWN = 3  # zones of a line that are named
+MOST_LINES = 20  # diagnostics of one kind; the rest is only counted
 
 
 def state_text(state: str) -> str:
@@ -434,3 +436,29 @@ def preview_line(answer: Preview) -> str:
     elif answer.refusal is not None:
         text = f"would refuse: {answer.refusal}"
     return f"node {answer.node}: {answer.podm} {text}"
+
+
+def diagnostic_lines(
+    diagnostics: Diagnostics, place: str | None, *, has_named: bool
+) -> Iterator[str]:
+    """Yield a line for each diagnostic, at most MOST_LINES of a kind.
+
+    Remarks are only counted if ``place`` names the command that lists them. ``has_named``: an error
+    has named the skipped document or the unread pod manager, if there is only one.
+    """
+    unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
+    if has_named and len(skipped) + len(unread) == 1:
+        skipped = unread = []
+    for word, lines, noun in (
+        ("not read", unread, "pod managers"),
+        ("skipped", skipped, "documents"),
+        ("warning", list(dict.fromkeys(diagnostics.lines("warning"))), "warnings"),
+    ):
+        yield from (f"{word}: {line}" for line in lines[:MOST_LINES])
+        if len(lines) > MOST_LINES:
+            yield f"{word}: {len(lines)} {noun} in all; the report lists them"
+    remarks = diagnostics.lines("remark")
+    if place is None:
+        yield from map("remark: {}".format, remarks)
+    elif remarks:
+        yield f"{format_count(len(remarks), 'remark')} on the inventory: see {place}"

@@ -18,7 +18,8 @@ from valence_sched_cli.late import app, model, pages, words
 from valence_sched_cli.options import inventory, parser, request as options
 from valence_sched_cli.options.request import edit, edited_site
 from valence_sched_cli.output.cells import warning_lines
-from valence_sched_cli.output.table import MACHINE
+from valence_sched_cli.output.progress import run_counter
+from valence_sched_cli.output.table import MACHINE, name_columns
 
 TARGET_HELP = (
     "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
@@ -411,7 +412,7 @@ class SweepWhatif(base.Lister):
             sweep = app.whatif.sweep(sites, args.policies, args.seeds, workload, strict=args.strict)
             if args.compare:
                 variations = dict.fromkeys(key.variation for key in sweep.keys)
-                base.name_columns(args, ("Measure", *variations, "Best"))
+                name_columns(args, ("Measure", *variations, "Best"))
             runs = self._runs(sweep, args)
             effects = {site.name: site.effects for site in sites}
             self.closing += words.replay.lost_lines(effects)
@@ -442,7 +443,7 @@ class SweepWhatif(base.Lister):
                 keys = set(sweep.keys)
                 finished = [run for run in journal.finished(sweep.question) if run.key in keys]
             workers = stack.enter_context(app.sweep_workers(args.jobs, args.backend))
-            count = self.run_counter("sweep", len(finished))
+            count = run_counter(self.progress, "sweep", len(finished))
 
             done = count(total, 0)
 
@@ -508,10 +509,9 @@ class TunePolicy(base.Lister):
             workload = options.make_workload(app, args)
             site = app.site(self.selection(args))
             workers = stack.enter_context(app.whatif.sweep_workers(args.jobs))
-            tuning = app.whatif.tune(
-                site, policy, workload, args.samples, workers, args.goal, self.run_counter("tune"),
-                strict=args.strict,
-            )  # fmt: skip
+            question = site, policy, workload, args.samples
+            count = run_counter(self.progress, "tune")
+            tuning = app.whatif.tune(*question, workers, args.goal, count, strict=args.strict)
             self.progress.finish("tune")
             self.closing += tuning.lines(args.goal)
             if args.output and tuning.is_clear:

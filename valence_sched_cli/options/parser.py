@@ -9,9 +9,17 @@ import pkgutil
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
-from valence_sched.errors import RequestError, UnknownName, UsageError, is_not, must_be
+from valence_sched.errors import (
+    RequestError,
+    UnknownName,
+    UsageError,
+    is_not,
+    must_be,
+    one_line,
+    suggest,
+)
 from valence_sched_cli.late import model
 
 #: The help sections in order: the request, its places, its group, the inventory, its edits, the
@@ -19,6 +27,7 @@ from valence_sched_cli.late import model
 SECTIONS = ("what", "where", "together", "inventory", "edits", "decide", "then", "output")
 _GLUE = "\N{NO-BREAK SPACE}"
 FEW_OPTIONS = 6  # the usage line lists all options if there are no more than this
+OPTION_SIMILARITY = 0.75  # 0 to 1: high, because options are long and start with the same words
 MAX_LINES = 40  # a longer help does not list all options
 #: The options that a short help lists, besides the options in the examples of the command.
 COMMON = frozenset(
@@ -427,3 +436,15 @@ def with_file_hint(error: E, args: argparse.Namespace) -> E | UnknownName:
 def option_name(name: str) -> str:
     """Return an option or argument as users write it, by its argparse destination."""
     return f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"
+
+
+def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Exit 2 with one line about wrong arguments, which suggests a similar option or choice."""
+    option, found, rest = message.partition(": invalid choice: ")
+    value, _, listed = rest.rpartition(" (choose from ")
+    if choices := re.findall("'([^']*)'", listed):
+        message = f"{option}{found}{value} ({suggest(value[1:-1], choices)})"
+    if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
+        hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
+        message += f" ({hint})" if hint.startswith("did") else ""
+    parser.exit(2, one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")

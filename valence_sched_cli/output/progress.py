@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any, cast
 
 from valence_sched.streams import moves_cursor
-from valence_sched_cli.late import model, rich
+from valence_sched_cli.late import model, rich, words
 
 DELAY_S = 1.0  # wait before the line is shown
 FRAMES_PER_S = 8
@@ -129,6 +129,20 @@ class ProgressLine:
         age = model.quantity.format_age(self._clock() - started) if started is not None else "0s"
         text = self._awaited.text(width - len(age) - 2)
         return text and f"{age}: {text}"
+
+
+def run_counter(progress: model.diagnostic.Progress, subject: str, finished: int = 0) -> Any:
+    """Return a function that counts finished runs, shows progress, and returns the count."""
+    made, started = 0, time.monotonic()
+
+    def count(total: int, more: int = 1) -> int:
+        nonlocal made
+        made += more
+        done, elapsed = finished + made, time.monotonic() - started
+        progress.begin(subject, words.replay.progress_text(done, made, total, elapsed))
+        return done
+
+    return count
 
 
 class _HarmlessStream:

@@ -350,6 +350,13 @@ def full_titles(names: Sequence[str], columns: Sequence[str], option: str) -> li
     return titles
 
 
+def name_columns(args: argparse.Namespace, known: Sequence[str]) -> None:
+    """Replace short column titles by full titles; UsageError if one is unknown."""
+    for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
+        if hasattr(args, name):
+            setattr(args, name, full_titles(getattr(args, name), known, option))
+
+
 def column_key(name: str) -> str:
     """Return the form of a column name in which cliff compares names."""
     return name.lower().strip().replace(" ", "_")
