@@ -32,6 +32,7 @@
     ├── InUse                 in_use                1  409   a pod manager has claims or nodes
     ├── StaleOffer            stale_offer           6  409   an offer of a zone is no longer valid
     ├── HardwareInUse         hardware_in_use       6  409   another system uses the hardware
+    ├── DrainRefused          drain_refused         6  409   the site did not drain a node
     ├── ClaimState            claim_state           1  409   the claim is in the wrong state
     ├── ClaimLost             claim_lost            6  409   another claim holds the chosen hardware
     ├── ComposeFailed         compose_failed        1  502   a pod manager refused to compose a node
