@@ -78,8 +78,9 @@ class PodmAccess:
 
         A node is drained within ``drain_s``.
         """
-        ttl_s, others = self.composer.ttl_s + drain_s, (self.progress, self.checkpoint)
-        return NodeChanger(self.store, self.connect, compile_request, decide, ttl_s, drain, *others)
+        ttl_s, watchers = self.composer.ttl_s + drain_s, (self.progress, self.checkpoint)
+        functions = compile_request, decide, ttl_s, drain, self.disabled
+        return NodeChanger(self.store, self.connect, *functions, *watchers)
 
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:
         return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)

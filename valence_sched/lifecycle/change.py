@@ -14,7 +14,7 @@ blocks of the node.
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -48,7 +48,8 @@ class NodeChanger:
     """Changes nodes of a store.
 
     ``compile_request`` compiles a request with its flavor; ``decide`` decides on one pod manager.
-    ``drain`` is called before blocks are detached. The other fields are as for ``NodeComposer``.
+    ``drain`` is called before blocks are detached. ``disabled`` returns the pod managers that must
+    not get nodes or devices now. The other fields are as for ``NodeComposer``.
     """
 
     store: Store
@@ -57,6 +58,7 @@ class NodeChanger:
     decide: Decide
     ttl_s: float
     drain: Drain = field(default=lambda _node, _blocks: None)
+    disabled: Callable[[], Collection[str]] = field(default=frozenset)
     progress: Progress = field(default_factory=NoProgress)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
@@ -69,7 +71,7 @@ class NodeChanger:
             UnknownName: the node, a block or the flavor is unknown.
             RequestError: a block cannot be attached to the node, or not be detached.
             NameTaken: the key belongs to another change of the node.
-            ClaimState: the node is being changed.
+            ClaimState: the node is being changed, or the pod manager is disabled.
             ClaimLost: a block is in use, or the node is not as planned; nothing was changed.
             InUse: the node runs, and a block is not declared removable; nothing was changed.
             DrainRefused: the site did not drain the node; nothing was changed.
@@ -162,6 +164,9 @@ class NodeChanger:
         """Hold the blocks to attach under a claim of their own."""
         if not chosen.attach:
             return None
+        if node.podm in self.disabled():
+            hint = f"enable it (podm set {node.podm} --enable)"
+            raise errors.ClaimState(f"pod manager {node.podm!r} is disabled: {hint}")
         stored = self.store.load_podms([node.podm])[node.podm]
         charges: dict[str, float] = {}
         for block in result.attached if node.owner is not None else ():

@@ -2,6 +2,7 @@
 """Changes of living nodes: the answers of pod managers, power, drains, deaths, and reconciling."""
 
 import contextlib
+import dataclasses
 import itertools
 import tempfile
 import unittest
@@ -272,6 +273,12 @@ class TestRefusals(ChangeCase):
 
         error = self.refused(errors.DrainRefused, "busy", SWAP, drain=drain)
         self.assertEqual((6, []), (error.exit_code, self.manager.calls))
+
+    def test_a_disabled_pod_manager_gives_no_devices(self):
+        changer = dataclasses.replace(self.changer(), disabled=lambda: {"p"})
+        with self.assertRaisesRegex(errors.ClaimState, "'p' is disabled: enable it"):
+            changer.change(self.id, ATTACH)
+        self.assertEqual([], self.manager.calls)
 
     def test_hardware_that_ironic_uses(self):
         self.manager.in_use = errors.HardwareInUse("in use in Ironic")
