@@ -81,7 +81,6 @@ class SchedulePodm(base.Lister):
 
     def take_action(self, args: base.Args) -> base.Table:
         claims.check_options(args)
-        inventory.check_zone_file(args)
         acts = args.claim or args.compose or args.dispatch is not None
         explains = STRUCTURED if not (acts or args.columns) else ()
         rows_alone = args.formatter in MACHINE and args.formatter not in explains

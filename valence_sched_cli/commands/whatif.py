@@ -99,7 +99,6 @@ class FailWhatif(_MoveLister):
     )
 
     def take_action(self, args: base.Args) -> base.Table:
-        inventory.check_zone_file(args)
         if args.fail_zone and args.zone_file is None:
             raise UsageError("--fail-zone: name the file of the zones with --zone-file")
         fails = bool(args.target or args.fail_zone)

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that name inputs: inventory, state, files of resources, flavors and policies."""
 
-import argparse
-
-from valence_sched.errors import UsageError
-
 PARALLEL = """\
 inventory --parallel <requests>=4: maximum number of concurrent requests to each pod manager"""
 STATE = """\
@@ -54,18 +50,6 @@ what --ignore-extra-spec <key>...: extra spec of Nova flavors to ignore"""
 POLICY_FILE = """\
 decide --policy-file <file>...: YAML file of further policies"""
 DECISION = f"{INVENTORY}\n{FLAVOR_FILE}\n{POLICY_FILE}"
-
-
-def check_zone_file(args: argparse.Namespace) -> None:
-    """Raise UsageError for a zone file with other sources of pod managers, or with --plan."""
-    if args.zone_file is None:
-        return
-    if getattr(args, "plan", None) is not None:
-        hint = "omit --zone-file, and name the inventories of that zone"
-        raise UsageError(f"--plan: a plan covers one zone: {hint}")
-    if args.inventory or args.podm_file or args.from_catalog:
-        hint = "omit --inventory, --podm-file and --from-catalog"
-        raise UsageError(f"--zone-file names all inventories: {hint}")
 
 
 def html_option(what: str) -> str:

@@ -11,15 +11,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, cast
 
-from valence_sched.errors import (
-    RequestError,
-    UnknownName,
-    UsageError,
-    is_not,
-    must_be,
-    one_line,
-    suggest,
-)
+from valence_sched import errors
+from valence_sched.errors import RequestError, UnknownName, UsageError, is_not, must_be
 from valence_sched_cli.late import model
 
 #: The help sections in order: the request, its places, its group, the inventory, its edits, the
@@ -391,6 +384,7 @@ def check_file_names(args: argparse.Namespace) -> None:
 
     UsageError if standard input is read twice, a file is written twice, or an input is overwritten.
     """
+    _check_zone_file(args)
     readers = [option_name(name) for name in _READ for word in _words(args, name) if word == "-"]
     if len(readers) > 1:  # the second reader would find standard input empty
         raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
@@ -415,6 +409,18 @@ def check_file_names(args: argparse.Namespace) -> None:
             if writer in _WRITTEN_BESIDE:
                 reader = f"{option_name(name)} reads {file}"
                 raise UsageError(f"{option_name(writer)}: {reader}: name another file")
+
+
+def _check_zone_file(args: argparse.Namespace) -> None:
+    """Raise UsageError for a zone file with other sources of pod managers, or with --plan."""
+    if getattr(args, "zone_file", None) is None:
+        return
+    if getattr(args, "plan", None) is not None:
+        hint = "omit --zone-file, and name the inventories of that zone"
+        raise UsageError(f"--plan: a plan covers one zone: {hint}")
+    if args.inventory or args.podm_file or args.from_catalog:
+        hint = "omit --inventory, --podm-file and --from-catalog"
+        raise UsageError(f"--zone-file names all inventories: {hint}")
 
 
 def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
@@ -443,8 +449,8 @@ def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     option, found, rest = message.partition(": invalid choice: ")
     value, _, listed = rest.rpartition(" (choose from ")
     if choices := re.findall("'([^']*)'", listed):
-        message = f"{option}{found}{value} ({suggest(value[1:-1], choices)})"
+        message = f"{option}{found}{value} ({errors.suggest(value[1:-1], choices)})"
     if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
-        hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
+        hint = errors.suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""
-    parser.exit(2, one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")
+    parser.exit(2, errors.one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")
