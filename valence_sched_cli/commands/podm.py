@@ -16,9 +16,8 @@ from valence_sched_cli.base import output
 from valence_sched_cli.commands.podm_registry import connection_cells
 from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_options, nonempty_name, seconds
+from valence_sched_cli.options.parser import add_options, given, nonempty_name, seconds
 from valence_sched_cli.output import cells
-from valence_sched_cli.output.cells import Shown, fields, tail, time_cell
 from valence_sched_cli.output.table import MACHINE, telling_columns
 
 COLUMNS = (
@@ -114,9 +113,9 @@ class ListPodm(base.PagedLister):
             amounts |= {"Pools": one.pool_count, "Nodes": len(podm.nodes)}
             if podm.read_at is None and not any(one.amounts.blocks):  # never read, so unknown
                 amounts = dict.fromkeys(amounts)
-            status = Shown(podm.status, str if podm.enabled else lambda _: "disabled")
+            status = cells.Shown(podm.status, str if podm.enabled else lambda _: "disabled")
             row = {**_cells(podm), "Status": status, **amounts}
-            rows.append(row | {"Read At": time_cell(podm.read_at, ages[podm.id])})
+            rows.append(row | {"Read At": cells.time_cell(podm.read_at, ages[podm.id])})
         return telling_columns((*COLUMNS, *more), rows, args, {"Nodes": None}), rows
 
     def _warn_of_unknown(self, podms: Sequence[model.inventory.LeanPodm], args: base.Args) -> None:
@@ -134,7 +133,7 @@ class ListPodm(base.PagedLister):
 
 def _cells(podm: model.inventory.LeanPodm) -> dict[str, Any]:
     names = ("Name", "Status", "Enabled", "Driver", "URL", "Identity", "Zone", "Aggregates")
-    row = fields(podm, *names, "Capabilities", "Traits", "Facts", "Generation")
+    row = cells.fields(podm, *names, "Capabilities", "Traits", "Facts", "Generation")
     return {"Podm": podm.id, **row}
 
 
@@ -174,16 +173,16 @@ class ShowPodm(base.ShowOne):
         names = [node.name for node in podm.nodes]
 
         def node_lines(uris: Sequence[str]) -> str:
-            return "\n".join(name or tail(uri) for name, uri in zip(names, uris, strict=True))
+            return "\n".join(name or cells.tail(uri) for name, uri in zip(names, uris, strict=True))
 
         row = {
             **{name: row.pop(name) for name in ("Podm", "Name", "Status", "Enabled")},
             **amounts,
             **row,
-            "Read At": time_cell(podm.read_at, age, both=True),
+            "Read At": cells.time_cell(podm.read_at, age, both=True),
             **registered,
             "Pools": out.pools_cell(overview.pools),
-            "Nodes": Shown([node.uri for node in podm.nodes], node_lines),
+            "Nodes": cells.Shown([node.uri for node in podm.nodes], node_lines),
         }
         return tuple(row), row
 
@@ -214,7 +213,7 @@ what --type <type>: only blocks of this type: {", ".join(types)}"""
 
 
 def block_filter(args: base.Args) -> model.hardware.BlockFilter:
-    return model.hardware.BlockFilter(**{name: getattr(args, name) for name in FILTERS})
+    return model.hardware.BlockFilter(**given(args, *FILTERS))
 
 
 class ListBlock(base.PagedLister):
@@ -238,9 +237,8 @@ class ListBlock(base.PagedLister):
         blocks = self.log_missing(self.report_scheduler(args).blocks(block_filter(args)))
         rows = [_block_cells(block, is_long=args.long) for block in blocks]
         free = sum(1 for row in rows if row["Free"])
-        self.closing.append(
-            f"{model.quantity.format_count(len(rows), 'block')}, {free:,} of them free"
-        )
+        number = model.quantity.format_count(len(rows), "block")
+        self.closing.append(f"{number}, {free:,} of them free")
         return columns, rows
 
 

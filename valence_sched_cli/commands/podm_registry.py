@@ -303,10 +303,9 @@ class CheckPodm(base.Lister):
             rows.append((podm.id, podm.status, podm.driver, blocks, problem))
         self.progress.end_count()
         self.scheduler_app.config.remarks += reader.remarks
-        read, podms = sum(1 for row in rows if not str(row[4])), len(rows)
-        self.closing.append(
-            f"{read:,} of {model.quantity.format_count(podms, 'pod manager')} could be read"
-        )
+        read = sum(1 for row in rows if not str(row[4]))
+        podms = model.quantity.format_count(len(rows), "pod manager")
+        self.closing.append(f"{read:,} of {podms} could be read")
         return ("Podm", "Status", "Driver", "Blocks", "Problem"), rows
 
 

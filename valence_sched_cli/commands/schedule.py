@@ -193,12 +193,8 @@ class SchedulePodm(base.Lister):
         elif not result.decision.report.placements:
             return self._show_decision(result.decision)
         else:
-            facts = [
-                (
-                    "Composed",
-                    f"{len(result.nodes)} of {model.quantity.format_count(request.count, 'node')}",
-                )
-            ]
+            nodes = model.quantity.format_count(request.count, "node")
+            facts = [("Composed", f"{len(result.nodes)} of {nodes}")]
             self._write_report(result.decision.report, facts)
             self._explain(result.decision.report)
             by = f" {words.decision.decided_by(request, names_id=self._names_id)}"
@@ -408,9 +404,8 @@ class ApplyPodm(base.Lister):
         changes = refresh.changes
         self.closing += [f"changed: {change}" for change in changes[:MAX_LISTED_CHANGES]]
         if len(changes) > MAX_LISTED_CHANGES:
-            self.closing.append(
-                f"changed: {model.quantity.format_count(len(changes), 'difference')} in all"
-            )
+            differences = model.quantity.format_count(len(changes), "difference")
+            self.closing.append(f"changed: {differences} in all")
         rows = []
         before, after = (
             {one.node: one for one in some}
@@ -425,9 +420,8 @@ class ApplyPodm(base.Lister):
                 row[f"{word} Blocks"] = _blocks(placement)
             rows.append(row)
         differing = sum(row["Differs"] for row in rows)
-        self.closing.append(
-            f"{differing} of {model.quantity.format_count(len(rows), 'node')} would differ now"
-        )
+        nodes = model.quantity.format_count(len(rows), "node")
+        self.closing.append(f"{differing} of {nodes} would differ now")
         if differing and args.detailed_exitcode:
             self.exit_code = base.DIFFERENT
         return telling_columns(REFRESH_COLUMNS, rows, args, {"Differs": None}), rows

@@ -12,9 +12,8 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import by_name, named_number
+from valence_sched_cli.options.parser import by_name, given, named_number
 from valence_sched_cli.output import cells
-from valence_sched_cli.output.cells import fields, time_cell, warning_lines
 from valence_sched_cli.output.table import STRUCTURED
 
 
@@ -32,14 +31,14 @@ class ExplainScheduler(base.Lister):
         document: Any
         document, warnings = self.scheduler_app.read_report(args.report)
         self._document = document
-        self.closing += warning_lines((*warnings, *document.warnings))
+        self.closing += cells.warning_lines((*warnings, *document.warnings))
         reports = words.decision.reports_by_name(document)
         if any(report.explanation is None for report in reports.values()):
             who = "requests that were placed, or failed because of another request"
             self.closing.append(f"the report holds no reasons for {who}")
         single = isinstance(document, model.decision.Report)
         for one in [document] if single else reports.values():
-            self.closing += warning_lines(words.decision.zone_notes(one))
+            self.closing += cells.warning_lines(words.decision.zone_notes(one))
         if not single:
             explained = ((name, output.decision.verdict_rows(one)) for name, one in reports.items())
             rows = ((name, *row) for name, some in explained for row in some)
@@ -146,14 +145,13 @@ class ListAudit(base.Lister):
         --limit <n>=100: print at most this many rows"""
 
     def take_action(self, args: base.Args) -> base.Table:
-        names = (*self.filters, "limit")
-        query = model.diagnostic.AuditQuery(**{name: getattr(args, name) for name in names})
+        query = model.diagnostic.AuditQuery(**given(args, *self.filters, "limit"))
         lines = self.scheduler(args).audit(query)
         now, long = self.scheduler_app.now().timestamp(), args.long
         rows = []
         for line in lines:
-            at = time_cell(line.at, max(0.0, now - line.at), both=long)
-            rows.append({"Time": at, **fields(line, *AUDIT_COLUMNS[1:], *AUDIT_LONG)})
+            at = cells.time_cell(line.at, max(0.0, now - line.at), both=long)
+            rows.append({"Time": at, **cells.fields(line, *AUDIT_COLUMNS[1:], *AUDIT_LONG)})
         return (*AUDIT_COLUMNS, *(AUDIT_LONG if long else ())), rows
 
 

@@ -14,7 +14,6 @@ from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import given, nonempty_name, number
 from valence_sched_cli.output import cells
-from valence_sched_cli.output.cells import fields, time_cell
 
 LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
 LONG_COLUMNS = ("Enabled", "Failures", "Heard", "Reason")
@@ -53,9 +52,9 @@ def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
         "ID": zone.id,
         "Own Name": info and info.name,
         "API URL": one.url,
-        **fields(one, "Name", "Enabled", "Weight Scale", "Weight Offset", "Login", "Username"),
-        **fields(one, "Auth URL", "Project"),
-        **fields(report, "Is Active", "Reason", "Failures"),
+        **cells.fields(one, "Name", "Enabled", "Login", "Username", "Auth URL", "Project"),
+        **cells.fields(one, "Weight Scale", "Weight Offset"),
+        **cells.fields(report, "Is Active", "Reason", "Failures"),
         "Capabilities": cells.Pairs(info.capabilities if info else {}),
         "Services": cells.PairLines(ranges),
         "Password": password and password.text,
@@ -63,8 +62,8 @@ def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
         "Project Domain": keystone and keystone.project_domain,
         "CA Cert": one.cacert,
         "Client Cert": one.cert,
-        "Heard": time_cell(zone.heard_at, zone.heard_age_s),
-        "Polled": time_cell(zone.polled_at, zone.polled_age_s),
+        "Heard": cells.time_cell(zone.heard_at, zone.heard_age_s),
+        "Polled": cells.time_cell(zone.polled_at, zone.polled_age_s),
     }
 
 
@@ -225,7 +224,7 @@ def _rows(node: model.zone_registry.ZoneNode, above: Sequence[str]) -> Iterator[
     row: dict[str, Any] = {
         "Zone": cells.Shown(path, lambda path: "  " * len(above) + path[-1] + also, "/".join),
         "Podms": None if node.silent else node.own.podms,
-        "Read At": time_cell(node.read_at, node.age_s),
+        "Read At": cells.time_cell(node.read_at, node.age_s),
         "Problem": node.silent,
     }
     for name, title in output.hardware.AMOUNTS.items():
