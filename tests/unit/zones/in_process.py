@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.unit.store.engines import empty_file
 from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.errors import ServiceError
@@ -84,7 +85,7 @@ class InProcessZone(Scheduler):
     ) -> None:  # fmt: skip
         self.name, self.dead, self.calls = name, False, []
         self.children: tuple[InProcessZone, ...] = tuple(children)
-        self.state = url or f"sqlite:///{folder}/{name}.sqlite"
+        self.state = url or empty_file(folder)
         homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
         environ = dict.fromkeys(homes, str(folder))
         self.store = Store(self.state)
