@@ -27,7 +27,7 @@ from valence_sched.engine import Engine
 from valence_sched.inventory import reporter
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader
-from valence_sched.model import decision, diagnostic, zone_registry
+from valence_sched.model import codec, decision, diagnostic, zone_registry
 from valence_sched.model.baremetal import WITHOUT
 from valence_sched.model.diagnostic import AuditLine
 from valence_sched.model.hardware import BlockFilter
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from valence_sched.model.diagnostic import EffectLog
     from valence_sched.model.dispatch import Dispatch, DispatchSettings, MessagingSettings, Receipt
     from valence_sched.model.http import ClientCertificate
+    from valence_sched.model.node_change import NodeChangePlan
     from valence_sched.model.page import Page
     from valence_sched.model.plan import Plan
     from valence_sched.model.reading import ReadPace
@@ -564,20 +565,23 @@ class App:
         """
         return decision.parse_report(self.config.read_document(file), files.shown_name(file))
 
-    def write_plan(self, plan: Plan, file: str) -> None:
+    def write_plan(self, plan: Plan | NodeChangePlan, file: str) -> None:
         """Write a plan as JSON, whole or not at all."""
         files.write_json(plan, file)
 
-    def read_plan(self, file: str) -> Plan:
+    def read_plan(self, file: str) -> Plan | NodeChangePlan:
         """Read a plan, ``-`` for standard input; its unknown fields become remarks.
 
         Errors as for a report; also InputError if the plan was changed after it was made.
         """
-        from valence_sched.model.plan import parse_plan
+        from valence_sched.model import node_change, plan
 
-        plan, warnings = parse_plan(self.config.read_document(file), files.shown_name(file))
+        data, name = self.config.read_document(file), files.shown_name(file)
+        changes_node = codec.decode(data, codec.DocumentHead, name).schema == node_change.SCHEMA
+        parse = node_change.parse_change_plan if changes_node else plan.parse_plan
+        read, warnings = parse(data, name)
         self.config.remarks += warnings
-        return plan
+        return read
 
 
 def _of_zones(selection: Selection, zone: RecordedZone) -> Selection:

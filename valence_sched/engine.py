@@ -416,7 +416,8 @@ class Engine(scheduler.OwnScheduler):
         builder = ViewBuilder()
         builder.add(codec.decode(to_json(podm), LeanPodm, podm.id), podm.id)
         decider = self._intake.decider(builder.view(), self._intake.policies())
-        return decision_result(decider.select_destinations(request), "placements")
+        decision = decider.select_destinations(request)
+        return decision_result(decision, "placements" if decision.placements else "summary")
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         from valence_sched.planning.succession import verify

@@ -14,6 +14,7 @@ from valence_sched.model.baremetal import IronicSettings
 from valence_sched.model.drain import DrainSettings
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
+from valence_sched.model.node_change import NodeChangePlan
 from valence_sched.model.plan import Plan
 from valence_sched.model.policy import PolicyText
 from valence_sched.model.replay import Replay
@@ -30,6 +31,7 @@ NOUNS: dict[str, Any] = {
     "drain": DrainSettings,
     "flavor": Flavor,
     "ironic": IronicSettings,
+    "node-change": NodeChangePlan,
     "plan": Plan,
     "podms": PodmFile,
     "policy": PolicyText,

@@ -129,11 +129,13 @@ class NodeChanger:
     def _choose(
         self, planner: ChangePlanner, node: nouns.ComposedNode, change: NodeChange
     ) -> tuple[ChosenBlocks, ChangeRecord]:
+        record = ChangeRecord()
         if change.flavor is not None:
             spec = RequestSpec(flavor=change.flavor, policy=change.policy, owner=node.owner)
             request = self.compile_request(spec)
-            of_node = NodeRequest.of(request)
-            return planner.become(request), ChangeRecord(flavor=request.flavor, request=of_node)
+            record = ChangeRecord(flavor=request.flavor, request=NodeRequest.of(request))
+            if not (change.attach_blocks or change.detach_blocks):
+                return planner.become(request), record
         if change.idle:
             return ChosenBlocks(detach=planner.without_idle()), ChangeRecord()
         chosen = ChosenBlocks()
@@ -146,7 +148,7 @@ class NodeChanger:
         detach = planner.own_named(present)
         if change.detach is not None:
             detach += planner.detach(self._compiled(change.detach, node, change))
-        return chosen._replace(attach=attach, detach=tuple(dict.fromkeys(detach))), ChangeRecord()
+        return chosen._replace(attach=attach, detach=tuple(dict.fromkeys(detach))), record
 
     def _compiled(
         self, devices: Properties, node: nouns.ComposedNode, change: NodeChange
@@ -333,7 +335,8 @@ class _Step:
             self.power.off()
         except errors.PodmError as error:
             return Change(self.node.blocks, str(error))
-        self.watch("attaching" if attach else "detaching")
+        names = _tails(attach or detach)
+        self.watch(f"{'attaching' if attach else 'detaching'} {names}")
         try:
             found = self.changes.change(self.node.uri, attach, detach, self.watch)
         except errors.PodmError as error:  # before a write
@@ -397,9 +400,14 @@ def _hazard(composer: GuardedComposer, node: nouns.ComposedNode, detach: Sequenc
     """Return why blocks must not be detached from a node as it runs, empty if they may be."""
     if not detach or (power := composer.is_on(node.uri)) is False:
         return ""
-    hot = [uri for uri in detach if not composer.is_hot_removable(uri)]
+    fixed = [uri for uri in detach if not composer.is_hot_removable(uri)]
     state = "it is powered on" if power else "its power state is unknown"
-    return f"{state}, and {', '.join(hot)} is not declared removable" if hot else ""
+    verb = "is" if len(fixed) == 1 else "are"
+    return f"{state}, and {_tails(fixed)} {verb} not declared removable" if fixed else ""
+
+
+def _tails(uris: Sequence[str]) -> str:
+    return ", ".join(uri.rpartition("/")[2] for uri in uris)
 
 
 def _missing(found: Change, blocks: Sequence[str]) -> list[str]:

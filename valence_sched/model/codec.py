@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes bytes into nouns; an error names the path, the found and the expected value."""
 
+import hashlib
 import itertools
 import json
 import re
@@ -248,6 +249,26 @@ def decode_known_fields(
         names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"
     text = f"{file}: version {version} is newer than {ours}: ignored unknown fields: {names}"
     return decode(msgspec.json.encode(known), kind, file), [text] if unknown else []
+
+
+def document_digest(data: bytes) -> str:
+    """Return the digest of a JSON document without its fields ``digest`` and ``signature``."""
+    document = msgspec.json.decode(data)
+    document.pop("digest", None)
+    document.pop("signature", None)
+    content = msgspec.json.encode(document, order="deterministic")
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def decode_with_digest(
+    data: bytes, kind: type[T], schema: str, ours: str, file: str
+) -> tuple[T, list[str]]:
+    """Decode a plan, with warnings; InputError if its digest is of other content."""
+    head = decode_head(data, schema, ours, file)
+    if head.digest != document_digest(data):
+        found, hint = "the digest of other content", "the plan was changed: make it again"
+        raise InputError(file, "$.digest", found, "the digest of this plan", hint)
+    return decode_known_fields(data, kind, file, head.version, ours)
 
 
 def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -> Any:

@@ -38,6 +38,7 @@ KINDS = {
     "decision": FileKind("a decision", "scheduler explain"),
     "decisions": FileKind("decisions", "scheduler explain"),
     "plan": FileKind("a plan", "podm apply"),
+    "node-change": FileKind("a change of a node", "podm apply"),
     "replay": FileKind("a replay", "scheduler whatif run --compare"),
     "check": FileKind("expectations", "scheduler check"),
     "request": FileKind("requests", "--request-file"),
@@ -53,7 +54,7 @@ KINDS = {
 #: The kind of a document, by a top-level field that no other kind has.
 _FIELDS = {"flavors": "flavors", "policies": "policies", "requests": "request"}
 _FIELDS |= {"scenarios": "scenario", "expectations": "check"}
-_SCHEMA = re.compile(rb"schema['\"]?\s*:\s*['\"]?valence-sched/([a-z]+)")
+_SCHEMA = re.compile(rb"schema['\"]?\s*:\s*['\"]?valence-sched/([a-z-]+)")
 _MAGIC = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"%PDF": "PDF", b"\x89PNG": "PNG"}
 NOT_TEXT = frozenset({"HTML", "XML", *_MAGIC.values()})
 _KEY = re.compile(rb"(?:- )?['\"]?[\w.-]+['\"]?:(?:\s|$)")  # the key at the start of a YAML line

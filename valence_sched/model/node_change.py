@@ -4,12 +4,17 @@
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from valence_sched.model import codec
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.decision import DecisionResult
 from valence_sched.model.flavor import Properties
-from valence_sched.model.inventory import Devices, Name
+from valence_sched.model.inventory import Devices, Name, to_json
+
+SCHEMA = "valence-sched/node-change"
+VERSION = "1.0"
 
 
 class NodeChange(Noun, frozen=True, kw_only=True):
@@ -23,7 +28,8 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     Blocks are detached from a running node only if its pod manager declares them removable, with
     ``force``, or with ``power_cycle``: the node is shut down, changed, and started again if it was
     on. ``policy`` chooses the devices, by default the policy of the flavor. ``before`` has the
-    blocks of the node that the change was planned for.
+    blocks of the node that the change was planned for. A planned change may have a flavor and the
+    exact blocks.
     """
 
     attach: Properties | None = None
@@ -40,7 +46,8 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         by_blocks = bool(self.attach_blocks or self.detach_blocks)
         by_devices = self.attach is not None or self.detach is not None
-        if (by_blocks or by_devices) + (self.flavor is not None) + self.idle != 1:
+        becomes = self.flavor is not None and not (by_blocks and self.before)
+        if (by_blocks or by_devices) + becomes + self.idle != 1:
             raise ValueError("Expected devices or blocks, else a flavor, else idle")
 
 
@@ -77,7 +84,7 @@ def exact_change(change: NodeChange, result: NodeChangeResult) -> NodeChange:
     return NodeChange(
         attach_blocks=uris(result.attached),
         detach_blocks=uris(result.detached),
-        flavor=None,
+        flavor=change.flavor,
         policy=change.policy,
         force=change.force,
         power_cycle=change.power_cycle,
@@ -87,3 +94,31 @@ def exact_change(change: NodeChange, result: NodeChangeResult) -> NodeChange:
 
 def uris(changes: Sequence[BlockChange]) -> tuple[str, ...]:
     return tuple(one.uri for one in changes)
+
+
+class NodeChangePlan(Noun, frozen=True, kw_only=True):
+    """A change of a node on a pod manager with its exact blocks, to be applied later.
+
+    ``digest`` covers all other fields.
+    """
+
+    schema: str
+    version: str
+    node: Name
+    podm: Name
+    change: NodeChange
+    digest: str = ""
+
+
+def plan_change(change: NodeChange, result: NodeChangeResult) -> NodeChangePlan:
+    """Return the plan of a change that attaches or detaches at least one block."""
+    exact, node = exact_change(change, result), result.node
+    plan = NodeChangePlan(
+        schema=SCHEMA, version=VERSION, node=node.id, podm=node.podm, change=exact
+    )
+    return replace(plan, digest=codec.document_digest(to_json(plan)))
+
+
+def parse_change_plan(data: bytes, file: str) -> tuple[NodeChangePlan, list[str]]:
+    """Parse the plan of a change, with warnings; errors as for a plan."""
+    return codec.decode_with_digest(data, NodeChangePlan, SCHEMA, VERSION, file)

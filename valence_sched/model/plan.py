@@ -6,11 +6,9 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from valence_sched.errors import InputError
 from valence_sched.model import codec, redact
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import DecisionResult, Placement, Report
@@ -100,7 +98,7 @@ def make_plan(
         decision=replace(decision, explanation=None),
         podms=tuple(bases),
     )
-    return replace(plan, digest=_plan_digest(to_json(plan)))
+    return replace(plan, digest=codec.document_digest(to_json(plan)))
 
 
 def plan_in(plan: Plan, zone: str) -> Plan:
@@ -108,7 +106,7 @@ def plan_in(plan: Plan, zone: str) -> Plan:
     if zone == plan.zone:
         return plan
     placed = replace(plan, zone=zone, digest="", signature="")
-    digest = _plan_digest(to_json(placed))
+    digest = codec.document_digest(to_json(placed))
     return replace(placed, digest=digest, signature=plan.signature)
 
 
@@ -125,11 +123,7 @@ def signed_content(plan: Plan) -> bytes:
 
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
     """Parse a plan, with warnings; InputError if it is invalid or was changed, or NewerSchema."""
-    head = codec.decode_head(data, SCHEMA, VERSION, file)
-    if head.digest != _plan_digest(data):
-        found, hint = "the digest of other content", "the plan was changed: make it again"
-        raise InputError(file, "$.digest", found, "the digest of this plan", hint)
-    return codec.decode_known_fields(data, Plan, file, head.version, VERSION)
+    return codec.decode_with_digest(data, Plan, SCHEMA, VERSION, file)
 
 
 def plan_drift(
@@ -171,10 +165,3 @@ def podm_digest(podm: FullPodm) -> str:
 
 def _lean(podm: FullPodm) -> LeanPodm:
     return codec.decode(to_json(podm), LeanPodm, f"pod manager {podm.id}")
-
-
-def _plan_digest(data: bytes) -> str:
-    document = msgspec.json.decode(data)
-    document.pop("digest", None)
-    document.pop("signature", None)
-    return hashlib.blake2b(to_json(document), digest_size=16).hexdigest()

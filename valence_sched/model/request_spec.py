@@ -331,6 +331,21 @@ def with_resources(
     )
 
 
+def properties_of(properties: Mapping[str, Any], amounts: Mapping[str, float]) -> Properties:
+    """Return properties with resource classes as one noun; RequestError for a total in both."""
+    own, more = msgspec.convert(properties, Properties), compile_amounts(amounts)
+    for name in ("processor", "memory"):
+        if getattr(own, name) and getattr(more, name):
+            raise RequestError(f"{name} is given twice: also as a resource class")
+    return msgspec.structs.replace(
+        more,
+        processor=own.processor or more.processor,
+        memory=own.memory or more.memory,
+        accelerators=own.accelerators + more.accelerators,
+        drives=own.drives + more.drives,
+    )
+
+
 def parse_conjunction(texts: Sequence[str], name: str) -> Any:
     """Return the conjunction of expressions in JSON, None for no text.
 

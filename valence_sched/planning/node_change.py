@@ -226,9 +226,10 @@ def is_host_part(block: FullBlock) -> bool:
 def _find(name: str, known: Collection[str], what: str) -> str:
     if name in known:
         return name
-    named = [uri for uri in known if uri.rpartition("/")[2] == name]
+    tails = {uri: uri.rpartition("/")[2] for uri in known}
+    named = [uri for uri, tail in tails.items() if tail == name]
     if len(named) != 1:
-        raise UnknownName(what, name, known)
+        raise UnknownName(what, name, tails.values())
     return named[0]
 
 

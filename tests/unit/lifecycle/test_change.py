@@ -205,7 +205,7 @@ class TestChanges(ChangeCase):
         self.manager.hot = False
         result = self.change(SWAP, dry_run=True)
         self.assertEqual((("/B/2",), ("/B/1",)), (uris(result.attached), uris(result.detached)))
-        self.assertRegex(result.hazard, "powered on, and /B/1 is not declared removable")
+        self.assertRegex(result.hazard, "powered on, and 1 is not declared removable")
         self.assertFalse(result.done)
         self.assertEqual([], self.manager.calls)
         self.assert_consistent()
@@ -264,7 +264,7 @@ class TestRefusals(ChangeCase):
     def test_a_running_node_loses_no_block_that_is_not_declared_removable(self):
         for on, words in ((True, "it is powered on"), (None, "its power state is unknown")):
             self.manager.on, self.manager.hot = on, False
-            self.refused(errors.InUse, f"{words}, and /B/1 is not declared .*--power-cycle", SWAP)
+            self.refused(errors.InUse, f"{words}, and 1 is not declared .*--power-cycle", SWAP)
         self.assertEqual(([], []), (self.manager.calls, self.drained))
 
     def test_a_site_that_does_not_drain(self):
