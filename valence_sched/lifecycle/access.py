@@ -148,12 +148,12 @@ class PodmAccess:
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
         """Return the nodes of all pod managers or of one, with their states.
 
-        With ``live``, the pod managers are read: a node is COMPOSED, GONE, or FOREIGN (composed by
-        another system). It is UNKNOWN if its pod manager does not answer, or if it may belong to a
-        claim that is being composed.
+        With ``live``, the pod managers are read: a node is COMPOSED (ATTACHING or DETACHING while
+        it is being changed), GONE, or FOREIGN (composed by another system). It is UNKNOWN if its
+        pod manager does not answer, or if it may belong to a claim that is being composed.
         """
         ours = self.store.nodes.list(podm)
-        statuses = [] if live else [NodeStatus(node=node, state="COMPOSED") for node in ours]
+        statuses = [] if live else [NodeStatus(node=node, state=node.state) for node in ours]
         for name in sorted({node.podm for node in ours} | self.members.keys()) if live else ():
             if podm in (None, name):
                 statuses += self._live_nodes(name, [node for node in ours if node.podm == name])
@@ -180,7 +180,7 @@ class PodmAccess:
         url = self.members[wanted.podm].url if wanted.podm in self.members else None
         events = tuple(self.store.events(status.node.claim))
         record = NodeRecord(**asdict(status), podm_url=url, events=events)
-        is_there = status.state in ("COMPOSED", "FOREIGN")
+        is_there = status.state not in ("GONE", "UNKNOWN")
         return replace(record, **self._hardware(status.node)) if is_there else record
 
     def _hardware(self, node: nouns.ComposedNode) -> dict[str, tuple[str, ...]]:
@@ -261,7 +261,7 @@ class PodmAccess:
         for node in ours:
             shown = listed.get(node.uri)
             listed_now = shown is not None and not shown.stale
-            state, reason = ("COMPOSED", None) if listed_now else self._unlisted_state(node)
+            state, reason = (node.state, None) if listed_now else self._unlisted_state(node)
             yield NodeStatus(node=node, state=state, reason=reason)
         known = {node.uri for node in ours}
         composing = self.store.claims.list(("COMPOSING",), name)
@@ -283,7 +283,7 @@ class PodmAccess:
         except SchedulerError as error:
             return "UNKNOWN", str(error)
         if result.node is not None:
-            return "COMPOSED", None
+            return node.state, None
         if result.state == "unknown":
             found = "the pod manager does not list the node, but does not confirm its absence"
             return "UNKNOWN", found

@@ -314,6 +314,13 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     changing: tuple[str, ...] = ()
     changes: dict[str, str] = {}
 
+    @property
+    def state(self) -> State:
+        """Return COMPOSED, or ATTACHING or DETACHING while its blocks are being changed."""
+        if not self.changing:
+            return "COMPOSED"
+        return "DETACHING" if self.changing[0] in self.blocks else "ATTACHING"
+
 
 def own_name(name: str | None, uri: str) -> str:
     """Return the name that this program gave a node, from its name or its URI, else ``""``."""

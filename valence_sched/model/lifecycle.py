@@ -79,7 +79,7 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
-    """A node and its state: COMPOSED, GONE, FOREIGN or UNKNOWN.
+    """A node and its state: COMPOSED, ATTACHING, DETACHING, GONE, FOREIGN or UNKNOWN.
 
     ``devices`` are the devices of its blocks at the last reading; ``unknown_blocks`` is the number
     of its blocks that this reading lacks. ``reason`` explains the state UNKNOWN.
@@ -119,8 +119,8 @@ class Action(Struct, frozen=True, kw_only=True):
 class ReconcileResult(Struct, frozen=True, kw_only=True):
     """The actions of reconciling, and the numbers of deleted claims and decisions.
 
-    ``composing`` are the claims whose composition may still be running, the oldest first; parts of
-    claims are left out.
+    ``composing`` are the claims whose nodes may still be composed or changed, the oldest first;
+    parts of claims are left out.
     """
 
     actions: tuple[Action, ...] = ()

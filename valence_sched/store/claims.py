@@ -233,7 +233,7 @@ class Claims:
         unexpired = sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
         sweep_at = sa.case((of.sweep_at.is_(None), None), else_=expires_at)
         times = {"expires_at": expires_at, "sweep_at": sweep_at}
-        for state in ("HELD", "COMPOSING"):
+        for state in ("HELD", *CHANGING_STATES):
             if change_state(connection, claim_id, [state], state, unexpired, **times):
                 return claim_rows.get(connection, claim_id)
         raise state_error(connection, claim_id, "only a held claim can be renewed")

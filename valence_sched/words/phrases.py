@@ -18,6 +18,7 @@ from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.lifecycle import NodeStatus, Preview, ProvisionResult
 from valence_sched.model.need import Alternative, Need, TopologyConstraint
+from valence_sched.model.node_change import NodeChangeResult
 from valence_sched.model.podm_address import is_unencrypted
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
 from valence_sched.model.registration import Registration
@@ -419,13 +420,26 @@ def composed_lines(result: ProvisionResult, count: int, by: str = "") -> Iterato
 
 
 def skipped_lines(composing: Sequence[Claim]) -> Iterator[str]:
-    """Yield the claims that may still be composed, and so were not reconciled."""
+    """Yield the claims whose nodes may still be composed or changed, and so were not reconciled."""
     for claim in composing[:MOST_SKIPPED]:
-        left = f"skipped: claim {claim.id} is being composed until {expiry_text(claim)}"
+        doing = "composed" if claim.state == "COMPOSING" else "changed"
+        left = f"skipped: claim {claim.id} is being {doing} until {expiry_text(claim)}"
         hint = f"run podm claim renew {claim.id} --ttl 1s, then podm claim reap"
         yield f"{left}: if its command no longer runs, {hint}"
     if (more := len(composing) - MOST_SKIPPED) > 0:
         yield f"skipped: {more:,} more: see podm claim list"
+
+
+def change_line(result: NodeChangeResult) -> str:
+    """Return the outcome of a change of a node that fits: ``1 block attached, power cycled``."""
+    node, done = result.node, result.done
+    counts = ((len(result.attached), "attached"), (len(result.detached), "detached"))
+    texts = [f"{format_count(number, 'block')} {verb}" for number, verb in counts if number]
+    texts += ["power cycled"] if result.power_cycled else []
+    name = f"node {node.id} on {node.podm}"
+    if not texts:
+        return f"{name} is unchanged: it is already as requested"
+    return f"{name}: {', '.join(texts)}" if done else f"{name} is unchanged: dry run"
 
 
 def preview_line(answer: Preview) -> str:

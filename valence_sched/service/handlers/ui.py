@@ -252,7 +252,7 @@ def nodes(call: Call) -> CallResult:
     found = _over_zones(call, lambda scheduler: scheduler.nodes(podm=podm, owner=owner))
     if found is None:
         stored, every = call.parts.records.newest_nodes(MOST_ROWS, wanted.skip, owner, podm)
-        part = [NodeStatus(node=node, state="COMPOSED") for node in stored]
+        part = [NodeStatus(node=node, state=node.state) for node in stored]
     else:
         ordered = sorted(found, key=lambda one: -one.node.created_at)
         part, every = ordered[wanted.skip :][:MOST_ROWS], len(found)
