@@ -288,7 +288,8 @@ class TestEveryRoute(ApplicationCase):
                     self.assertEqual((user, route.rule), (line.user, line.verb))
                     code = {200: "done", 202: "accepted"}.get(result.status_code)
                     self.assertEqual(code or result.json["code"], line.outcome)
-                    self.assertRegex(line.object, f"^({path[4:]}|operations/)")
+                    changed = path[4:].removesuffix("/changes")
+                    self.assertRegex(line.object, f"^({changed}|operations/)")
         for line in lines(self.state, user="rea"):
             self.assertEqual("access_denied", line.outcome)
 
@@ -314,6 +315,9 @@ class TestChanges(LivePodmsCase):
             begun = self.call("POST", "/v1/nodes", SMALL, "mo").headers["location"]
             self.process.operations.wait(60)
             (node,) = self.call("GET", begun, user="mo").json["result"]["nodes"]
+            change = {"change": {"attach_blocks": ["nope"]}}
+            self.call("POST", f"/v1/nodes/{node['id']}/changes", change, "mo")
+            self.process.operations.wait(60)
             self.call("DELETE", f"/v1/nodes/{node['id']}", user="mo")
             self.process.operations.wait(60)
         expected = [
@@ -324,6 +328,8 @@ class TestChanges(LivePodmsCase):
             ("ann", "zones:create", "zones/east", "access_denied"),
             ("mo", "nodes:create", begun[4:], "accepted"),
             ("mo", "nodes:create", f"nodes/{node['id']}", "done"),
+            ("mo", "nodes:update", f"nodes/{node['id']}", "accepted"),
+            ("mo", "nodes:update", f"nodes/{node['id']}", "name_unknown"),
             ("mo", "nodes:delete", f"nodes/{node['id']}", "accepted"),
             ("mo", "nodes:delete", f"nodes/{node['id']}", "done"),
         ]

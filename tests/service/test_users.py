@@ -124,6 +124,18 @@ class TestRoles(ApplicationCase):
         super().setUp()
         self.log_in("ann:admin", "mo", "rea:reader")
 
+    def test_only_an_admin_forces_a_change_of_a_node(self):
+        for user, force, status, code in (
+            ("rea", False, 403, "access_denied"),
+            ("mo", False, 404, "name_unknown"),
+            ("mo", True, 403, "access_denied"),
+            ("ann", True, 202, None),
+        ):
+            with self.subTest(user, force=force):
+                change = {"change": {"detach_blocks": ["b"], "force": force}}
+                result = self.call("POST", "/v1/nodes/x/changes", change, user)
+                self.assertEqual((status, code), (result.status_code, result.json.get("code")))
+
     def test_each_role_does_what_it_may(self):
         stats = {"stats": {"load": 1}}
         for method, path, body, least in (

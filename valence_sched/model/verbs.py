@@ -212,6 +212,7 @@ class Route(NamedTuple):
     above reader. ``reading``: the scheduler only reads, and waiting tenants take turns.
     ``decides``: the request gets a new id, which breaks ties. ``result`` is the type of the result
     of a long-running operation. ``several``: the verb takes a list of names and yields errors.
+    ``force`` is the further rule of a body whose change is forced, by default of admins.
     """
 
     verb: str
@@ -231,6 +232,7 @@ class Route(NamedTuple):
     decides: bool = False
     result: Any = None
     several: bool = False
+    force: str = ""
 
     @property
     def changes(self) -> bool:
@@ -276,7 +278,7 @@ VERBS = {route.verb: route for route in (
     Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[lifecycle.NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
     Route("compose", "nodes_compose", "POST", "/v1/nodes", "Compose the nodes of a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, decides=True, result=lifecycle.ProvisionResult),
     Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node, as its pod manager reports it.", None, lifecycle.NodeRecord, "nodes:get"),
-    Route("change_node", "nodes_change", "POST", "/v1/nodes/{name}/changes", "Attach devices to a node, and detach others.", NodeChangeBody, Operation, "nodes:update", "member", 202, result=NodeChangeResult),
+    Route("change_node", "nodes_change", "POST", "/v1/nodes/{name}/changes", "Attach devices to a node, and detach others.", NodeChangeBody, Operation, "nodes:update", "member", 202, result=NodeChangeResult, force="nodes:force"),
     Route("delete_nodes", "nodes_delete", "DELETE", "/v1/nodes/{name}", "Decompose a node.", None, Operation, "nodes:delete", "member", 202, ("wait_s",), result=type(None), several=True),
     Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Reconcile claims and nodes with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=lifecycle.ReconcileResult),
     Route("quotas", "quotas_quotas", "GET", "/v1/quotas", "List the quotas; the quota without an owner is the default.", None, tuple[Quota, ...], "quotas:list", "admin"),

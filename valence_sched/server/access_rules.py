@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Access rules: which Keystone users may use a route, by default or by an operator's file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -10,7 +10,7 @@ from oslo_policy import policy
 from valence_sched import files
 from valence_sched.errors import AccessDenied, InputError, suggest
 from valence_sched.model.codec import convert, load_yaml
-from valence_sched.model.verbs import Route
+from valence_sched.model.verbs import Role, Route
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.users import User
 
@@ -38,20 +38,31 @@ ROLE_RULES = (
 def list_rules() -> list[policy.RuleDefault]:
     """Return every rule with its default, for ``oslopolicy-sample-generator``."""
     routes: dict[str, list[Route]] = {}
+    forced: dict[str, Route] = {}
     for route in ROUTES:
         if route.rule:
             routes.setdefault(route.rule, []).append(route)
-    documented = (
-        policy.DocumentedRuleDefault(
-            name=name,
-            check_str=f"rule:{named[0].role}",
-            description=" ".join(dict.fromkeys(one.text for one in named)),
-            operations=[{"path": one.path, "method": one.method} for one in named],
-            scope_types=SCOPES,
-        )
+        if route.force:
+            forced[route.force] = route
+    documented = [
+        _documented(name, named[0].role, " ".join(dict.fromkeys(one.text for one in named)), named)
         for name, named in routes.items()
-    )
+    ]
+    forces = "Detaches blocks from a running node, although they are not declared removable."
+    documented += [_documented(name, "admin", forces, [one]) for name, one in forced.items()]
     return [*ROLE_RULES, *documented]
+
+
+def _documented(
+    name: str, role: Role, text: str, routes: Iterable[Route]
+) -> policy.DocumentedRuleDefault:
+    return policy.DocumentedRuleDefault(
+        name=name,
+        check_str=f"rule:{role}",
+        description=text,
+        operations=[{"path": one.path, "method": one.method} for one in routes],
+        scope_types=SCOPES,
+    )
 
 
 class AccessRules:

@@ -272,6 +272,8 @@ def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Calla
         req: falcon.Request, resp: falcon.Response, user: User, path: dict[str, str]
     ) -> None:
         body: Any = read_body(req, route.body, most) if route.body else None
+        if route.force and body.change.force:
+            access.check(user, route.force, "admin")
         asked_s, most_s = getattr(body, "ttl_s", 0.0), parts.limits.ttl_s
         if asked_s > most_s and asked_s != claim.TTL_S:
             text = f"this service holds a claim for at most {most_s:g} s"
@@ -333,7 +335,7 @@ def count_failure(rates: RateLimiter, address: str) -> None:
 
 def _record_change(req: falcon.Request, resp: falcon.Response, status: int) -> None:
     route, call = req.context.change
-    name = route.path.removeprefix("/v1/")
+    name = route.path.removeprefix("/v1/").removesuffix("/changes")  # the changed object
     if "name" in call.path:
         name = name.replace("{name}", call.name())
     elif location := resp.get_header("Location"):

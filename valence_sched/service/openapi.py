@@ -102,7 +102,8 @@ def _operation(route: Route, body: Any, answer: Any) -> dict[str, Any]:
     }
     if route.rule:
         operation["security"] = [{"basic": []}, {"keystone": []}, {}]
-        operation["description"] = f"Rule {route.rule}: role {route.role}."
+        forced = f" Rule {route.force} to force it: role admin." if route.force else ""
+        operation["description"] = f"Rule {route.rule}: role {route.role}.{forced}"
     if body is not None:
         operation["requestBody"] = {
             "required": True,

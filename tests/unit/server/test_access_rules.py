@@ -21,7 +21,13 @@ def credentials(*roles, project="p", system=None):
 class TestDefaults(unittest.TestCase):
     def test_every_rule_of_a_route_has_a_default_and_every_default_a_route(self):
         of_routes = {route.rule for route in ROUTES if route.rule}
+        of_routes |= {route.force for route in ROUTES if route.force}
         self.assertEqual(of_routes | {*ROLES, ALL_OWNERS}, {rule.name for rule in list_rules()})
+
+    def test_only_an_admin_forces_a_change(self):
+        rules = AccessRules()
+        allowed = [role for role in ROLES if rules.allow("nodes:force", credentials(role))]
+        self.assertEqual(["admin"], allowed)
 
     def test_routes_of_one_rule_take_one_role(self):
         roles: dict[str, set[str]] = {}
