@@ -15,6 +15,7 @@ from tests.seam.contract import (
     SchedulerContract,
     request,
 )
+from tests.seam.node_changes import ChangingContract
 from tests.service.serving import serving
 from tests.service.zone_services import ZoneServices, scheduler
 from valence_sched.app import App
@@ -117,6 +118,7 @@ class TestRecorded(EngineFactory, RegisteringContract, SchedulerContract, unitte
 
 class TestServed(
     EngineFactory,
+    ChangingContract,
     ComposingContract,
     ClaimingContract,
     RegisteringContract,
@@ -227,16 +229,18 @@ class TestServedRemote(SharedService, SchedulerContract, unittest.TestCase):
 
 
 class TestServedRemoteChanges(
-    OwnService, ComposingContract, ClaimingContract, RegisteringContract, unittest.TestCase
-):
+    OwnService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
+    unittest.TestCase,
+):  # fmt: skip
     """On a state with served pod managers, which the tests change."""
 
     start = staticmethod(start_service)
 
 
 class TestTreeChanges(
-    OwnService, ComposingContract, ClaimingContract, RegisteringContract, unittest.TestCase
-):
+    OwnService, ChangingContract, ComposingContract, ClaimingContract, RegisteringContract,
+    unittest.TestCase,
+):  # fmt: skip
     """On a tree of zones, which the tests change."""
 
     start = staticmethod(start_tree)

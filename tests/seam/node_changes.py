@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of changing living nodes, of every scheduler whose pod managers compose."""
+
+import msgspec
+
+from tests.seam.contract import Contract, request
+from valence_sched import errors
+from valence_sched.model.claim import ComposedNode
+from valence_sched.model.flavor import Properties
+from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.node_change import NodeChange, NodeChangeResult, exact_change, uris
+from valence_sched.model.quota import Quota
+from valence_sched.model.request_spec import RequestSpec
+
+GPU = msgspec.convert({"accelerators": [{"kind": "GPU"}]}, Properties)
+MANY = msgspec.convert({"accelerators": [{"kind": "GPU", "count": 99}]}, Properties)
+OWNER = "team-change"
+
+
+class ChangingContract(Contract):
+    """Tests of attaching blocks to a node and detaching them; simulated nodes are powered on."""
+
+    def gpu_node(self) -> ComposedNode:
+        """Compose a node of eight cores and a GPU, which reaches further GPUs."""
+        wanted = {"processor": {"total_cores": 8}, "accelerators": [{"kind": "GPU"}]}
+        (node,) = self.scheduler.compose(request(properties=wanted, owner=OWNER)).nodes
+        return node
+
+    def change(self, node: ComposedNode, **fields) -> NodeChangeResult:
+        options = {name: fields.pop(name) for name in ("key", "dry_run") if name in fields}
+        result = self.scheduler.change_node(node.id, NodeChange(**fields), **options)
+        self.check_sendable(result)
+        return result
+
+    def blocks(self, node: ComposedNode) -> set[str]:
+        """Return the blocks of a node as its pod manager reports them now."""
+        return {*self.scheduler.node_record(node.id).node.blocks}
+
+    def test_a_device_is_attached_and_detached_again(self):
+        node = self.gpu_node()
+        attached = self.change(node, attach=GPU)
+        (block,) = uris(attached.attached)
+        self.assertTrue(attached.done)
+        self.assertTrue(attached.attached[0].devices.accelerators)
+        self.assertEqual({*node.blocks, block}, self.blocks(node))
+        detached = self.change(node, detach_blocks=(block.rpartition("/")[2],), force=True)
+        self.assertEqual(((block,), ()), (uris(detached.detached), detached.attached))
+        self.assertEqual({*node.blocks}, self.blocks(node))
+
+    def test_a_named_block_is_attached_and_no_other_node_gets_it(self):
+        node = self.gpu_node()
+        planned = self.change(node, attach=GPU, dry_run=True)
+        self.assertFalse(planned.done)
+        self.assertEqual({*node.blocks}, self.blocks(node))
+        (block,) = uris(planned.attached)
+        self.change(node, attach_blocks=(block,))
+        self.assertEqual({*node.blocks, block}, self.blocks(node))
+        unchanged = self.change(node, attach_blocks=(block,))
+        self.assertEqual(((), ()), (unchanged.attached, unchanged.detached))
+        later = self.change(node, attach=GPU, dry_run=True)
+        self.assertNotIn(block, uris(later.attached))
+
+    def test_a_plan_is_carried_out_once(self):
+        node, change = self.gpu_node(), NodeChange(attach=GPU)
+        planned = self.scheduler.change_node(node.id, change, dry_run=True)
+        exact = exact_change(change, planned)
+        done = self.scheduler.change_node(node.id, exact)
+        self.assertEqual(planned.attached, done.attached)
+        with self.assertRaisesRegex(errors.ClaimLost, "was changed since the plan"):
+            self.scheduler.change_node(node.id, exact)
+
+    def test_a_running_node_keeps_a_block_that_is_not_removable(self):
+        node = self.gpu_node()
+        (block,) = uris(self.change(node, attach=GPU).attached)
+        planned = self.change(node, detach_blocks=(block,), dry_run=True)
+        self.assertIn("powered on", planned.hazard)
+        with self.assertRaisesRegex(errors.InUse, "is not declared removable: shut it down"):
+            self.change(node, detach_blocks=(block,))
+        self.assertIn(block, self.blocks(node))
+        cycled = self.change(node, detach_blocks=(block,), power_cycle=True)
+        self.assertTrue(cycled.power_cycled)
+        self.assertEqual({*node.blocks}, self.blocks(node))
+
+    def test_a_node_shrinks_to_a_flavor_and_grows_to_another(self):
+        spec = RequestSpec(flavor="gpu-small", owner=OWNER)
+        (node,) = self.scheduler.compose(self.scheduler.compile_request(spec)).nodes
+        shrunk = self.change(node, flavor="small", force=True)
+        self.assertEqual(((), "small"), (shrunk.attached, shrunk.node.flavor))
+        self.assertEqual({*node.blocks} - {*uris(shrunk.detached)}, self.blocks(node))
+        again = self.change(node, flavor="small")
+        self.assertEqual(((), ()), (again.attached, again.detached))
+        grown = self.change(node, flavor="gpu-small")
+        self.assertEqual(((), "gpu-small"), (grown.detached, grown.node.flavor))
+        self.assertEqual({*shrunk.node.blocks, *uris(grown.attached)}, self.blocks(node))
+        self.assertTrue(grown.attached)
+
+    def test_a_key_stands_for_one_change(self):
+        node = self.gpu_node()
+        first = self.change(node, attach=GPU, key="k")
+        again = self.change(node, attach=GPU, key="k")
+        self.assertEqual({*node.blocks, *uris(first.attached)}, self.blocks(node))
+        self.assertEqual({*first.node.blocks}, {*again.node.blocks})
+        with self.assertRaisesRegex(errors.NameTaken, "key 'k' belongs to another"):
+            self.change(node, detach=GPU, force=True, key="k")
+
+    def test_nothing_that_fits_is_a_decision_with_reasons(self):
+        node = self.gpu_node()
+        result = self.change(node, attach=MANY)
+        self.assertEqual((False, False), (result.fits, result.done))
+        self.assertTrue(result.decision.report.podms[0].reason)
+        self.assertEqual({*node.blocks}, self.blocks(node))
+
+    def test_what_is_not_known_is_named(self):
+        node = self.gpu_node()
+        for name, fields, words in (
+            ("vs-nope", {"attach": GPU}, "no node named 'vs-nope'"),
+            (node.id, {"attach_blocks": ("nope",)}, "no block of pod manager .* named 'nope'"),
+            (node.id, {"detach_blocks": ("nope",)}, "no block of node .* named 'nope'"),
+            (node.id, {"flavor": "nope"}, "no flavor named 'nope'"),
+        ):
+            with self.subTest(fields), self.assertRaisesRegex(errors.UnknownName, words):
+                self.scheduler.change_node(name, NodeChange(**fields))
+
+    def test_a_block_of_another_pod_manager_is_unknown(self):
+        node = self.gpu_node()
+        blocks = [*self.scheduler.blocks(BlockFilter())]
+        known = {one.uri for one in blocks if one.podm == node.podm}
+        other = next(one.uri for one in blocks if one.uri not in known)
+        with self.assertRaisesRegex(errors.UnknownName, "no block of pod manager"):
+            self.change(node, attach_blocks=(other,))
+
+    def test_what_is_attached_counts_for_the_quota_of_the_owner(self):
+        node = self.gpu_node()
+        before = self.used_gpus()
+        self.change(node, attach=GPU)
+        self.assertGreater(self.used_gpus(), before)
+
+    def used_gpus(self) -> float:
+        quota: Quota = self.scheduler.quota(OWNER)
+        return quota.used.get("accelerators", 0.0)
