@@ -16,7 +16,8 @@ from valence_sched.testing.served import served
 SCREENS = ROOT / "doc" / "source" / "screens"
 #: The faults of the pod managers for each transcript.
 FAILS = {
-    "claim.txt": (), "compose.txt": (), "died.txt": ("async",), "plan-apply.txt": (),
+    "change.txt": (), "claim.txt": (), "compose.txt": (), "died.txt": ("async",),
+    "plan-apply.txt": (),
     "plan-moved.txt": (), "plan-refresh.txt": (),
 }  # fmt: skip
 NAMES = ("gpu-east", "gpu-west")

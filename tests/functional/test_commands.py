@@ -72,6 +72,7 @@ SHOWS = {
 #: These commands change the registry, need claims, or may print no rows; they have their own tests.
 CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture", "podm serve",
            "podm inventory diff", "podm node delete", "podm node list", "podm node show",
+           "podm node attach", "podm node detach", "podm node history", "podm node resize",
            "podm check", "podm claim compose", "podm claim list", "podm claim show",
            "podm claim release", "podm claim renew",
            "podm claim reap", "podm node list", "podm node show", "podm node delete", "podm apply",

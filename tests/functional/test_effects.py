@@ -75,6 +75,12 @@ class Here:
         (node,) = self.engine.compose(self.request).nodes
         return node.id
 
+    def accelerated(self) -> str:
+        """Compose a node with a GPU and return its id."""
+        wanted = {"processor": {"total_cores": 8}, "accelerators": [{"kind": "GPU"}]}
+        (node,) = self.engine.compose(request(wanted)).nodes
+        return node.id
+
     def planned(self) -> Path:
         plan = self.engine.plan(self.request).plan
         assert plan is not None
@@ -218,6 +224,15 @@ ROWS: dict[str, tuple[Row, ...]] = {
     "podm_inventory_edit": (
         Row(_written(("inventory", "edit", "--drain", PODM), "edited.json", "-o")),
     ),
+    "podm_node_attach": (
+        Row(_with(Here.accelerated, "node", "attach", "NAME", "--gpu", "1")),
+    ),
+    "podm_node_detach": (
+        Row(_with(Here.accelerated, "node", "detach", "NAME", "--gpu", "1", "--force")),
+    ),
+    "podm_node_resize": (
+        Row(_with(Here.accelerated, "node", "resize", "NAME", "--flavor", "small", "--force")),
+    ),
     "podm_node_delete": (Row(_with(Here.composed, "node", "delete", "NAME"), prints=False),),
     "podm_schedule": (
         Row(_new("--claim")),
@@ -261,6 +276,7 @@ READERS = {
     "podm_block_list", "podm_block_show", "podm_check", "podm_claim_list", "podm_claim_show",
     "podm_device_list", "podm_pool_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
+    "podm_node_history",
     "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show", "podm_watch",
     "scheduler_audit_list", "scheduler_explain", "scheduler_filter_list",
     "scheduler_policy_list", "scheduler_policy_show",

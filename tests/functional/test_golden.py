@@ -26,9 +26,9 @@ from tests.functional.renew_golden import (
 from valence_sched.config import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
-NAMES = ("check", "decision", "decisions", "flavor", "inventory", "ironic", "plan", "podms",
-         "policy", "replay", "requests", "scenario", "trace", "workload", "zone-settings",
-         "zones")  # fmt: skip
+NAMES = ("check", "decision", "decisions", "drain", "flavor", "inventory", "ironic", "node-change",
+         "plan", "podms", "policy", "replay", "requests", "scenario", "trace", "workload",
+         "zone-settings", "zones")  # fmt: skip
 
 
 @functools.cache

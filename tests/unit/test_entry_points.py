@@ -86,6 +86,7 @@ class TestCommands(unittest.TestCase):
     def test_a_command_has_the_words_of_its_entry_point_in_its_class(self):
         # podm_claim_list = valence_sched_cli.commands.claim:ListClaim; podm_fit is in fit.
         nouns = {"catalog": "config filter flavor policy weigher", "inventory": "podm",
+                 "node_change": "node",
                  "podm": "block device pool", "podm_registry": "podm stats", "schedule": "podm",
                  "scheduler": "audit quota", "watch": "podm", "whatif": "policy"}  # fmt: skip
         for name, value in declared()[COMMANDS].items():

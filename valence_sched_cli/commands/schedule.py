@@ -10,9 +10,9 @@ from typing import Any
 from valence_sched import errors
 from valence_sched_cli import base
 from valence_sched_cli.base import output
-from valence_sched_cli.commands import claim as claims
+from valence_sched_cli.commands import claim as claims, node_change
 from valence_sched_cli.late import model, msgspec, pages, words
-from valence_sched_cli.options import inventory, request as request_options
+from valence_sched_cli.options import drain, inventory, request as request_options
 from valence_sched_cli.options.parser import given, option_name
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE, STRUCTURED, telling_columns
@@ -355,7 +355,8 @@ MAX_LISTED_CHANGES = 20  # lines about changes since the plan
 class ApplyPodm(base.Lister):
     """Carry out a plan of podm schedule --plan.
 
-    Uses exactly the blocks in the plan. If one of them is not available, nothing is done.
+    Uses exactly the blocks in the plan. If one of them is not available, nothing is done. Plans of
+    podm node attach, detach and resize are refused if the node was changed since.
 
     Exit codes: 0 done; 1 error; 4 composed in part; 5 a pod manager could not be read; 6
     the plan is out of date, or its hardware is in use; 7 a composed node could not be verified, or
@@ -370,13 +371,14 @@ class ApplyPodm(base.Lister):
         then | --refresh: decide again on the present inventory and show the differences; change
             nothing
         then --detailed-exitcode: with --refresh, exit 10 if the decision differs now"""
-    option_settings = {"plan": {"dest": "planned"}, **claims.OPTION_SETTINGS}
-    option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claims.CLAIM)
+    option_settings = {"plan": {"dest": "planned"}, **claims.OPTION_SETTINGS, **drain.SETTINGS}
+    option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claims.CLAIM, drain.DRAIN)
 
     def column_names(self, args: base.Args) -> Sequence[str]:
         if args.refresh:
             return REFRESH_COLUMNS
-        return PLANNED_COLUMNS if args.claim else claims.NODE_COLUMNS
+        columns = PLANNED_COLUMNS if args.claim else claims.NODE_COLUMNS
+        return tuple(dict.fromkeys((*columns, *node_change.COLUMNS)))
 
     def take_action(self, args: base.Args) -> base.Table:
         wait_s = claims.wait_s(args)
@@ -385,6 +387,14 @@ class ApplyPodm(base.Lister):
         if args.detailed_exitcode and holds:
             raise errors.UsageError("--detailed-exitcode: needs --refresh")
         plan = self.scheduler_app.read_plan(args.planned)
+        if isinstance(plan, model.node_change.NodeChangePlan):
+            if idle := [name for name in ("claim", "refresh", "ttl") if getattr(args, name)]:
+                hint = "the plan changes a node: omit it"
+                raise errors.UsageError(f"{option_name(idle[0])}: {hint}")
+            return node_change.apply_plan(self, plan)
+        if drain.drain_settings(args) is not None:
+            hint = "the plan detaches no block: omit it"
+            raise errors.UsageError(f"--drain-command, --drain-url: {hint}")
         if args.refresh:
             return self._refresh(args, plan)
         scheduler, ttl_s = self.scheduler(args), claims.ttl_s(args)

@@ -28,7 +28,7 @@ COMMON = frozenset(
         *("-h", "--help-all", "-f", "-c", "--inventory", "--flavor", "--cores", "--gpu", "--count"),
         *("--memory", "--drive"),
         *("--podm", "--zone", "--policy", "--owner", "--claim", "--compose", "--plan", "--explain"),
-        *("--output", "--compare"),
+        *("--output", "--compare", "--block", "--idle", "--force", "--power-cycle"),
     )
 )
 _ARGPARSE = ("positional arguments", "options")  # argparse's own groups, which come first

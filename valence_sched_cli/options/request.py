@@ -35,6 +35,14 @@ what --flavor <flavor>...: name of a flavor, a file with one flavor, or - for st
     (repeat for several; default: all known)
 what --nova-flavor <flavor>...: Nova flavor, by name or ID, in addition to --flavor (only inside
     openstack; repeat for several)"""
+#: The options for resources; the field is a text after the name of each.
+RESOURCES = """\
+what --cores <n>: CPU cores{0}
+what --memory <size>: memory{0}: 256GiB
+what --gpu <gpus>...: GPUs{0}: 2, A100 or 2xA100
+what --drive <drives>...: drives{0}: 1TB or 2x1.92TB
+what --resource <class=n>...: amount of a resource class of Placement{0}: VCPU=4, MEMORY_MB=256GiB,
+    DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"""
 #: The options that describe a request; all values of a repeated option apply.
 OPTIONS = f"""\
 {inventory.FLAVOR_FILE}
@@ -58,12 +66,7 @@ where --where <expression>...: only where this JSON expression holds: '[">=", "$
     (repeat for several; all must hold, and those of the flavor)
 where --attribute <name=expression>...: only where this attribute of the pod manager matches:
     facts.year='>= 2022' (repeat for several; overrides the flavor)
-what --cores <n>: CPU cores, in addition to the flavor
-what --memory <size>: memory, in addition to the flavor: 256GiB
-what --gpu <gpus>...: GPUs, in addition to the flavor: 2, A100 or 2xA100
-what --drive <drives>...: drives, in addition to the flavor: 1TB or 2x1.92TB
-what --resource <class=n>...: amount of a resource class of Placement, in addition to the flavor:
-    VCPU=4, MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50
+{RESOURCES.format(", in addition to the flavor")}
 where --required <trait>...: only with this trait, in Placement's syntax: !A forbids A, in:A,B
     requires A or B (repeat: all must hold)
 where --forbidden <trait>...: only without this trait (repeat: all must hold)
@@ -145,13 +148,23 @@ def make_request(
     request = command.scheduler_app.config.compile_request(spec, flavor, args.near_map)
     if not says_resources(args):
         return request
+    return model.request_spec.with_resources(request, *_resources(args))
+
+
+def device_properties(args: argparse.Namespace) -> model.flavor.Properties | None:
+    """Return the devices that the options for resources describe, None without such an option."""
+    if not says_resources(args):
+        return None
+    return model.request_spec.properties_of(*_resources(args))
+
+
+def _resources(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:
     properties: dict[str, Any] = {"accelerators": args.gpu, "drives": args.drive}
     if args.cores is not None:
         properties["processor"] = {"total_cores": args.cores}
     if args.memory is not None:
         properties["memory"] = {"capacity_mib": args.memory}
-    amounts = parsing.by_name("--resource", args.resource)
-    return model.request_spec.with_resources(request, properties, amounts)
+    return properties, parsing.by_name("--resource", args.resource)
 
 
 @contextlib.contextmanager

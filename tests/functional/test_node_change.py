@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of living nodes with the real programs on served pod managers."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+from tests.functional.programs import PROGRAMS, SITE, Case, Done
+from tests.functional.test_compose import There
+from valence_sched.testing.served import served
+
+OURS, THEIRS = PROGRAMS
+
+
+class NodeCase(Case):
+    """A node with a GPU on served pod managers, in a new state."""
+
+    @contextlib.contextmanager
+    def there(self, *fail: str, hosts: str = "unmanaged") -> Iterator[There]:
+        with served(SITE, fail=fail) as podms:
+            here = There(
+                {"gpu-east": podms["gpu-east"]}, f"{self.folder}/{self.id()}-{hosts}.sqlite"
+            )
+            here.asked("set", "gpu-east", "--hosts", hosts)
+            (row,) = here.compose("--gpu", "1").data
+            self.node, self.blocks = row["Node"], row["Blocks"]
+            yield here
+
+    def change(self, here: There, verb: str, *words: str, program: str = OURS) -> Done:
+        return here.asked("node", verb, self.node, *words, program=program)
+
+    def rows(self, here: There, verb: str, *words: str) -> list[dict]:
+        done = self.change(here, verb, *words, "-f", "json")
+        self.assertEqual(0, done.code, done.err)
+        return list(done.data)
+
+    def present(self, here: There) -> list[str]:
+        return list(here.asked("node", "show", self.node, "-f", "json").data["Blocks"])
+
+
+class TestNodeChange(NodeCase):
+    """Attach, detach, resize, and history."""
+
+    def test_a_device_is_attached_and_detached_on_hosts_and_on_composed_systems(self):
+        for fail, hosts in ((("fixed-hosts",), "free"), ((), "unmanaged")):
+            with self.subTest(fail), self.there(*fail, hosts=hosts) as here:
+                (row,) = self.rows(here, "attach", "--gpu", "1")
+                self.assertEqual(("attach", "gpu-east"), (row["Change"], row["Podm"]))
+                self.assertTrue(row["Hardware"]["accelerators"])
+                self.assertEqual(sorted([*self.blocks, row["Block"]]), sorted(self.present(here)))
+                (gone,) = self.rows(here, "detach", "--block", row["Block"], "--power-cycle")
+                self.assertEqual(("detach", row["Block"]), (gone["Change"], gone["Block"]))
+                self.assertTrue(gone["Power Cycled"])
+                self.assertEqual(sorted(self.blocks), sorted(self.present(here)))
+
+    def test_both_programs_print_the_same_plan(self):
+        with self.there() as here:
+            words = ("--gpu", "1", "--dry-run")
+            ours, theirs = (self.change(here, "attach", *words, program=p) for p in PROGRAMS)
+        self.assertEqual((0, 0), (ours.code, theirs.code))
+        self.assertEqual(ours, theirs)
+        self.assertTrue(ours.err.endswith(f"node {self.node} on gpu-east is unchanged: dry run\n"))
+
+    def test_a_running_node_keeps_a_block_and_the_dry_run_says_so(self):
+        with self.there() as here:
+            dry = self.change(here, "detach", "--gpu", "1", "--dry-run")
+            done = self.change(here, "detach", "--gpu", "1")
+            self.assertEqual(sorted(self.blocks), sorted(self.present(here)))
+        self.assertEqual((0, 1), (dry.code, done.code))
+        self.assertIn("would be refused: it is powered on", dry.err)
+        self.assertRegex(done.err, "is not declared removable: shut it down, or use --power-cycle")
+
+    def test_nothing_that_fits_exits_3_with_the_reasons_of_a_decision(self):
+        with self.there() as here:
+            done = self.change(here, "attach", "--gpu", "9xA100")
+            data = self.change(here, "attach", "--gpu", "9xA100", "-f", "json")
+        self.assertEqual(3, done.code)
+        self.assertRegex(done.out, r"^Not chosen: 1 of 1 pod manager\n  gpu-east +\d of 9 A100")
+        self.assertIn("nothing fits: placed 0 of 1", done.err)
+        self.assertEqual((3, []), (data.code, data.data))
+        self.assertIn("of 9 A100", data.err)
+
+    def test_a_plan_is_applied_once_and_is_refused_after_a_change(self):
+        file = f"{self.folder}/{self.id()}.json"
+        with self.there() as here:
+            done = self.change(here, "attach", "--gpu", "1", "--plan", file)
+            self.assertIn(f"plan written: to carry it out, run podm apply {file}", done.err)
+            with open(file) as text:
+                plan = json.load(text)
+            self.assertEqual(("valence-sched/node-change", self.node),
+                             (plan["schema"], plan["node"]))  # fmt: skip
+            self.assertEqual(sorted(self.blocks), sorted(plan["change"]["before"]))
+            for option in ("--claim", "--refresh"):
+                refused = here.asked("apply", file, option)
+                self.assertEqual((2, f"{option}: the plan changes a node: omit it\n"), refused[::2])
+            done = here.asked("apply", file, "-f", "json")
+            self.assertEqual(0, done.code, done.err)
+            self.assertEqual(plan["change"]["attach_blocks"], [row["Block"] for row in done.data])
+            again = here.asked("apply", file)
+            self.assertEqual(6, again.code)
+            self.assertIn("was changed since the plan: plan the change again", again.err)
+            with open(file, "w") as text:
+                json.dump({**plan, "node": "vs-other"}, text)
+            forged = here.asked("apply", file)
+            self.assertEqual(1, forged.code)
+            self.assertIn("the plan was changed: make it again", forged.err)
+
+    def test_a_planned_resize_gives_the_node_its_flavor(self):
+        file = f"{self.folder}/{self.id()}.json"
+        with self.there() as here:
+            self.change(here, "resize", "--flavor", "small", "--force")
+            done = self.change(here, "resize", "--flavor", "gpu-small", "--plan", file)
+            self.assertEqual(0, done.code, done.err)
+            self.assertEqual("small", here.rows("node", "list")[0]["Flavor"])
+            self.assertEqual(0, here.asked("apply", file).code)
+            self.assertEqual("gpu-small", here.rows("node", "list")[0]["Flavor"])
+
+    def test_a_node_that_needs_no_change_says_so(self):
+        with self.there() as here:
+            block = self.blocks[0].rpartition("/")[2]
+            for verb, *words in (("attach", "--block", block), ("detach", "--idle")):
+                done = self.change(here, verb, *words)
+                text = f"node {self.node} on gpu-east is unchanged: it is already as requested\n"
+                self.assertEqual((0, "", text), done, words)
+
+    def test_contradictions_and_empty_requests_are_usage_errors(self):
+        with self.there() as here:
+            for words in (
+                ("attach",), ("detach",), ("detach", "--idle", "--gpu", "1"), ("resize",),
+                ("attach", "--gpu", "1", "--dry-run", "--key", "k"), ("attach", "--gpu", "0xA100"),
+            ):  # fmt: skip
+                with self.subTest(words):
+                    done = self.change(here, *words)
+                    self.assertEqual((2, ""), done[:2])
+                    self.assertEqual(1, done.err.count("\n"), done.err)
+
+    def test_the_history_is_listed_without_the_pod_manager(self):
+        with self.there() as here:
+            self.rows(here, "attach", "--gpu", "1")
+            before = self.rows(here, "history")
+            kinds = [row["Event"] for row in before]
+            for kind in ("held", "composed", "attaching", "attached"):
+                self.assertIn(kind, kinds)
+        self.assertEqual(before, self.rows(here, "history"))
+        shown = self.change(here, "history")
+        self.assertRegex(shown.out, r"\| attached +\| 1 block: GPU-\d+ +\|")
