@@ -45,6 +45,13 @@ class StoredCase(LivePodmsCase):
     def tearDown(self):
         self.process.operations.wait(60)
 
+    def node(self):
+        """Compose a node, and return its ID."""
+        begun = self.ask("POST", "/v1/nodes", SMALL, "mia").json
+        self.process.operations.wait(60)
+        done = self.ask("GET", f"/v1/operations/{begun['id']}", None, "mia").json
+        return done["result"]["nodes"][0]["id"]
+
     def ask(self, method, path, body, user):
         result = self.call(method, path, body, user)
         self.assertLess(result.status_code, 300, result.text)
@@ -119,6 +126,10 @@ class TestBodies(BodiesCase, StoredCase):
         return {
             ("POST", "/v1/claims"): ("/v1/claims", claims),
             ("POST", "/v1/nodes"): ("/v1/nodes", [claims[0], {"claim": self.held}]),
+            ("POST", "/v1/nodes/{name}/changes"): (f"/v1/nodes/{self.node()}/changes", [
+                {"change": {"attach": {"accelerators": [{"count": 1}]}, "before": ["/b"]}},
+                {"change": {"flavor": "small"}, "dry_run": True},
+            ]),
             ("POST", "/v1/claims/{name}/renew"): (f"/v1/claims/{self.held}/renew", [{"ttl_s": 60}]),
             ("POST", "/v1/reconciliations"): ("/v1/reconciliations", [{"dry_run": True}]),
             ("POST", "/v1/podms"): ("/v1/podms", [{"registration": registration, "check": False}]),
