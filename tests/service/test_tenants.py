@@ -302,7 +302,16 @@ class TestEveryRoute(ApplicationCase):
 
 
 class TestChanges(LivePodmsCase):
-    users = ("ann:admin", "mo")
+    users = ("ann:admin", "mo", "eve")
+
+    def test_a_node_of_another_user_is_unknown_to_those_who_change_it(self):
+        begun = self.call("POST", "/v1/nodes", SMALL, "mo").headers["location"]
+        self.process.operations.wait(60)
+        (node,) = self.call("GET", begun, user="mo").json["result"]["nodes"]
+        path, change = f"/v1/nodes/{node['id']}/changes", {"change": {"attach_blocks": ["b"]}}
+        self.check_problem(self.call("POST", path, change, "eve"), 404, "name_unknown")
+        self.assertEqual(202, self.call("POST", path, change, "mo").status_code)
+        self.process.operations.wait(60)
 
     def test_an_administrator_sees_who_changed_what(self):
         with self.assertLogs("valence_sched.audit", logging.INFO) as logged:
