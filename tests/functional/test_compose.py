@@ -80,6 +80,30 @@ class TestCompose(Case):
             host = documents.get(shown["URI"])
             self.assertEqual(links(attached[0]), host["Links"]["ResourceBlocks"])
 
+    def test_nodes_are_placed_on_servers_without_a_composition_service(self):
+        with self.there("servers") as here:
+            self.assertEqual(3, here.compose().code)  # unmanaged, the default
+            shown = here.asked("show", "gpu-east")
+            self.assertIn("--hosts free", shown.out + shown.err)
+            unmanaged = here.rows("node", "list", "--live")
+            self.assertEqual({"FOREIGN"}, {it["State"] for it in unmanaged})
+            self.assertEqual(0, here.asked("set", "gpu-east", "--hosts", "free:Compute-0[23]").code)
+            self.assertEqual(0, here.asked("list").code)
+            placed = [here.compose().data[0]["Node"] for _ in range(2)]
+            self.assertEqual(3, here.compose().code)
+            states = {it["Node"]: it["State"] for it in here.rows("node", "list", "--live")}
+            self.assertEqual(["COMPOSED"] * 2, [states[node] for node in placed])
+            self.assertEqual(len(unmanaged), len(states))
+            self.assertEqual([], here.rows("claim", "reap"))
+            self.assertEqual(["COMPOSED"] * 2, [it["State"] for it in here.rows("claim", "list")])
+            attach = here.asked("node", "attach", placed[0], "--gpu", "1")
+            self.assertNotEqual(0, attach.code)
+            self.assertEqual(0, here.asked("node", "delete", placed[0]).code)
+            self.assertEqual(0, here.compose().code)
+            posted = {one.method for one in here.podms["gpu-east"].requests
+                      if "Sessions" not in one.path}  # fmt: skip
+            self.assertEqual({"GET"}, posted)
+
     def test_what_is_composed_is_explained_as_what_is_claimed_or_decided(self):
         ask = ("schedule", "--flavor", "small", "--explain", "--seed", "0")
         with self.there() as here:

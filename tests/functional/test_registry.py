@@ -137,6 +137,9 @@ class TestCommands(Registry):
         self.podm("unset", "a", "--hosts")
         self.assertEqual("unmanaged", self.shown("a")["Hosts"])
         self.assertIn("--hosts", self.refused("set", "a", "--hosts", "some", code=2))
+        self.podm("set", "a", "--hosts", "free:rack1-*,/redfish/v1/Systems/7")
+        shown = self.podm("show", "a", "-f", "json").data["Hosts"]
+        self.assertEqual("free:rack1-*,/redfish/v1/Systems/7", shown)
 
     def test_blocks_are_reserved_and_used_again(self):
         with served("examples/site.json") as podms:

@@ -13,7 +13,7 @@ from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.document_shape import MEMBERS, current_form
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Link, Resource, links, text
 from valence_sched.drivers.http.exchange import Patience
-from valence_sched.drivers.links import ROOT, LinkedDocuments, collection_pages
+from valence_sched.drivers.links import ROOT, LinkedDocuments, collection_pages, link_paths
 from valence_sched.errors import PluginError, UnknownName, describe_error
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_address import ADDRESS_KIND, uuid_identity
@@ -132,18 +132,25 @@ class Dialect(NamedTuple):
     services: tuple[Link, ...] = ()
     #: Links to blocks in a root without a composition service.
     bare_blocks: tuple[Link, ...] = ()
+    #: Links to the hosts of a root without a composition service: each host is a block.
+    hosts: tuple[Link, ...] = ()
 
     def inventory(self, service: LinkedDocuments, id_: str) -> FullPodm:
         """Read a pod manager and its identity; note a root without a composition service."""
         podm = self.read(service, id_, self.name)
         root = service.json(ROOT, "the protocol")
-        if root and not self.has_service(self.root(ROOT, root, NO_NOTES)):
+        now = self.root(ROOT, root or {}, NO_NOTES)
+        if root and not self.has_service(now) and not (podm.blocks and self.host_lists(now)):
             service.notes.remark(f"{ROOT}: found no link to a composition service, expected one")
         return replace(podm, identity=podm.identity or service_identity(service))
 
     def has_service(self, root: Resource) -> bool:
         services = self.services or [way for way in root.link_fields if isinstance(way, Link)]
         return any(link for way in services for link in way.of(root))
+
+    def host_lists(self, root: Resource) -> tuple[str, ...]:
+        """Return the URIs of the lists of hosts, none with a composition service."""
+        return tuple(uri for way in self.hosts for uri in link_paths(way.of(root)))
 
     def refusal(self, resources: Iterable[str]) -> str | None:
         """Return the reason why no node with amounts of these resources can be composed."""

@@ -8,7 +8,7 @@ there is no document at the link itself.
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +20,7 @@ from valence_sched.errors import InputError, one_line
 from valence_sched.model.diagnostic import Diagnostic, Kind
 from valence_sched.model.inventory import BlockType, Node
 from valence_sched.model.quantity import format_count
+from valence_sched.model.registration import matches_uri
 
 _ROOT = ("redfish", "v1")
 MAX_PLACES = 8
@@ -81,8 +82,8 @@ class LinkedDocuments:
     """Documents that link each other; of several spellings of a URI, the known or first one counts.
 
     ``max_blocks`` is the operator's limit on blocks of a type in one node, ``known_nodes`` are the
-    nodes of the last reading, ``shared`` is used by several threads. With ``free_hosts``, hosts
-    without attached blocks are free.
+    nodes of the last reading, ``shared`` is used by several threads. ``free_hosts`` are patterns of
+    hosts, or of the last parts of their URIs, that are free without attached blocks.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class LinkedDocuments:
         max_blocks: Mapping[BlockType, int] | None = None,
         shared: Shared | None = None,
         known_nodes: Iterable[Node] = (),
-        free_hosts: bool = False,
+        free_hosts: Sequence[str] = (),
     ) -> None:
         self.get, self.notes, self._host = get, notes, host
         self.max_blocks, self.free_hosts = max_blocks or {}, free_hosts
@@ -108,6 +109,9 @@ class LinkedDocuments:
         #: Existing but unreadable documents.
         self.unreadable: set[str] = set()
         self._is_short = False
+
+    def is_free_host(self, uri: str) -> bool:
+        return any(matches_uri(uri, pattern) for pattern in self.free_hosts)
 
     def shared(self, make: Callable[[], T]) -> T:
         """Return the result of a function, made once for all pod managers of one reading."""

@@ -258,9 +258,10 @@ class PodmAccess:
             yield from (NodeStatus(node=node, state="UNKNOWN", reason=podm) for node in ours)
             return
         listed = {node.uri: node for node in podm.nodes}
+        hosts = {block.uri for block in podm.blocks}  # of placed nodes
         for node in ours:
             shown = listed.get(node.uri)
-            listed_now = shown is not None and not shown.stale
+            listed_now = node.uri in hosts or (shown is not None and not shown.stale)
             state, reason = (node.state, None) if listed_now else self._unlisted_state(node)
             yield NodeStatus(node=node, state=state, reason=reason)
         known = {node.uri for node in ours}

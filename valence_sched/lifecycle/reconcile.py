@@ -194,12 +194,13 @@ class Reconciler:
                 continue
             listed = {node.uri: node for node in podm.nodes if not node.stale}
             ours = {node.uri for node in known.get(id_, [])}
-            missing = [node for node in known.get(id_, []) if node.uri not in listed]
+            hosts = {block.uri for block in podm.blocks}  # of placed nodes
+            missing = [it for it in known.get(id_, []) if it.uri not in listed.keys() | hosts]
             actions: list[Action | None] = [self._forget_missing(node) for node in missing]
             actions += [
                 self._remove_orphan(id_, node, names)
                 for uri, node in listed.items()
-                if uri not in ours and nouns.own_name(node.name, node.uri)
+                if uri not in ours | hosts and nouns.own_name(node.name, node.uri)
             ]
             if not self.dry_run:
                 self.store.remember((self.read(id_) if actions else None) or podm)

@@ -321,6 +321,11 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
             return "COMPOSED"
         return "DETACHING" if self.changing[0] in self.blocks else "ATTACHING"
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether the node is a host on which nothing was composed: no reading shows its use."""
+        return self.uri in self.blocks
+
 
 def own_name(name: str | None, uri: str) -> str:
     """Return the name that this program gave a node, from its name or its URI, else ``""``."""

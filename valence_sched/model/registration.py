@@ -18,8 +18,9 @@ from valence_sched.model.inventory import BlockType, Name, Positive
 
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
-#: Whether a host with only its own blocks is free, or in use by a tenant of another system.
-Hosts = Literal["free", "unmanaged"]
+#: The hosts that are free unless in use here: all, none, or those whose URI, or the last part of
+#: it, matches a shell pattern. Other hosts are in use by tenants of other systems.
+Hosts = Annotated[str, Meta(pattern=r"^(unmanaged|free|free:[^,]+(,[^,]+)*)$")]
 Reason = Annotated[str, Meta(min_length=1, max_length=255)]
 RESERVED_BY = "operator: "  # the client of a block that the operator has reserved
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
@@ -60,7 +61,7 @@ class Registration(Noun, frozen=True, kw_only=True):
     dialect, or ``auto`` to detect it. The fields from ``zone`` to ``facts`` are added to the
     reported properties. ``max_blocks`` is the largest number of blocks of a type in one node,
     unless the pod manager reports fewer. At most ``parallel_composes`` nodes of a request are
-    composed at a time. ``hosts`` states whether hosts without attached blocks are free.
+    composed at a time. ``hosts`` states which hosts without attached blocks are free.
     ``reserved`` has the reason why decisions leave out a block, by its URI, the last part of it, or
     a shell pattern. ``cacert``, ``cert`` and ``key`` are the files of trusted authorities and of
     the client certificate.
@@ -87,6 +88,12 @@ class Registration(Noun, frozen=True, kw_only=True):
     reserved: dict[Name, Reason] = {}
     cert: str | None = None
     key: str | None = None
+
+    @property
+    def free_hosts(self) -> tuple[str, ...]:
+        """The patterns of free hosts."""
+        word, _, patterns = self.hosts.partition(":")
+        return tuple((patterns or "*").split(",")) if word == "free" else ()
 
 
 class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
@@ -178,18 +185,18 @@ def reregistered(
     )
 
 
+def matches_uri(uri: str, pattern: str) -> bool:
+    """Return whether a shell pattern matches a URI, or the last part of it."""
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (uri, uri.rpartition("/")[2]))
+
+
 def with_reserved(podm: inventory.FullPodm, reserved: Mapping[str, str]) -> inventory.FullPodm:
     """Return a podm in which these blocks, and no others, are reserved by the operator."""
     blocks = []
     for block in podm.blocks:
         status = block.status or inventory.FREE_STATUS
         is_marked = (status.client or "").startswith(RESERVED_BY)
-        names = block.uri, block.uri.rpartition("/")[2]
-        found = (
-            reason
-            for pattern, reason in reserved.items()
-            if any(fnmatch.fnmatchcase(name, pattern) for name in names)
-        )
+        found = (why for pattern, why in reserved.items() if matches_uri(block.uri, pattern))
         client = f"{RESERVED_BY}{reason}" if (reason := next(found, None)) else None
         if is_marked or client:
             status = msgspec.structs.replace(status, reserved=bool(client), client=client)
@@ -233,6 +240,14 @@ def parse_max_blocks(text: str) -> dict[BlockType, Positive]:
     if kind.strip().casefold() not in known:
         raise must_be(f"of a type of blocks ({', '.join(known.values())})", kind)
     return {known[kind.strip().casefold()]: int(number)}
+
+
+def parse_hosts(text: str) -> str:
+    """Parse ``free``, ``unmanaged``, or ``free:`` and patterns of free hosts; ValueError."""
+    try:
+        return msgspec.convert(text, Hosts)
+    except msgspec.ValidationError:
+        raise must_be("free, unmanaged, or free:PATTERN,…", text) from None
 
 
 def without(

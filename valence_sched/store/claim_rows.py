@@ -400,7 +400,8 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
 def composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
     """Return the nodes of composed claims with holds, by pod manager and claim.
 
-    A claim with an undecodable node is left out, since it cannot be compared with a reading.
+    A claim with an undecodable node is left out, since it cannot be compared with a reading. So is
+    the claim of a placed node: only the claim shows that its host is in use.
     """
     parts, claims = tables.claim_parts, tables.claims
     of_claim, of_podm = _nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key
@@ -418,4 +419,8 @@ def composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByCl
         nodes = readable(connection, _nodes, rows, lambda _id, *key: (key[:2], decode_node(key[2])))
         for claim_key, node in nodes:
             found.setdefault(claim_key, []).append(node)
-    return {key: nodes for key, nodes in found.items() if len(nodes) == counts[key]}
+    return {
+        key: nodes
+        for key, nodes in found.items()
+        if len(nodes) == counts[key] and not any(node.is_placed for node in nodes)
+    }

@@ -73,7 +73,8 @@ decide --fact <key=value>...: fact about the pod manager: a number, a text, or a
 decide --max-blocks <n|type=n>...: maximum number of compute blocks in one node, or of blocks of a
     type; a stricter reported limit still applies
 decide --parallel-composes <n>: maximum number of nodes of a request to compose at a time, 1 to 32
-decide --hosts: whether hosts without attached blocks are free (default: unmanaged, in use)
+decide --hosts <free|unmanaged|free:pattern,...>: hosts without attached blocks that are free:
+    all, none (default: all are in use), or those whose URI, or its last part, matches a pattern
 decide | --enable: place nodes on the pod manager
 decide | --disable: place no nodes on the pod manager"""
 
@@ -85,7 +86,7 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         parser,
         _OPTIONS,
         auth={"choices": ("auto", "session", "basic")},
-        hosts={"choices": ("free", "unmanaged")},
+        hosts=parsing.parsed_by("registration:parse_hosts"),
         max_blocks=parsing.parsed_by("registration:parse_max_blocks"),
         parallel_composes=lambda text: parsing.natural(
             text, 1, model.registration.MOST_PARALLEL_COMPOSES

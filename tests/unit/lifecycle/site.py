@@ -37,9 +37,14 @@ class Site:
     """Served pod managers by id, and a store."""
 
     def __init__(
-        self, podms: dict[str, ServedPodm], store: Store, checkpoint=None, ttl_s=600.0
+        self,
+        podms: dict[str, ServedPodm],
+        store: Store,
+        checkpoint=None,
+        ttl_s=600.0,
+        hosts="unmanaged",
     ) -> None:
-        self.podms, self.store = podms, store
+        self.podms, self.store, self.hosts = podms, store, hosts
         self.points: list[str] = []
         self.composer = NodeComposer(
             store, self.connect, ttl_s=ttl_s, checkpoint=checkpoint or self.points.append
@@ -52,7 +57,7 @@ class Site:
         self.unusable_count = self.free_blocks() - self.free_to_decide()
 
     def target(self, name: str) -> ReadTarget:
-        return ReadTarget(Registration(name=name, url=self.podms[name].url))
+        return ReadTarget(Registration(name=name, url=self.podms[name].url, hosts=self.hosts))
 
     @contextlib.contextmanager
     def connect(self, name: str):
@@ -143,6 +148,7 @@ def site(
     documents: dict | None = None,
     url: str | None = None,
     ttl_s: float = 600.0,
+    hosts: str = "unmanaged",
     **words: Any,
 ) -> Iterator[Site]:
     sources = [source] if source else []
@@ -151,4 +157,4 @@ def site(
         served(*sources, documents=documents, fail=fail) as podms,
         Store(url or empty_file(Path(folder)), **words) as store,
     ):
-        yield Site(podms, store, ttl_s=ttl_s)
+        yield Site(podms, store, ttl_s=ttl_s, hosts=hosts)

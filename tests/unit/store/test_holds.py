@@ -193,6 +193,28 @@ class TestSettling:
                 self.assertEqual("SETTLED" if settled else "COMPOSED", state)
                 self.assertEqual(not settled, bool(usage(self.one)))
 
+    def test_a_host_stays_held_for_the_life_of_its_node_and_is_free_at_once(self):
+        """Whatever readings show: a host that is free, or in use while hosts are unmanaged."""
+        self.one.remember(podm("x", blocks=[{"uri": "/S/1"}]))
+        claim = self.one.claims.create([part("x", 1, "/S/1")])
+        self.one.claims.start_composing(claim.id)
+        node = ComposedNode(id="h-1", podm="x", uri="/S/1", claim=claim.id, blocks=("/S/1",))
+        self.one.claims.finish_composing(claim.id, [node])
+        shown = [{"uri": "/S/1", "blocks": ["/S/1"]}]
+        for status, nodes in ((self.FREE, []), (self.USED, shown), (self.FREE, [])):
+            for _ in range(2):
+                self.one.remember(
+                    podm("x", blocks=[{"uri": "/S/1", "status": status}], nodes=nodes)
+                )
+                self.assertEqual("COMPOSED", self.one.claims.show(claim.id).state)
+                self.assertEqual({"/S/1": 1}, usage(self.one, "x").blocks)
+        generation = self.one.load_podms()["x"].generation
+        with self.assertRaises(ClaimLost):
+            self.one.claims.create([part("x", generation, "/S/1")])
+        self.one.nodes.forget("h-1")
+        self.assertFalse(usage(self.one, "x"))
+        self.assertEqual("HELD", self.one.claims.create([part("x", generation, "/S/1")]).state)
+
     def test_a_claim_of_several_pod_managers_is_settled_by_the_last_of_them(self):
         for name in ("x", "y"):
             self.one.remember(podm(name))

@@ -20,7 +20,7 @@ from valence_sched.drivers.document_shape import MEMBERS, current_form, type_nam
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Parts, Resource
 from valence_sched.drivers.http.connection import Connection, enter_service
 from valence_sched.drivers.http.exchange import Deadline, TlsContexts, Unreachable
-from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared
+from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared, fold_uri
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
@@ -160,8 +160,7 @@ class PodmReader:
         answers = caches.Answers(connection.get)
         memory = None if settings.raw or settings.full else settings.memory
         key, most = (connection.url, known.name), known.max_blocks
-        has_free_hosts = known.hosts == "free"
-        settled = to_json((root, most, has_free_hosts))
+        settled = to_json((root, most, known.hosts))
         basis = dialect.name, settled, known.username, cache.stamp()
         if memory is not None and not connection.login.remarks:
             found = memory.get(key, basis, now_s)
@@ -174,7 +173,7 @@ class PodmReader:
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
         linked = functools.partial(LinkedDocuments, host=connection.host, max_blocks=most)
         linked = functools.partial(linked, shared=self._shared, known_nodes=self._previous.nodes)
-        linked = functools.partial(linked, free_hosts=has_free_hosts)
+        linked = functools.partial(linked, free_hosts=known.free_hosts)
         notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())
         for remark in (*connection.login.remarks, *([cache.problem] if cache.problem else [])):
@@ -202,6 +201,9 @@ class PodmReader:
         known = self._previous
         now = dialect.root(ROOT, current_form(root, root=True), NO_NOTES)
         is_bare = any(link for way in dialect.bare_blocks for link in way.of(now))
+        hosts = tuple(fold_uri(f"{uri}/") for uri in dialect.host_lists(now))
+        if all(fold_uri(uri).startswith(hosts) for uri in known.blocks):
+            return
         if known.blocks and (known.has_zones or not is_bare) and not dialect.has_service(now):
             what = "found no link to a composition service, expected one as at the last reading"
             raise Unreachable(f"{ROOT}: {what}")

@@ -26,6 +26,7 @@ from valence_sched.drivers.redfish.methods import (
     choose_change,
     choose_write,
 )
+from valence_sched.drivers.redfish.placed import PlacedNodes
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, is_composing
 from valence_sched.errors import ClaimLost, PodmError
@@ -170,6 +171,7 @@ class RedfishComposer:
         self._reader = NodeReader(session, self._capabilities)
         self._block_reservations = BlockReservations(session, self._reader)
         self._amounts = AmountComposer(session, patience)
+        self._placed = PlacedNodes(session)
         self._reservation: str | None = None
 
     @functools.cached_property
@@ -182,7 +184,11 @@ class RedfishComposer:
         return way if isinstance(way, str) else self._amounts.refusal(request)
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        return [*self._reader.conflicts(request), *self._amounts.conflicts(request)]
+        amounts = self._amounts.conflicts(request)
+        if (host := self._placed_host(request)) is None:
+            return [*self._reader.conflicts(request), *amounts]
+        why = self._placed.conflict(host)
+        return [*([f"{host}: {why}"] if why else []), *amounts]
 
     def preview(self, request: CompositionRequest) -> str | None:
         if (target := methods.read_capabilities(self._session).compose_target) is None:
@@ -209,7 +215,12 @@ class RedfishComposer:
 
     def _exact_target(self, request: CompositionRequest) -> str | None:
         way = choose_write(self._capabilities(request), request)
-        return None if isinstance(way, str) or not way.exact else way.target
+        return None if isinstance(way, str) or not (way.exact and way.body) else way.target
+
+    def _placed_host(self, request: CompositionRequest) -> str | None:
+        """Return the host on which the node of a request is placed, None if it is composed."""
+        way = choose_write(self._capabilities(request), request)
+        return None if isinstance(way, str) or way.body is not None else way.target
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Create the amounts, then the node; if the node fails, delete the amounts.
@@ -237,6 +248,9 @@ class RedfishComposer:
         way = choose_write(self._capabilities(request), request)
         if isinstance(way, str):
             return CompositionResult(state="absent", reason=way)
+        if way.body is None:
+            watch(f"composing ({way.name})")
+            return self._placed.read(way.target)
         if self._reservation:
             way = way._replace(body=way.body | {"ReservationId": self._reservation})
         outcome, sent = self._compose_once(request, way, watch)
@@ -246,8 +260,7 @@ class RedfishComposer:
         return outcome
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        is_unnamed = node is None
-        result = self._reader.read_node(request, node, same_blocks=is_unnamed, confirmed=is_unnamed)
+        result = self._read_node(request, node)
         if result.state == "unknown" or not (request.amounts or request.made_grants):
             return result
         try:
@@ -267,6 +280,15 @@ class RedfishComposer:
             return replace(result, state=state, amounts=found.made)
         return replace(result, amounts=found.made)
 
+    def _read_node(self, request: CompositionRequest, node: str | None) -> CompositionResult:
+        try:
+            if self._placed_host(request) is not None:
+                return self._placed.read(node)
+        except PodmError as error:
+            return composer.unread_result(error, node)
+        is_unnamed = node is None
+        return self._reader.read_node(request, node, same_blocks=is_unnamed, confirmed=is_unnamed)
+
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         before = self.read_node(request, node or None)
         if before.state == "unknown":
@@ -276,6 +298,8 @@ class RedfishComposer:
             return self._without_amounts(before, amounts, watch) if amounts else before
         uri = before.node
         watch("decomposing")
+        if self._placed_host(request) is not None:  # the host stays, nothing is written
+            return self._without_amounts(CompositionResult(state="absent"), before.amounts, watch)
         last = map(self._reader.last_block, before.blocks)
         marked = [block.uri for block in last if block and block.reserved]
 
@@ -305,6 +329,9 @@ class RedfishComposer:
     def change(
         self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
     ) -> Change:
+        if self._capabilities().places:
+            why = "nothing can be attached or detached: the service has no CompositionService"
+            return Change(self._placed.read(node).blocks or None, why)
         return self._changer.change(node, attach, detach, watch)
 
     def is_on(self, node: str) -> bool | None:
@@ -314,7 +341,12 @@ class RedfishComposer:
         power.set_power(self._session, node, on, self._patience, watch)
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
-        return self._changer.present(node)
+        if not self._capabilities().places:
+            return self._changer.present(node)
+        found = self._placed.read(node)
+        if found.state == "unknown":
+            raise PodmError(found.reason)
+        return found.blocks or None
 
     def is_hot_removable(self, block: str) -> bool:
         return hot_plug.is_hot_removable(self._session, block)

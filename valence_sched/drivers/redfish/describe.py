@@ -249,6 +249,27 @@ _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
 }
 
 
+def with_unlisted(
+    devices: inventory.Devices, systems: Iterable[schema.System]
+) -> inventory.Devices:
+    """Return the devices of a host, with those that it must have or may have but does not list.
+
+    Without a listed CPU or memory module, or without any list of drives or network interfaces,
+    their number is unknown.
+    """
+    stated = frozenset().union(*(system.json for system in systems))
+    found: dict[str, Any] = {}
+    if not devices.processors:
+        found["processors"] = (Processor(count=None),)
+    if not devices.memory:
+        found["memory"] = (Memory(count=None),)
+    if not (devices.drives or stated & {"Storage", "SimpleStorage", "Drives"}):
+        found["drives"] = (Drive(count=None),)
+    if not (devices.nics or stated & {"EthernetInterfaces", "NetworkInterfaces"}):
+        found["nics"] = (Nic(count=None),)
+    return replace(devices, **found)
+
+
 def topology_of(
     service: LinkedDocuments,
     where: str,
@@ -296,6 +317,24 @@ def status_of(block: schema.ResourceBlock, *, with_parts: bool = True) -> invent
         client=block.client,
         resource_state=condition.word,
     )
+
+
+def block_of_server(
+    server: schema.Server, systems: Iterable[schema.Server], is_free: bool
+) -> schema.ResourceBlock:
+    """Return the block that a host without a composition service is; it is in use unless free.
+
+    It consists of the ``systems``: of the host, and of its parts with their own BMC.
+    """
+    json = {
+        "Name": server.name,
+        "ResourceBlockType": ["ComputerSystem"],
+        "CompositionStatus": {"CompositionState": "Unused" if is_free else "Composed"},
+        "Status": server.present_status,
+        "ComputerSystems": [{"@odata.id": system.uri} for system in systems],
+        "Links": {"Chassis": [{"@odata.id": uri} for uri in server.chassis]},
+    }
+    return schema.ResourceBlock(server.uri, json, server.notes)
 
 
 def own_status(block: schema.ResourceBlock) -> inventory.Status:

@@ -410,14 +410,29 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
         if storage.drives:
             schema.note_condition(storage, condition, "its drives are not counted")
     nics = [] if _NICS.isdisjoint(json) else [*_nics(service, holder)]
+    accelerators: set[str] = set()
     for field, to in _SINGLE:
         if field.path in json and (found := list(_follow(service, field.of(holder), to, where))):
+            if to is schema.ProcessorDevice:
+                accelerators = {it.uri for it in found if _is_accelerator(it)}
+            elif to is schema.MemoryDevice and accelerators:
+                found = [it for it in found if not _is_of(service, it, accelerators)]
             yield DeviceList(field.path + of, found)
     if drives:
         yield DeviceList(_STORAGES + of, drives)
     if simple := list(_simple_drives(service, holder, storages, bool(drives))):
         yield DeviceList(_SIMPLE_STORAGES + of, simple)
     yield from (DeviceList(way + of, devices) for way, devices in nics if devices)
+
+
+def _is_accelerator(processor: Any) -> bool:
+    return (processor.type or "CPU").casefold() not in ("cpu", "core", "thread")
+
+
+def _is_of(service: LinkedDocuments, module: Any, processors: set[str]) -> bool:
+    """Return whether a memory module belongs to these processors alone."""
+    owners = set(service.uris(module.processors, module.uri))
+    return bool(owners) and owners <= processors
 
 
 def _storages(service: LinkedDocuments, holder: DeviceHolder) -> list[schema.Storage]:

@@ -39,4 +39,5 @@ def redfish(
         amounts=frozenset((VOLATILE, PERSISTENT, STORAGE)),
         services=(ServiceRoot.composition,),
         bare_blocks=(ServiceRoot.blocks,),
+        hosts=(ServiceRoot.hosts,),
     )

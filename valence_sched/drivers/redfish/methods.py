@@ -48,7 +48,8 @@ class ComposeCapabilities(NamedTuple):
 
     ``service`` is the document of the CompositionService, with the actions of a vendor. The
     ``methods`` of a vendor are tried before the standard methods. ``host`` returns the host with a
-    compute block of a request.
+    compute block of a request. The service ``places`` nodes on its systems if it neither has a
+    CompositionService nor lists blocks.
     """
 
     systems: str | None
@@ -58,6 +59,7 @@ class ComposeCapabilities(NamedTuple):
     service: Json | None = None
     methods: tuple[ComposeMethod, ...] = ()
     host: Callable[[CompositionRequest], Host | None] = lambda _request: None
+    places: bool = False
 
     @property
     def composes(self) -> bool:
@@ -68,12 +70,13 @@ class ComposeCapabilities(NamedTuple):
 class ComposeWrite(NamedTuple):
     """One POST that composes the node, from exactly the requested blocks if ``exact``.
 
-    With ``on_host``, a PATCH of the host that becomes the node, or of the node to change.
+    With ``on_host``, a PATCH of the host that becomes the node, or of the node to change. Without
+    a ``body`` nothing is sent: the node is its ``target``.
     """
 
     name: str
     target: str
-    body: Json
+    body: Json | None
     exact: bool
     on_host: bool = False
 
@@ -190,6 +193,17 @@ def composes_exact_blocks(capabilities: ComposeCapabilities, request: Compositio
     return isinstance(found, ComposeWrite) and found.exact
 
 
+def placed(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
+    """Return no write for the host that is the only block of the request."""
+    below = fold_uri(f"{capabilities.systems}/")
+    hosts = [uri for uri in request.blocks if fold_uri(uri).startswith(below)]
+    if not (capabilities.places and hosts):
+        return None
+    if len(request.blocks) > 1:
+        return "a node is one host, because the service has no CompositionService"
+    return ComposeWrite("placed", hosts[0], None, True)
+
+
 def attached(capabilities: ComposeCapabilities, request: CompositionRequest) -> Offer:
     """Return a write that attaches the blocks to the host with the compute block of the request."""
     host = None if capabilities.composes else capabilities.host(request)
@@ -206,6 +220,8 @@ def specific(capabilities: ComposeCapabilities, request: CompositionRequest) -> 
     """
     case = _use_case(capabilities, SPECIFIC, request.pool)
     target = case.target if case else capabilities.systems
+    if capabilities.places and request.blocks:
+        return None
     stated = capabilities.compose_target or _use_case(capabilities, CONSTRAINED, request.pool)
     if not target or (stated and not case):
         return None
@@ -230,7 +246,7 @@ def constrained(capabilities: ComposeCapabilities, request: CompositionRequest) 
     return ComposeWrite("constrained", case.target, body, False)
 
 
-STANDARD_METHODS: tuple[ComposeMethod, ...] = (attached, specific, manifest, constrained)
+STANDARD_METHODS: tuple[ComposeMethod, ...] = (placed, attached, specific, manifest, constrained)
 
 
 def choose_change(
@@ -341,7 +357,7 @@ def read_capabilities(
     cases: list[UseCase] = []
     for uri in map(link_path, root.systems):
         cases += _use_cases(session, get_document(session, uri) or {}, uri or "")
-    early = ComposeCapabilities(systems, None, False, tuple(cases))
+    early = ComposeCapabilities(systems, None, False, tuple(cases), places=bool(root.hosts))
     is_specific = request and not own and _use_case(early, SPECIFIC, request.pool)
     if request and is_specific and composes_exact_blocks(early, request):
         return early
@@ -359,11 +375,12 @@ def read_capabilities(
         links = [link for page in pages for link in page.members]
         of_pool = [link for link in links if pool in (link_path(link), link.rpartition("/")[2])]
         for zone in of_pool or links:
-            found = _use_cases(session, _document_or_empty(session, zone), systems or "")
+            of_zone = _use_cases(session, _document_or_empty(session, zone), systems or "")
             zones = (link_path(zone) or "",)
-            cases += [it._replace(zones=zones, target=systems or it.target) for it in found]
+            cases += [it._replace(zones=zones, target=systems or it.target) for it in of_zone]
     target, affinity = link_path(actions.compose), bool(actions.zone_affinity)
-    return ComposeCapabilities(systems, target, affinity, tuple(cases), service, own)
+    found = early._replace(compose_target=target, zone_affinity=affinity, use_cases=tuple(cases))
+    return found._replace(service=service, methods=own)
 
 
 def _document_or_empty(session: Session, link: str) -> Json:

@@ -101,6 +101,7 @@ class RedfishResources(NamedTuple):
     """The resources of a pod manager that link blocks.
 
     ``host_parts`` has the own blocks of each host by its URI, if free hosts are offered.
+    ``servers`` are the hosts of a service without a composition service: each is its only block.
     """
 
     root: schema.ServiceRoot
@@ -109,6 +110,7 @@ class RedfishResources(NamedTuple):
     blocks: list[schema.ResourceBlock]
     systems: list[schema.ListedSystem]
     host_parts: dict[str, set[str]]
+    servers: dict[str, schema.Server]
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.FullPodm:
@@ -164,6 +166,12 @@ def _find(service: LinkedDocuments) -> RedfishResources:
     for it in holders:
         for block in service.follow(it.blocks, schema.ResourceBlock, it.uri, blocks):
             blocks.setdefault(block.uri, block)
+    servers, parts_of_servers = _servers(service, root)
+    for server in servers:
+        inside = (server, *parts_of_servers)
+        blocks[server.uri] = describe.block_of_server(
+            server, inside, service.is_free_host(server.uri)
+        )
     systems = list(service.follow(root.systems, schema.ListedSystem, root.uri))
     parts = {
         host.uri: {
@@ -172,9 +180,32 @@ def _find(service: LinkedDocuments) -> RedfishResources:
             if uri in blocks and describe.is_host_part(service, blocks[uri])
         }
         for host in systems
-        if service.free_hosts and not host.is_composed
+        if not host.is_composed and service.is_free_host(host.uri)
     }
-    return RedfishResources(root, services, zones, list(blocks.values()), systems, parts)
+    if servers and not any(service.is_free_host(server.uri) for server in servers):
+        count = format_count(len(servers), "host")
+        what = f"found no composition service: {count} in use by an unmanaged system"
+        root.remark(f"{what} (--hosts free offers hosts)")
+    hosts = {server.uri: server for server in servers}
+    return RedfishResources(root, services, zones, list(blocks.values()), systems, parts, hosts)
+
+
+def _servers(
+    service: LinkedDocuments, root: schema.ServiceRoot
+) -> tuple[list[schema.Server], list[schema.Server]]:
+    """Return the hosts of a service without a composition service, and the parts of its only host.
+
+    A part is a system that does not boot, such as a baseboard of accelerators with its own BMC,
+    beside a system that does.
+    """
+    every = [it for it in service.follow(root.hosts, schema.Server, root.uri) if it.leads]
+    servers = [server for server in every if server.boots]
+    if not servers:
+        return every, []
+    parts = [server for server in every if not server.boots]
+    for part in parts if len(servers) > 1 else ():
+        part.remark("found no Boot, expected one host that it is part of (left out)")
+    return servers, parts if len(servers) == 1 else []
 
 
 def _pools(
@@ -224,12 +255,18 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
                 what = f"found {uri}, expected a listed resource block"
                 system.remark(what, schema.ListedSystem.blocks)
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
+    names = Counter(server.label for server in found.servers.values())
+    for uri, server in found.servers.items():
+        if not service.is_free_host(uri):
+            name = server.label if names[server.label] == 1 else None  # often "System"
+            yield Node(uri=uri, name=name, blocks=(uri,))
 
 
 def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
     what = "found no readable document, expected a system"
     unread = [*service.unread_members(found.root.systems, found.root.uri)]
-    for it in (system for system in found.systems if system.lacks_fields):
+    unlike = (it for it in found.systems if it.uri not in found.servers)
+    for it in (system for system in unlike if system.lacks_fields):
         is_other = type_name(it.json) not in ("", "computersystem")
         unread += [it.uri] if is_other or it.uri in service.known_nodes else []
     for uri in dict.fromkeys(unread):
@@ -286,6 +323,9 @@ def _blocks(
     describer = service.shared(describe.Describer)
     for block in found.blocks:
         devices = describer.describe(owned[block.uri])
+        if block.uri in found.servers:
+            lists = service.follow(block.systems, schema.System, block.uri)
+            devices = describe.with_unlisted(devices, lists)
         systems = _systems_behind(service, block, {} if block.uri in hosts else listed)
         status, stated = states[block.uri], block.composition_state or "none"
         if systems or status.condition is not None:
@@ -309,8 +349,12 @@ def _blocks(
 def _systems_behind(
     service: LinkedDocuments, block: schema.ResourceBlock, listed: Mapping[str, schema.ListedSystem]
 ) -> list[NamedResource]:
-    """Return the systems that a block consists of; a compute block also has its linked systems."""
-    found: list[NamedResource] = list(service.follow(block.systems, schema.System, block.uri))
+    """Return the systems that a block consists of; a compute block also has its linked systems.
+
+    The block of a host without a composition service has the status of its system already.
+    """
+    systems = service.follow(block.systems, schema.System, block.uri)
+    found: list[NamedResource] = [system for system in systems if system.uri != block.uri]
     if listed and block.in_systems and "compute" in map(str.casefold, block.types):
         linked = {*service.uris(block.in_systems, block.uri)} - {it.uri for it in found}
         found += [listed[uri] for uri in sorted(linked & listed.keys())]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT
 from valence_sched.drivers.fields import (
+    AlternativeLink,
     Field,
     Identity,
     Link,
@@ -94,6 +95,7 @@ class MemoryDevice(Device):
     capacity_mib = Field("CapacityMiB", number, "size", "MiB")
     volatile_mib = Field("VolatileSizeMiB", number, "the volatile part", "MiB")
     speed_mhz = Field("OperatingSpeedMhz", number, "transfer speed", "MHz")
+    processors = Field("Links/Processors", links, "accelerators: not main memory")
 
 
 class DriveDevice(Device):
@@ -374,6 +376,36 @@ class System(DeviceHolder):
     ram = Field("MemorySummary", only_objects, "read if no memory module is listed")
 
 
+class Server(System):
+    """ComputerSystem as a host of a service without a CompositionService."""
+
+    type = Field("SystemType", text, "Physical or absent: a host; any other: none")
+    host_name = Field("HostName", text, "the name of its node, else Name, if unique")
+    power = Field("PowerState", text, "Off: its state Disabled or StandbyOffline counts as Enabled")
+    chassis = Field("Links/Chassis", links, "its enclosures")
+    boot = Field("Boot", only_objects, "absent beside systems with it: part of the only host")
+
+    @property
+    def label(self) -> str | None:
+        return self.host_name or self.name
+
+    @property
+    def boots(self) -> bool:
+        return "Boot" in self.json
+
+    @property
+    def leads(self) -> bool:
+        return (self.type or "physical").casefold() == "physical"
+
+    @property
+    def present_status(self) -> Any:
+        """The status without a state that only states that the server is switched off."""
+        is_off = (self.power or "").casefold() == "off"
+        if is_off and (self.state or "").casefold() in ("disabled", "standbyoffline"):
+            return {**self.json["Status"], "State": "Enabled"}
+        return self.json.get("Status")
+
+
 class ResourceBlock(DeviceHolder):
     types = Field("ResourceBlockType", words, "Compute, Processor, Memory, Storage, …")
     composition_state = Field("CompositionStatus/CompositionState", text, "Unused, Composed, …")
@@ -457,6 +489,13 @@ class ServiceRoot(NamedResource):
     )
     blocks = Link("ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, cached=1)
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
+    hosts = AlternativeLink(
+        "Systems",
+        Server,
+        "hosts, without a composition service",
+        collection=True,
+        unless=("CompositionService", "ResourceBlocks"),
+    )
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)
     storage = Link("Storage", StorageHolder, "storage systems", collection=True, levels=3)
     storage_services = Link(

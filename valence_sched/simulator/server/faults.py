@@ -72,6 +72,7 @@ RULES = (
     FaultRule("stores", "", "composing stores the posted system and changes nothing else"),
     FaultRule("fixed-hosts", "", "each compute block is part of a host, which only PATCH changes"),
     FaultRule("hot-plug", "", "each device of a block is declared removable while it runs"),
+    FaultRule("servers", "", "each compute block is a server, and there is no composition service"),
     FaultRule("change-off", "", "changing the blocks of a system that is not off answers 409"),
     FaultRule("change-race", "BLOCK", "another client attaches it just before a change: 412"),
     FaultRule("full-ports", "CODE", "attaching a block to a system answers this status"),

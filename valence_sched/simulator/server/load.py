@@ -167,6 +167,31 @@ def _declare_hot_plug(documents: DocumentTree) -> None:
                 documents.put(device, {**own, "Links": linked})
 
 
+def _become_servers(documents: DocumentTree) -> None:
+    """Replace the composition service and the nodes by one server for each compute block."""
+    root = documents.get(ROOT) or {}
+    systems = docs.uri_at(root, "Systems")
+    for uri in documents.member_uris(systems):
+        documents.remove_member(systems, uri)
+    for uri, json in tuple(blocks(documents)):
+        if "Compute" not in docs.array_of(json, "ResourceBlockType"):
+            continue
+        server = f"{systems}/{uri.rpartition('/')[2]}"
+        own: Json = {"SystemType": "Physical", "PowerState": "Off", "Status": json.get("Status")}
+        for kind in _BY_SYSTEM:
+            if linked := docs.uris_at(json, kind):
+                documents.put_collection(f"{server}/{kind}", "Collection", kind, linked)
+                own[kind] = {"@odata.id": f"{server}/{kind}"}
+        disks = _put(documents, f"{server}/Storage/1", {"Drives": json.get("Drives") or []})
+        documents.put_collection(f"{server}/Storage", "StorageCollection", "Storage", [disks])
+        own["Storage"] = {"@odata.id": f"{server}/Storage"}
+        type_ = "ComputerSystem.v1_23_1"
+        documents.put(server, docs.resource_document(server, type_, "Server", **own))
+        complete_system(documents, server)
+        documents.list_member(systems, server)
+    documents.put(ROOT, {key: it for key, it in root.items() if key != "CompositionService"})
+
+
 def _put(documents: DocumentTree, uri: str, json: Json) -> str:
     documents.put(uri, {"@odata.id": uri, "Id": uri.rpartition("/")[2], **json})
     return uri
@@ -185,6 +210,7 @@ _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
     "join": _join_blocks,
     "fixed-hosts": _add_hosts,
     "hot-plug": _declare_hot_plug,
+    "servers": _become_servers,
 }
 
 

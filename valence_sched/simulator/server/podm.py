@@ -206,7 +206,7 @@ class SimulatedPodm:
     def _compose(self, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
         self._steal()
         systems = self.composition.systems
-        if "fixed-hosts" in self.faults:
+        if "fixed-hosts" in self.faults or "servers" in self.faults:
             return docs.method_not_allowed("POST", systems)
         if "stores" in self.faults:
             uri = f"{systems}/{self.documents.free_id(systems)}"

@@ -177,7 +177,7 @@ class TestHosts(Case):
         self.host("own")
         self.host("busy", "gpu", uri=f"{V}/S/2", Name="host-2")
         self.host("only", uri=f"{V}/S/3")  # a host whose own parts are not a block
-        service = LinkedDocuments(self.documents.get, Diagnostics(), free_hosts=True)
+        service = LinkedDocuments(self.documents.get, Diagnostics(), free_hosts=("*",))
         podm = read_podm(service, "p", "redfish")
         node = Node(uri=f"{V}/S/2", name="host-2", blocks=(f"{BLOCKS}/busy", f"{BLOCKS}/gpu"))
         self.assertEqual((node,), podm.nodes)

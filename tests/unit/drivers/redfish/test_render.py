@@ -371,8 +371,11 @@ class DmtfTreesTest(unittest.TestCase):
     def test_public_constrained_composition_has_the_numbers_counted_by_hand(self):
         self.check("public-constrained-composition", 2, (9, 32, 65536, 1, 8), (6, 0, 0, 1, 8))
 
-    def test_public_cxl_has_stocks_and_no_blocks(self):
-        podm = self.check("public-cxl", 0, (0, 0, 0, 0, 0), (0, 0, 0, 0, 0))
+    def test_public_cxl_has_stocks_and_one_host(self):
+        podm = self.read("public-cxl")
+        ((host,), (node,)) = podm.blocks, podm.nodes
+        self.assertEqual((host.uri, (host.uri,), 0), (node.uri, node.blocks, host.status.slots))
+        self.assertEqual([None], [cpu.cores for cpu in host.devices.processors])
         stocks = [(stock.resource, stock.total, stock.used) for stock in podm.stocks]
         self.assertEqual(
             [
@@ -385,7 +388,7 @@ class DmtfTreesTest(unittest.TestCase):
             ],
             stocks,
         )
-        self.assertEqual(3, sum("MemorySizeMiB" in problem for problem in self.diagnostics.lines()))
+        self.assertEqual(3, sum("sum of its modules" in line for line in self.diagnostics.lines()))
 
     def test_their_folder_is_four_pod_managers_and_other_files_are_passed_over(self):
         diagnostics = Diagnostics()

@@ -407,6 +407,15 @@ class TestFaults(Case):
         self.assertEqual([201, 201], [client.compose("C1").status_code for _ in range(2)])
         self.assertEqual(2, len(client.get(SYSTEMS).json()["Members"]))
 
+    def test_servers_replace_the_composition_service_and_the_nodes(self):
+        client = self.serve("servers")
+        root, systems = client.get(ROOT).json(), client.get(SYSTEMS).json()["Members"]
+        self.assertNotIn("CompositionService", root)
+        self.assertEqual(405, client.compose("C1", "D1").status_code)
+        server = client.get(systems[0]["@odata.id"]).json()
+        self.assertEqual(("Physical", "Off"), (server["SystemType"], server["PowerState"]))
+        self.assertTrue(client.get(server["Processors"]["@odata.id"]).json()["Members"])
+
     def test_fixed_hosts_are_changed_by_the_list_of_their_blocks_alone(self):
         client = self.serve("fixed-hosts")
         host, own, drive = f"{SYSTEMS}/Host-C1", f"{BLOCKS}/C1", f"{BLOCKS}/D1"
