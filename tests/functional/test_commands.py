@@ -70,7 +70,8 @@ SHOWS = {
     "scheduler policy show": ("balanced",),
 }
 #: These commands change the registry, need claims, or may print no rows; they have their own tests.
-CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture", "podm serve",
+CHANGES = ("podm block set", "podm block unset",
+           "podm create", "podm delete", "podm set", "podm unset", "podm capture", "podm serve",
            "podm inventory diff", "podm node delete", "podm node list", "podm node show",
            "podm node attach", "podm node detach", "podm node history", "podm node resize",
            "podm check", "podm claim compose", "podm claim list", "podm claim show",

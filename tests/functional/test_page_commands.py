@@ -22,6 +22,7 @@ ELSEWHERE = {
     "rack_csv:": "tests.functional.test_dialects",
     "sled.yaml": "tests.functional.test_dialects",
     "rack-9": "tests.functional.test_dialects",
+    "bmc-17": "tests.functional.test_compose",
     "--from-catalog": "tests.functional.test_catalog",  # needs a cloud
     "--nova-flavor": "tests.functional.test_nova_flavor",
     "--password-prompt": "tests.functional.test_registry",

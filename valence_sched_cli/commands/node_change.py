@@ -208,7 +208,7 @@ def _change(command: base.PodmCommand, change: model.node_change.NodeChange) -> 
             command.closing.append(f"plan written: {hint}")
     if result.hazard and not (change.force or change.power_cycle):
         hint = "shut it down, or use --power-cycle or --force"
-        command.closing.append(f"would be refused: {result.hazard}: {hint}")
+        command.closing += [f"would be refused: {result.hazard}", hint]
     return _table(command, result)
 
 

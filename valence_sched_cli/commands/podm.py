@@ -276,6 +276,7 @@ class SetBlock(base.Command):
         scheduler = self.scheduler(args)
         old = scheduler.registration(args.podm).registration
         uris = [one.uri for one in scheduler.blocks(model.hardware.BlockFilter(podm=args.podm))]
+        self.scheduler_app.sources.diagnostics.clear()  # podm show lists them
         known = {*uris, *map(cells.tail, uris)}
         for name in args.block:
             if not fnmatch.filter(known, name):
