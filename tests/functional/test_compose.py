@@ -84,7 +84,7 @@ class TestCompose(Case):
         with self.there("servers") as here:
             self.assertEqual(3, here.compose().code)  # unmanaged, the default
             shown = here.asked("show", "gpu-east")
-            self.assertIn("--hosts free", shown.out + shown.err)
+            self.assertRegex(shown.out, "Unmanaged Blocks +[|] /redfish/v1/Systems/Compute-01")
             unmanaged = here.rows("node", "list", "--live")
             self.assertEqual({"FOREIGN"}, {it["State"] for it in unmanaged})
             self.assertEqual(0, here.asked("set", "gpu-east", "--hosts", "free:Compute-0[23]").code)

@@ -41,7 +41,8 @@ HERE_ONLY = re.compile(
 )
 #: Commands and options with lasting changes: they must not run twice.
 CHANGES = ("podm claim", "podm node", "podm apply", "podm stats", "podm create", "podm set",
-           "podm unset", "podm delete", "scheduler quota", "scheduler zone")  # fmt: skip
+           "podm block set", "podm block unset", "podm unset", "podm delete", "scheduler quota",
+           "scheduler zone")  # fmt: skip
 CHANGING_OPTIONS = ("--claim", "--compose", "--dispatch", "--journal")
 #: Commands that need no pod manager.
 NAMING = ("podm flavor", "scheduler policy", "scheduler filter", "scheduler weigher")
