@@ -300,7 +300,14 @@ class _Step:
 
     def detach(self, blocks: Sequence[str], record: ChangeRecord, undo: Sequence[str]) -> None:
         """Detach blocks; if the pod manager refuses, detach those attached before (``undo``)."""
-        self._start_detaching(blocks)
+        try:
+            self._start_detaching(blocks)
+        except errors.SchedulerError as error:
+            if not undo:
+                raise
+            stays = f"{self.node.podm}: node {self.node.id} keeps {', '.join(undo)}"
+            text = f"{stays}: attached, but nothing was detached: {error}"
+            raise errors.Unverified(text) from error
         found = self._change((), blocks)
         present = _present(found, blocks)
         if found.blocks is not None and not present:

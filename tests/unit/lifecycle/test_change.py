@@ -386,6 +386,16 @@ class TestUncertainty(ChangeCase):
         self.assertRegex(done, "detached 2 blocks")
         self.assert_consistent()
 
+    def test_a_change_that_another_one_interrupts_names_what_stays(self):
+        def begin_another(point):
+            if point == "finished":
+                self.store.node_changes.start_detaching(self.id, [OWN], 60.0)
+
+        changer = dataclasses.replace(self.changer(), checkpoint=begin_another)
+        with self.assertRaisesRegex(errors.Unverified, "keeps /B/2: attached, but nothing was"):
+            changer.change(self.id, SWAP)
+        self.assertEqual((OWN, "/B/1", "/B/2"), self.node().blocks)
+
     def test_a_node_that_does_not_start_is_named(self):
         self.manager.power_error = True
         change = msgspec.structs.replace(DETACH, power_cycle=True)
