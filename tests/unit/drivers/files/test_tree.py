@@ -48,7 +48,7 @@ def by_name(podm):
 
 
 def devices(podm, kind):
-    return sum(line.count for block in podm.blocks for line in getattr(block.devices, kind))
+    return sum(line.count or 0 for block in podm.blocks for line in getattr(block.devices, kind))
 
 
 class SharedBlocksTest(unittest.TestCase):
