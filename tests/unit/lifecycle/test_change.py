@@ -99,9 +99,9 @@ class ChangeCase(unittest.TestCase):
         self.read()
         claim = self.store.claims.create([part("p", 1, OWN, "/B/1")], owner="o")
         self.store.claims.start_composing(claim.id)
-        self.id, self.claim = f"vs-{claim.id}", claim.id
+        self.node_id, self.claim = f"vs-{claim.id}", claim.id
         blocks = (OWN, "/B/1")
-        node = ComposedNode(id=self.id, name=self.id, podm="p", uri=URI, claim=claim.id,
+        node = ComposedNode(id=self.node_id, name=self.node_id, podm="p", uri=URI, claim=claim.id,
                             owner="o", pool="all", blocks=blocks)  # fmt: skip
         self.store.claims.finish_composing(claim.id, [node])
         self.points, self.die_at, self.drained = [], None, []
@@ -144,16 +144,16 @@ class ChangeCase(unittest.TestCase):
         )  # fmt: skip
 
     def change(self, change, **words):
-        return self.changer().change(self.id, change, **words)
+        return self.changer().change(self.node_id, change, **words)
 
     def refused(self, kind, words, change, **options):
         with self.assertRaisesRegex(kind, words) as caught:
-            self.changer(**options).change(self.id, change)
+            self.changer(**options).change(self.node_id, change)
         self.assertNotIn("\n", str(caught.exception))
         return caught.exception
 
     def node(self):
-        return self.store.nodes.show(self.id)
+        return self.store.nodes.show(self.node_id)
 
     def state(self):
         return self.store.claims.show(self.claim).state
@@ -186,7 +186,7 @@ class TestChanges(ChangeCase):
     def test_a_block_is_detached_after_the_site_has_drained_it(self):
         result = self.change(DETACH)
         self.assertEqual(((), ("/B/1",)), (uris(result.attached), uris(result.detached)))
-        self.assertEqual([(self.id, "/B/1")], self.drained)
+        self.assertEqual([(self.node_id, "/B/1")], self.drained)
         self.assert_consistent()
         self.assertEqual("SETTLED", self.state())  # the stored reading was changed, too
 
@@ -277,7 +277,7 @@ class TestRefusals(ChangeCase):
     def test_a_disabled_pod_manager_gives_no_devices(self):
         changer = dataclasses.replace(self.changer(), disabled=lambda: {"p"})
         with self.assertRaisesRegex(errors.ClaimState, "'p' is disabled: enable it"):
-            changer.change(self.id, ATTACH)
+            changer.change(self.node_id, ATTACH)
         self.assertEqual([], self.manager.calls)
 
     def test_hardware_that_ironic_uses(self):
@@ -389,11 +389,11 @@ class TestUncertainty(ChangeCase):
     def test_a_change_that_another_one_interrupts_names_what_stays(self):
         def begin_another(point):
             if point == "finished":
-                self.store.node_changes.start_detaching(self.id, [OWN], 60.0)
+                self.store.node_changes.start_detaching(self.node_id, [OWN], 60.0)
 
         changer = dataclasses.replace(self.changer(), checkpoint=begin_another)
         with self.assertRaisesRegex(errors.Unverified, "keeps /B/2: attached, but nothing was"):
-            changer.change(self.id, SWAP)
+            changer.change(self.node_id, SWAP)
         self.assertEqual((OWN, "/B/1", "/B/2"), self.node().blocks)
 
     def test_a_node_that_does_not_start_is_named(self):
@@ -409,7 +409,7 @@ class TestUncertainty(ChangeCase):
             self.setUp()
             self.die_at = point
             try:
-                self.changer().change(self.id, change)
+                self.changer().change(self.node_id, change)
             except Died:
                 pass
             else:

@@ -9,10 +9,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from valence_sched.drivers import composer, power
-from valence_sched.drivers.composer import Change, SendResult, Session, Watch
+from valence_sched.drivers.composer import Change, SendResult, Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
-from valence_sched.drivers.links import fold_uri
+from valence_sched.drivers.links import ROOT, fold_uri
 from valence_sched.drivers.redfish import hot_plug, methods
 from valence_sched.drivers.redfish.amounts import AmountComposer
 from valence_sched.drivers.redfish.change import BlockChanger, remaining_change
@@ -27,7 +27,7 @@ from valence_sched.drivers.redfish.methods import (
     choose_write,
 )
 from valence_sched.drivers.redfish.placed import PlacedNodes
-from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
+from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock, ServiceRoot
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, is_composing
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
@@ -329,10 +329,15 @@ class RedfishComposer:
     def change(
         self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
     ) -> Change:
-        if self._capabilities().places:
+        if self._places:
             why = "nothing can be attached or detached: the service has no CompositionService"
             return Change(self._placed.read(node).blocks or None, why)
         return self._changer.change(node, attach, detach, watch)
+
+    @functools.cached_property
+    def _places(self) -> bool:
+        """Whether the service places nodes on its hosts; reads only its root."""
+        return bool(ServiceRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES).hosts)
 
     def is_on(self, node: str) -> bool | None:
         return power.is_on(self._session, node)
@@ -341,7 +346,7 @@ class RedfishComposer:
         power.set_power(self._session, node, on, self._patience, watch)
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
-        if not self._capabilities().places:
+        if not self._places:
             return self._changer.present(node)
         found = self._placed.read(node)
         if found.state == "unknown":
