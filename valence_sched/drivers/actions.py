@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that a document advertises: their targets, and the values of their parameters."""
+"""Actions that a document advertises, with their parameters; Reset starts and stops a node."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from valence_sched.drivers.composer import Session, get_document
-from valence_sched.drivers.fields import Json, objects, words
+from valence_sched.drivers import composer
+from valence_sched.drivers.composer import Session, Watch, get_document
+from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, objects, text, words
+from valence_sched.drivers.http.exchange import Patience
 from valence_sched.drivers.links import link_path
+from valence_sched.errors import PodmError
 
 _ALLOWED = "@Redfish.AllowableValues"
 _INFO = "@Redfish.ActionInfo"
@@ -44,3 +47,72 @@ def action_parameters(session: Session, action: Json) -> Mapping[str, tuple[str,
     for parameter in objects((json or {}).get("Parameters") or []):
         found.setdefault(str(parameter.get("Name")), words(parameter.get("AllowableValues")))
     return found
+
+
+_STATES = {"on": True, "poweringon": True, "off": False, "poweringoff": False}
+#: The types of reset that start or stop a node, the preferred first.
+_RESETS = {True: ("On", "ForceOn"), False: ("GracefulShutdown", "ForceOff")}
+
+
+class PoweredNode(Resource):
+    """ComputerSystem or ComposedNode, read for its power."""
+
+    power = Field("PowerState", text, "On, Off, PoweringOn or PoweringOff")
+
+    @property
+    def is_on(self) -> bool | None:
+        return _STATES.get((self.power or "").casefold())
+
+
+def is_on(session: Session, node: str) -> bool | None:
+    """Return whether a node is on or starts, None if that is unknown; PodmError if unreadable."""
+    return PoweredNode(node, get_document(session, node) or {}, NO_NOTES).is_on
+
+
+def set_power(
+    session: Session, node: str, on: bool, patience: Callable[[], Patience], watch: Watch
+) -> None:
+    """Start a node, or shut it down, by the first type of reset that has the effect.
+
+    Each type has the whole patience. PodmError if the node is not on, or off, in the end.
+    """
+    word = "On" if on else "Off"
+    json = _read(session, node)
+    if _has_power(json, word):
+        return
+    if (action := find_action(json, "Reset")) is None:
+        raise PodmError(f"{node}: found no action Reset, expected one to set the power {word}")
+    allowed = action_parameters(session, action).get("ResetType") or _RESETS[on]
+    kinds = [kind for kind in _RESETS[on] if kind in allowed]
+    problem = f"the allowed types of reset are {', '.join(allowed)}"
+    for kind in kinds:
+        watch(f"resetting ({kind})")
+        body, target = {"ResetType": kind}, link_path(action["target"]) or ""
+
+        def is_undone() -> bool:
+            return not _has_power(_read(session, node), word)
+
+        pauses = patience()
+        sent = composer.write(session, target, body, pauses, watch, is_undone)
+        problem = sent.reason or f"{kind} has had no effect"
+        while True:
+            try:
+                if _has_power(_read(session, node), word):
+                    return
+            except PodmError as error:
+                problem = f"could not be read back: {error}"
+            if sent.refused or sent.unsent or not pauses.pause():
+                break
+            watch("reading back")
+    raise PodmError(f"{node} is not {word}: {problem}")
+
+
+def _read(session: Session, node: str) -> Json:
+    json = get_document(session, node)
+    if json is None:
+        raise PodmError(f"{node}: found no such node")
+    return json
+
+
+def _has_power(json: Json, word: str) -> bool:
+    return (PoweredNode("", json, NO_NOTES).power or "").casefold() == word.casefold()

@@ -120,7 +120,7 @@ class Composer(ComposerReads, Protocol):
     ) -> Change:
         """Attach blocks to a node and detach others, and read all of them back by the node.
 
-        Other blocks of the node stay as they are, whoever attached them. PodmError only before the
+        Other blocks of the node stay, also those of other clients. PodmError only before the
         first write: the node does not exist or cannot be read.
         """
 

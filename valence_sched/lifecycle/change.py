@@ -34,7 +34,7 @@ from valence_sched.model.quota import block_charges
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.planning.node_change import ChangePlanner, ChosenBlocks, Decide
-from valence_sched.store.node_changes import SHUT_DOWN, STARTED, ChangeRecord
+from valence_sched.store.node_changes import ChangeRecord
 from valence_sched.store.store import Store
 from valence_sched.store.tables import key_of
 
@@ -206,7 +206,8 @@ class NodeChanger:
                     watch("draining")
                     self.drain(node, chosen.detach)
                     self.checkpoint("drained")
-                power = _Power(self.store, composer, changes, node, watch, change.power_cycle)
+                cycles = change.power_cycle, self.ttl_s
+                power = _Power(self.store, composer, changes, node, watch, *cycles)
                 step = _Step(self, changes, node, power, watch)
                 with power:
                     if held is not None:
@@ -243,6 +244,7 @@ class _Power:
     node: nouns.ComposedNode
     watch: Callable[[str], None]
     wanted: bool
+    ttl_s: float
     cycled: bool = False
 
     def off(self) -> None:
@@ -251,7 +253,7 @@ class _Power:
             return
         self.cycled = True
         self.watch("shutting down")
-        self.store.node_changes.note(self.node, SHUT_DOWN)
+        self.store.node_changes.shut_down(self.node.id, self.ttl_s)
         self.changes.set_power(self.node.uri, False, self.watch)
 
     def __enter__(self) -> None:
@@ -263,7 +265,7 @@ class _Power:
         self.watch("starting")
         try:
             self.changes.set_power(self.node.uri, True, self.watch)
-            self.store.node_changes.note(self.node, STARTED)
+            self.store.node_changes.started(self.node.id)
         except errors.SchedulerError as error:
             where = f"{self.node.podm}: {self.node.uri} was shut down for the change"
             raise errors.Unverified(f"{where}, and could not be started again: {error}") from error

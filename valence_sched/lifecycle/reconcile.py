@@ -16,7 +16,7 @@ from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
 from valence_sched.model.quantity import format_count
-from valence_sched.store.node_changes import SHUT_DOWN, STARTED, ChangeRecord
+from valence_sched.store.node_changes import ChangeRecord
 from valence_sched.store.store import Store
 
 #: The result of an action on a claim or a node as text, and its exit code: 0 unless refused.
@@ -43,6 +43,10 @@ class Reconciler:
         for claim in self.store.claims.list_stuck():
             done = self._decide(claim) if claim.state == "COMPOSING" else self._end_change(claim)
             yield _claim_action(claim, done)
+        nodes = self.store.nodes.list()
+        left_off = self.store.node_changes.left_off(nodes)
+        for node in (one for one in nodes if one.id in left_off and not one.changing):
+            yield _node_action(node.id, node.podm, self._start(node))
         yield from self._reconcile_nodes()
 
     @contextlib.contextmanager
@@ -98,7 +102,7 @@ class Reconciler:
                     return _done(f"unchanged: {node.uri} no longer exists")
                 there = [uri for uri in node.changing if uri in blocks]
                 is_partial = 0 < len(there) < len(node.changing)
-                was_off = self._was_shut_down(claim)
+                was_off = node.off_until is not None
                 if (is_partial or was_off) and not self.dry_run:
                     changes = composer.may_change(nouns.request_from_node(node), node.uri)
                     if is_partial:
@@ -109,7 +113,7 @@ class Reconciler:
                             return _done(f"unchanged: {what}: {left.reason}")
                     if was_off:
                         changes.set_power(node.uri, True, lambda _state: None)
-                        self.store.node_changes.note(node, STARTED)
+                        self.store.node_changes.started(node.id)
         except errors.SchedulerError as error:
             return _left(node.podm, error)
         is_done = bool(there) == attaches and not (is_partial and self.dry_run)
@@ -123,10 +127,17 @@ class Reconciler:
                 self.store.node_changes.cancel(node.id, "the change was interrupted")
         return _done(text + (", and started it again" if was_off else ""))
 
-    def _was_shut_down(self, claim: nouns.Claim) -> bool:
-        kinds = [event.kind for event in self.store.events(claim.id)]
-        power = [kind for kind in kinds if kind in (SHUT_DOWN, STARTED)]
-        return power[-1:] == [SHUT_DOWN]
+    def _start(self, node: nouns.ComposedNode) -> Done:
+        """Start a node that a dead change has left off."""
+        try:
+            with self._composer(node.podm, f"node {node.id}") as composer:
+                if not self.dry_run:
+                    changes = composer.may_change(nouns.request_from_node(node), node.uri)
+                    changes.set_power(node.uri, True, lambda _state: None)
+                    self.store.node_changes.started(node.id)
+        except errors.SchedulerError as error:
+            return _left(node.podm, error)
+        return "started: it was shut down for a change", 0
 
     def _undo(
         self, claim: nouns.Claim, nodes: list[nouns.ComposedNode], lost: errors.ClaimLost

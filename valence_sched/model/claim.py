@@ -293,8 +293,9 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
 
     ``amounts`` are its memory chunks and volumes with their sizes, ``grants`` its amounts of
     stocks. ``created_at`` is seconds since 1970 by the clock of the database. ``changing`` are the
-    blocks that are being attached or detached. ``changes`` has the content of each finished change
-    by its idempotency key.
+    blocks that are being attached or detached. A node that was shut down for a change is started
+    again before ``off_until``, else by a reconciler. ``changes`` has the content of each finished
+    change by its idempotency key.
     """
 
     id: Name
@@ -312,6 +313,7 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     grants: tuple[Grant, ...] = ()
     request: NodeRequest | None = None
     changing: tuple[str, ...] = ()
+    off_until: float | None = None
     changes: dict[str, str] = {}
 
     @property

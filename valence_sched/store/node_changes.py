@@ -36,8 +36,6 @@ from valence_sched.store.database import Stored, transaction
 from valence_sched.store.tables import key_of, now
 
 Changing = Literal["ATTACHING", "DETACHING"]
-#: Events of a node that is shut down for a change, and started again.
-SHUT_DOWN, STARTED = "shut down", "started"
 _claims, _blocks, _nodes = tables.claims, tables.claimed_blocks, tables.nodes
 
 
@@ -158,10 +156,29 @@ class NodeChanges(Stored):
 
         return self._database.patient().write(work, "ending a change")
 
-    def note(self, node: ComposedNode, event: str) -> None:
-        """Add an event to the history of a node."""
-        patient = self._database.patient()
-        patient.write(lambda c: claim_rows.add_event(c, event, node.claim, node.podm), "recording")
+    @transaction("recording an intent to shut down", write=True)
+    def shut_down(self, connection: sa.Connection, node_id: str, ttl_s: float) -> ComposedNode:
+        """Record that a node is shut down for a change, and must be started again."""
+        node, claim = _locked(connection, node_id)
+        claim_rows.add_event(connection, "shut down", claim.id, node.podm)
+        at = float(connection.scalar(sa.select(now())) or 0.0)
+        return _written(connection, replace(node, off_until=at + ttl_s))
+
+    def started(self, node_id: str) -> ComposedNode:
+        """Record that a node was started again after a change."""
+
+        def work(connection: sa.Connection) -> ComposedNode:
+            node, claim = _locked(connection, node_id)
+            claim_rows.add_event(connection, "started", claim.id, node.podm)
+            return _written(connection, replace(node, off_until=None))
+
+        return self._database.patient().write(work, "recording that a node is started")
+
+    @transaction("reading nodes")
+    def left_off(self, connection: sa.Connection, nodes: Sequence[ComposedNode]) -> list[str]:
+        """Return the ids of the nodes that should have been started again by now."""
+        at = float(connection.scalar(sa.select(now())) or 0.0)
+        return [one.id for one in nodes if one.off_until is not None and one.off_until <= at]
 
     @transaction("recording a change", write=True)
     def record(self, connection: sa.Connection, node_id: str, record: ChangeRecord) -> ComposedNode:

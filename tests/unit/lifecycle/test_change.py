@@ -20,7 +20,7 @@ from valence_sched.lifecycle.change import NodeChanger
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import ComposedNode
-from valence_sched.model.inventory import FullPodm
+from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.node_change import NodeChange, exact_change, uris
 from valence_sched.model.request_spec import compile_request
 from valence_sched.store import tables
@@ -46,6 +46,7 @@ class Manager:
     def __init__(self, *blocks):
         self.blocks, self.answers, self.calls = [OWN, *blocks], [], []
         self.on, self.hot, self.power_error, self.in_use = True, True, None, None
+        self.dead = False  # of the calling process
 
     def may_change(self, request, node=None):
         assert (node, request.blocks[0]) == (URI, OWN)
@@ -66,6 +67,8 @@ class Manager:
 
     def set_power(self, node, on, _watch):
         assert node == URI
+        if self.dead:
+            raise Died
         self.calls.append("on" if on else "off")
         if self.power_error == on:
             raise errors.PodmError("the system does not answer")
@@ -126,6 +129,7 @@ class ChangeCase(unittest.TestCase):
     def checkpoint(self, point):
         self.points.append(point)
         if len(self.points) == self.die_at:
+            self.manager.dead = True
             raise Died
 
     def connect(self, _id):
@@ -327,6 +331,10 @@ class TestUncertainty(ChangeCase):
         past = {"expires_at": 1.0, "sweep_at": sa.case((of.sweep_at > 0, 1.0), else_=of.sweep_at)}
         with self.store._database.writer.begin() as connection:
             connection.execute(sa.update(tables.claims).values(past))
+            for node in self.store.nodes.list():
+                if node.off_until is not None:
+                    due = to_json(msgspec.structs.replace(node, off_until=1.0))
+                    connection.execute(sa.update(tables.nodes).values(document=due))
         reconciler = Reconciler(self.store, self.connect, self.read, dry_run)
         return [action.done for action in reconciler.reconcile() if action.kind == "claim"]
 
@@ -415,7 +423,7 @@ class TestUncertainty(ChangeCase):
             else:
                 break
             with self.subTest(point=self.points[-1]):
-                self.die_at = None
+                self.die_at, self.manager.dead = None, False
                 self.reap()
                 self.assert_consistent()
                 self.assertTrue(self.manager.on)

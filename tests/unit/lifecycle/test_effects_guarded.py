@@ -16,7 +16,7 @@ WRITERS = {
     "drivers/composer": "sends each write of a composer",
     "drivers/connect": "the session that composers write with",
     "drivers/events": "asks for events",
-    "drivers/power": "a part of each composer: power",
+    "drivers/actions": "a part of each composer: power",
     "drivers/redfish/amounts": "a part of a composer: memory chunks and volumes",
     "drivers/redfish/change": "a part of each composer: the blocks of a node",
     "drivers/redfish/composer": "a composer",
@@ -43,6 +43,7 @@ EFFECTS = {
     ("lifecycle/reconcile", "_end_change", "change"),
     ("lifecycle/reconcile", "_end_change", "set_power"),
     ("lifecycle/reconcile", "_find_result", "unreserve"),
+    ("lifecycle/reconcile", "_start", "set_power"),
 }
 #: Classes with verbs of the same names, which pass the guard themselves.
 NODE_COMPOSERS = {"self.composer", "access.composer", "changer"}

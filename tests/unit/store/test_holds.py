@@ -194,7 +194,7 @@ class TestSettling:
                 self.assertEqual(not settled, bool(usage(self.one)))
 
     def test_a_host_stays_held_for_the_life_of_its_node_and_is_free_at_once(self):
-        """Whatever readings show: a host that is free, or in use while hosts are unmanaged."""
+        """Readings show a host that is free, or in use while hosts are unmanaged."""
         self.one.remember(podm("x", blocks=[{"uri": "/S/1"}]))
         claim = self.one.claims.create([part("x", 1, "/S/1")])
         self.one.claims.start_composing(claim.id)

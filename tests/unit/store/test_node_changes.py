@@ -12,7 +12,7 @@ from tests.unit.store.test_claims import usage
 from valence_sched.errors import ClaimLost, ClaimState, UnknownName
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.inventory import Node
-from valence_sched.store.node_changes import SHUT_DOWN, ChangeRecord
+from valence_sched.store.node_changes import ChangeRecord
 
 TTL_S = 60.0
 
@@ -183,8 +183,13 @@ class TestNodeChanges:
         self.assertFalse(usage(self.one).blocks)
 
     def test_power_is_noted_in_the_history(self):
-        self.changes.note(self.show(), SHUT_DOWN)
-        self.assertEqual(SHUT_DOWN, self.one.events(self.claim)[-1].kind)
+        for ttl_s, left_off in ((TTL_S, []), (1e-6, [self.node])):
+            node = self.changes.shut_down(self.node, ttl_s)
+            self.assertEqual("shut down", self.one.events(self.claim)[-1].kind)
+            self.assertEqual(left_off, self.changes.left_off([node]))
+        node = self.changes.started(self.node)
+        self.assertEqual("started", self.one.events(self.claim)[-1].kind)
+        self.assertEqual((None, []), (node.off_until, self.changes.left_off([node])))
 
     def test_of_several_changes_at_a_time_one_begins(self):
         held = [self.held("c1"), self.held("c2"), self.held("c3")]

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from valence_sched.drivers import composer, power
+from valence_sched.drivers import actions, composer
 from valence_sched.drivers.composer import Change, SendResult, Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
@@ -26,9 +26,14 @@ from valence_sched.drivers.redfish.methods import (
     choose_change,
     choose_write,
 )
-from valence_sched.drivers.redfish.placed import PlacedNodes
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock, ServiceRoot
-from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, is_composing
+from valence_sched.drivers.redfish.verify import (
+    NodeReader,
+    PlacedNodes,
+    Written,
+    describe_block,
+    is_composing,
+)
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 
@@ -340,10 +345,10 @@ class RedfishComposer:
         return bool(ServiceRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES).hosts)
 
     def is_on(self, node: str) -> bool | None:
-        return power.is_on(self._session, node)
+        return actions.is_on(self._session, node)
 
     def set_power(self, node: str, on: bool, watch: Watch) -> None:
-        power.set_power(self._session, node, on, self._patience, watch)
+        actions.set_power(self._session, node, on, self._patience, watch)
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
         if not self._places:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers import composer, power
+from valence_sched.drivers import actions, composer
 from valence_sched.drivers.actions import action_target
 from valence_sched.drivers.composer import Change, SendResult, Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Json
@@ -132,10 +132,10 @@ class RsdComposer:
         return self._changer.change(node, attach, detach, watch)
 
     def is_on(self, node: str) -> bool | None:
-        return power.is_on(self._session, node)
+        return actions.is_on(self._session, node)
 
     def set_power(self, node: str, on: bool, watch: Watch) -> None:
-        power.set_power(self._session, node, on, self._patience, watch)
+        actions.set_power(self._session, node, on, self._patience, watch)
 
     def node_blocks(self, node: str) -> Sequence[str] | None:
         return self._changer.present(node)
