@@ -18,8 +18,14 @@ PROOFS := tests\.(proofs|functional\.test_through)\.
 SOAK ?= 300
 ROOM ?= weighers
 MUTANTS = .mutants/$(subst /,-,$(ROOM))
+# Files that packages install beside the programs: completion and manual pages.
+SHARE := doc/build/share
+STEPS ?=
+# Two builds of a commit are the same bytes.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 
-.PHONY: help install demo demo-live test cover proofs bench mutants lint check format types docs notes clean
+.PHONY: help install demo demo-live test cover proofs bench mutants lint check format types docs notes dist \
+	release-check clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,6 +41,8 @@ help:
 	@echo 'make lint                  run ruff check, ruff format --check and mypy --strict'
 	@echo 'make docs                  build doc/build/html; warnings are errors'
 	@echo 'make notes                 check the release notes with reno lint; needs the git history'
+	@echo 'make dist                  build dist/*.tar.gz and dist/*.whl'
+	@echo 'make release-check         install and run the packages on empty systems; STEPS=... runs some steps'
 	@echo 'make clean                 remove .venv and all generated files'
 
 # One run of pip is faster than one for each target.
@@ -88,6 +96,20 @@ docs: .venv/installed-docs
 
 notes: .venv/installed-docs
 	$(BIN)/reno -q lint
+
+# The source archive holds the manual pages, so that a wheel built from it has them without Sphinx.
+dist: .venv/installed-dist .venv/installed-docs
+	rm -rf dist $(SHARE)
+	@mkdir -p $(SHARE)/bash-completion/completions $(SHARE)/fish/vendor_completions.d $(SHARE)/zsh/site-functions
+	$(BIN)/sphinx-build -q -n -b man -D man_make_section_directory=1 -d doc/build/doctrees doc/source $(SHARE)/man
+	$(BIN)/valence-sched complete --shell bash >$(SHARE)/bash-completion/completions/valence-sched
+	$(BIN)/valence-sched complete --shell fish >$(SHARE)/fish/vendor_completions.d/valence-sched.fish
+	$(BIN)/valence-sched complete --shell zsh >$(SHARE)/zsh/site-functions/_valence-sched
+	$(BIN)/python -m build --outdir dist
+
+# Not in CI: the steps install systems and packages for an hour.
+release-check:
+	tools/release_check/run $(STEPS)
 
 clean:
 	rm -rf .venv .stestr .hypothesis .mutants .mypy_cache .ruff_cache build dist doc/build cover *.egg-info

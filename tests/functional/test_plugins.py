@@ -385,6 +385,12 @@ class TestPackages(unittest.TestCase):
         self.assertEqual(set(), wanted - names)
         self.assertTrue([name for name in wanted if name.endswith(".json")], "no schema")
 
+    def test_the_wheel_holds_every_example(self):
+        names = zipfile.ZipFile(self.wheel).namelist()
+        found = {name.partition(".data/data/share/doc/valence-sched/")[2] for name in names} - {""}
+        examples = (path for path in Path(ROOT, "examples").rglob("*") if path.is_file())
+        self.assertEqual({str(path.relative_to(ROOT)) for path in examples}, found)
+
     def test_the_wheel_holds_every_module_and_nothing_beside_the_two_packages(self):
         names = set(zipfile.ZipFile(self.wheel).namelist())
         modules = {
@@ -396,7 +402,7 @@ class TestPackages(unittest.TestCase):
         tops = {name.partition("/")[0] for name in names}
         self.assertEqual(
             {"valence_sched", "valence_sched_cli"},
-            {top for top in tops if not top.endswith(".dist-info")},
+            {top for top in tops if not top.endswith((".data", ".dist-info"))},
         )
 
     def test_the_source_archive_holds_what_it_takes_to_test_and_build_again(self):
