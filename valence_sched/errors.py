@@ -31,7 +31,7 @@
     ├── IdentityConflict      identity_conflict     1  409   the name or service is already known
     ├── InUse                 in_use                1  409   a pod manager has claims or nodes
     ├── StaleOffer            stale_offer           6  409   an offer of a zone is no longer valid
-    ├── HardwareInUse         hardware_in_use       6  409   another system uses the hardware
+    ├── HardwareInUse         hardware_in_use       6  409   a system uses the hardware
     ├── DrainRefused          drain_refused         6  409   the site did not drain a node
     ├── ClaimState            claim_state           1  409   the claim is in the wrong state
     ├── ClaimLost             claim_lost            6  409   another claim holds the chosen hardware
@@ -315,7 +315,10 @@ class StaleOffer(SchedulerError):
 
 
 class HardwareInUse(SchedulerError):
-    """Hardware that is not changed because another system uses it; the message names the system."""
+    """Hardware that is not changed because a system uses it; the message names the system.
+
+    The system is another one, such as Ironic, or the running node that would lose a block.
+    """
 
     code, exit_code, http_status = "hardware_in_use", 6, 409
 

@@ -66,7 +66,7 @@ class TestNodeChange(NodeCase):
             dry = self.change(here, "detach", "--gpu", "1", "--dry-run")
             done = self.change(here, "detach", "--gpu", "1")
             self.assertEqual(sorted(self.blocks), sorted(self.present(here)))
-        self.assertEqual((0, 1), (dry.code, done.code))
+        self.assertEqual((0, 6), (dry.code, done.code))
         self.assertIn("would be refused: it is powered on", dry.err)
         self.assertRegex(done.err, "is not declared removable: shut it down, or use --power-cycle")
 

@@ -74,7 +74,9 @@ class ChangingContract(Contract):
         (block,) = uris(self.change(node, attach=GPU).attached)
         planned = self.change(node, detach_blocks=(block,), dry_run=True)
         self.assertIn("powered on", planned.hazard)
-        with self.assertRaisesRegex(errors.InUse, "is not declared removable: shut it down"):
+        with self.assertRaisesRegex(
+            errors.HardwareInUse, "is not declared removable: shut it down"
+        ):
             self.change(node, detach_blocks=(block,))
         self.assertIn(block, self.blocks(node))
         cycled = self.change(node, detach_blocks=(block,), power_cycle=True)

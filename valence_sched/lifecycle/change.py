@@ -73,9 +73,10 @@ class NodeChanger:
             NameTaken: the key belongs to another change of the node.
             ClaimState: the node is being changed, or the pod manager is disabled.
             ClaimLost: a block is in use, or the node is not as planned; nothing was changed.
-            InUse: the node runs, and a block is not declared removable; nothing was changed.
+            HardwareInUse: the node runs, and a block is not declared removable, or Ironic uses the
+                node; nothing was changed.
+            BaremetalUnavailable: Ironic does not answer.
             DrainRefused: the site did not drain the node; nothing was changed.
-            HardwareInUse, BaremetalUnavailable: Ironic uses the node, or does not answer.
             ComposeFailed: the pod manager refuses; the node has its blocks as before.
             Unverified: the blocks could not be read back, or a part of the change not be undone.
         """
@@ -200,7 +201,7 @@ class NodeChanger:
                 hazard = _hazard(composer, node, chosen.detach)
                 if hazard and not (change.force or change.power_cycle):
                     hint = "shut it down, or use --power-cycle or --force"
-                    raise errors.InUse(f"node {node.id}: {hazard}: {hint}")
+                    raise errors.HardwareInUse(f"node {node.id}: {hazard}: {hint}")
                 changes = composer.may_change(nouns.request_from_node(node), node.uri)
                 if chosen.detach:
                     watch("draining")

@@ -245,9 +245,9 @@ class ComposingVerbs(Verbs, Protocol):
         """Attach devices to a node and detach others; with ``dry_run``, only choose them.
 
         The same ``key`` changes the node only once. NothingFits is not raised: the result has the
-        decision. ClaimLost if a block is in use, InUse if the node must be off for the change,
-        DrainRefused if the site does not drain it, ComposeFailed if the pod manager refuses,
-        Unverified if a part of the change may remain.
+        decision. ClaimLost if a block is in use, HardwareInUse if the node must be off for the
+        change, DrainRefused if the site does not drain it, ComposeFailed if the pod manager
+        refuses, Unverified if a part of the change may remain.
         """
         verb = ComposingVerbs.change_node
         return self._call(verb, node_id, change, key=key, wait_s=wait_s, dry_run=dry_run)
