@@ -102,7 +102,7 @@ dist: .venv/installed-dist .venv/installed-docs
 	rm -rf dist $(SHARE)
 	@mkdir -p $(SHARE)/bash-completion/completions $(SHARE)/fish/vendor_completions.d $(SHARE)/zsh/site-functions
 	$(BIN)/sphinx-build -q -n -b man -D man_make_section_directory=1 -d doc/build/doctrees doc/source $(SHARE)/man
-	$(BIN)/valence-sched complete --shell bash >$(SHARE)/bash-completion/completions/valence-sched
+	$(BIN)/valence-sched complete --shell bash | sed '/^#compdef/d' >$(SHARE)/bash-completion/completions/valence-sched
 	$(BIN)/valence-sched complete --shell fish >$(SHARE)/fish/vendor_completions.d/valence-sched.fish
 	$(BIN)/valence-sched complete --shell zsh >$(SHARE)/zsh/site-functions/_valence-sched
 	$(BIN)/python -m build --outdir dist
