@@ -6,14 +6,16 @@ another owner and a repository without tags or commits have neither. There the v
 development version of the next release in ``setup.cfg``. ``git archive`` writes the tag of its
 commit into this file.
 
-An sdist has the times of ``SOURCE_DATE_EPOCH`` and no owners, so that two builds are equal.
+Two builds of the same files with the same ``SOURCE_DATE_EPOCH`` are equal.
 """
 
 import configparser
 import gzip
 import os
 import re
+import stat
 import tarfile
+import zipfile
 from pathlib import Path
 
 from pbr import build, packaging
@@ -31,28 +33,45 @@ def _version_from_git(name: str, next_release: str) -> str | None:
         return None
 
 
-def _normalise(archive: Path, time: int) -> None:
-    """Write an sdist again, with its files in order, of one time and without owners."""
+def _mode(mode: int) -> int:
+    return 0o755 if mode & 0o100 else 0o644
+
+
+def build_sdist(sdist_directory: str, config_settings: dict[str, str] | None = None) -> str:
+    """Build a source archive with files of one time, in order and without owners."""
+    name = str(build.build_sdist(sdist_directory, config_settings))
+    path, time = Path(sdist_directory, name), int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
     with (
-        tarfile.open(archive) as old,
-        open(f"{archive}.new", "wb") as stream,
+        tarfile.open(path) as old,
+        open(f"{path}.new", "wb") as stream,
         gzip.GzipFile("", "wb", mtime=time, fileobj=stream) as packed,
         tarfile.open(mode="w", fileobj=packed) as new,
     ):
         for member in sorted(old, key=lambda member: member.name):
-            mode = 0o755 if member.mode & 0o100 else 0o644
             plain = member.replace(
-                mtime=time, mode=mode, uid=0, gid=0, uname="", gname="", deep=False
-            )
+                mode=_mode(member.mode), mtime=time or member.mtime,
+                uid=0, gid=0, uname="", gname="", deep=False,
+            )  # fmt: skip
             plain.pax_headers = {}
             new.addfile(plain, old.extractfile(member))
-    os.replace(f"{archive}.new", archive)
+    os.replace(f"{path}.new", path)
+    return name
 
 
-def build_sdist(sdist_directory: str, config_settings: dict[str, str] | None = None) -> str:
-    name = str(build.build_sdist(sdist_directory, config_settings))
-    if time := os.environ.get("SOURCE_DATE_EPOCH"):
-        _normalise(Path(sdist_directory, name), int(time))
+def build_wheel(
+    wheel_directory: str,
+    config_settings: dict[str, str] | None = None,
+    metadata_directory: str | None = None,
+) -> str:
+    """Build a wheel whose files have the same permissions with each umask."""
+    name = str(build.build_wheel(wheel_directory, config_settings, metadata_directory))
+    path = Path(wheel_directory, name)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(f"{path}.new", "w") as new:
+        for info in old.infolist():
+            content = old.read(info)
+            info.external_attr = (stat.S_IFREG | _mode(info.external_attr >> 16)) << 16
+            new.writestr(info, content)
+    os.replace(f"{path}.new", path)
     return name
 
 
