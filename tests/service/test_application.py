@@ -5,12 +5,15 @@ import io
 import itertools
 import json
 import logging
+import re
 import threading
 import unittest
+from random import Random
 from types import MappingProxyType
 from unittest import mock
 
 from tests.service.application import SMALL, ApplicationCase
+from tests.unit.core.fit.covers import FAMILIES, podm, properties
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.model.verbs import StatsBody
 from valence_sched.server.process import JsonLines
@@ -18,6 +21,14 @@ from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import Limits
 
 SELECT = "/v1/select_destinations"
+SPLIT = FAMILIES["split"](44, Random(4))
+HARD_SITE = {"schema": "valence-sched/inventory", "version": "1.0", "podms": [podm("hard", SPLIT)]}
+TIGHT = {
+    "name": "tight",
+    "filters": ["alive", "capacity", "devices"],
+    "weighers": ["pack"],
+    "budget": {"pool_states": 300, "decision_states": 0},
+}
 
 
 class TestVersions(ApplicationCase):
@@ -411,6 +422,31 @@ class TestLogs(ApplicationCase):
             'requests_total{method="GET",route="unknown",status="404"} 1.0',
         ):
             self.assertIn(f"valence_scheduler_{words}", text)
+
+    def test_metrics_count_each_new_decision_by_its_outcome(self):
+        hard, policy = self.folder / "hard.json", self.folder / "tight.json"
+        hard.write_text(json.dumps(HARD_SITE))
+        policy.write_text(json.dumps(TIGHT))
+        self.client = self.new_client(inventories=(str(hard),), policy_files=(str(policy),))
+        request = {"properties": properties(SPLIT), "policy": "tight"}
+        self.assertEqual([0.0] * 4, [*self.decisions().values()])
+        self.assertEqual(
+            "undecided", self.call("POST", SELECT, {"request": request}).json["report"]["outcome"]
+        )
+        for _ in range(2):
+            self.call("POST", SELECT, SMALL, headers={"Idempotency-Key": "once"})
+        self.call(
+            "POST", "/v1/plans", {"request": {"properties": {"processor": {"total_cores": 10**9}}}}
+        )
+        self.call("POST", "/v1/select_all", {"requests": [SMALL["request"]]})
+        self.call("POST", SELECT, {"request": {"flavor": "nope"}})
+        wanted = {"placed": 2.0, "placed_in_part": 0.0, "nothing_fits": 1.0, "undecided": 1.0}
+        self.assertEqual(wanted, self.decisions())
+
+    def decisions(self):
+        text = self.call("GET", "/metrics").text
+        found = re.findall(r'^valence_scheduler_decisions_total{outcome="(\w+)"} (.+)$', text, re.M)
+        return {outcome: float(number) for outcome, number in found}
 
 
 class TestHealth(ApplicationCase):

@@ -27,7 +27,7 @@ from valence_sched.service.settings import ReaderSettings, ServiceSettings
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
-PAGE = Path(__file__).parents[2] / "doc" / "source" / "howto" / "fresh-readings.rst"
+PAGE = Path(__file__).parents[2] / "doc" / "source" / "howto" / "monitoring.rst"
 FAST = ReaderSettings(interval_s=0.1, lease_s=1.0)
 
 
@@ -192,7 +192,7 @@ class TestReadiness(ApplicationCase):
         ):
             self.assertIn(f"valence_scheduler_{line}\n", text)
         self.assertGreater(self.gauge("oldest_reading_seconds"), 0)
-        gauges = re.findall(r"^# TYPE (\w+) gauge", text, re.MULTILINE)
+        gauges = re.findall(r"^# TYPE (\w+)(?<!_created) gauge", text, re.MULTILINE)
         self.assertEqual(9, len(gauges))
         for name in gauges:
             self.assertIn(f"``{name}``", PAGE.read_text(encoding="utf-8"))

@@ -180,6 +180,7 @@ class ServiceProcess:
             rates=rate_limiter(settings, environ),
             openapi=openapi.document,
             metrics=metrics.text,
+            count_decision=metrics.count_decision,
             health=state_reader.health,
             # a process receives events even if another process reads the pod managers
             events=EventReceiver(self._address, state.store) if self._address else None,

@@ -151,7 +151,7 @@ def _answer(route: verbs.Route, call: Call) -> CallResult:
     except (errors.UnknownName, errors.Undecodable) as error:
         raise visibility.visible_error(error, call.user.owner) from None
     answer = result if isinstance(result, CallResult) else CallResult(result)
-    return answer._replace(body=call.visible(answer.body))
+    return answer._replace(body=call.completed(answer.body))
 
 
 def _recorded(document: bytes, content: str, key: str) -> CallResult:

@@ -257,6 +257,7 @@ class ServiceParts:
     rates: RateLimiter
     openapi: Callable[[], bytes]
     metrics: Callable[[], tuple[str, bytes]]
+    count_decision: Callable[[Any], object]
     health: Callable[[], verbs.Health]
     events: EventSink | None = None
     zone: ServedZone | None = None
@@ -392,6 +393,11 @@ class Call:
 
     def reading(self) -> AbstractContextManager[Scheduler]:
         return self.parts.schedulers.reading(self.user.tenant)
+
+    def completed(self, answer: Any) -> Any:
+        """Count the decision of a new answer, if any; return the answer that the user may see."""
+        self.parts.count_decision(answer)
+        return self.visible(answer)
 
     def visible(self, answer: Any) -> Any:
         owner = self.user.owner

@@ -4,7 +4,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import prometheus_client
 from prometheus_client import multiprocess
@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from valence_sched.model.decision import Outcome
 from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.service.settings import MULTIPROCESS_FOLDER
 
@@ -104,6 +105,14 @@ class Metrics:
             buckets=BUCKETS_S,
             registry=self._registry,
         )
+        self._decisions = prometheus_client.Counter(
+            "valence_scheduler_decisions",
+            "Decisions, by outcome.",
+            ("outcome",),
+            registry=self._registry,
+        )
+        for outcome in get_args(Outcome):
+            self._decisions.labels(outcome)  # 0 before the first decision
         self._position = prometheus_client.Gauge(
             POSITION,
             "Changes of the state loaded by the process that is furthest behind.",
@@ -118,6 +127,12 @@ class Metrics:
         requests, times = self._children(method, route, status)
         requests.inc()
         times.observe(seconds)
+
+    def count_decision(self, answer: Any) -> None:
+        """Count the decision that an answer is or has, if any, by the outcome of its report."""
+        report = getattr(getattr(answer, "decision", answer), "report", None)
+        if report is not None:
+            self._decisions.labels(report.outcome).inc()
 
     def _labelled(
         self, method: str, route: str, status: int

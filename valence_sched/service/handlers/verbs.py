@@ -134,7 +134,7 @@ def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bo
         changed, outcome = [changed_name or f"operations/{begun.id}"], "failed"
         try:
             with call.parts.schedulers.changing() as scheduler:
-                result = call.visible(work(scheduler))
+                result = call.completed(work(scheduler))
             outcome = "done"
             changed = [f"nodes/{one.id}" for one in getattr(result, "nodes", ())] or changed
         except (errors.UnknownName, errors.Undecodable) as error:
