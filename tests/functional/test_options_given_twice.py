@@ -32,6 +32,9 @@ TWICE = {
     ("--resource", "<name=limit>"): ("scheduler", "quota", "set", "team-a", "nodes=1", "nodes=2"),
     ("--soft-spread", "<domain[=skew]>"): (*SCHEDULE, "--flavor", "small", "zone", "zone=2"),
     ("--spread", "<domain[=skew]>"): (*SCHEDULE, "--flavor", "small", "zone", "zone=2"),
+    ("--taint", "<key=value:NoPlace>"): (
+        "podm", "block", "set", "GPU-1", "--podm", "twice", "team=a:NoPlace", "team=b:NoPlace",
+    ),
     ("--tolerance", "<[measure=]percent>"): (
         *WHATIF, "run", *SITE, "--workload", "trace.csv", "--baseline", "x.json",
         "placed=5", "placed=6",
@@ -46,6 +49,7 @@ ALL_COUNT = {
     ("--near", "<kind=name>"): "a node is near each volume",
     ("--prefer-near", "<kind=name>"): "a node is rather near each volume",
     ("--set", "<target:key=value>"): "edits are steps, one after another",
+    ("--tolerate", "<key[=value]>"): "a taint with any of the values is tolerated",
 }
 
 

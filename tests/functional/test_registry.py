@@ -165,6 +165,43 @@ class TestCommands(Registry):
             self.podm("block", "unset", "GPU-*", "--podm", "east")
             self.assertEqual(before, free())
 
+    def test_tainted_blocks_are_for_requests_that_tolerate_the_taint(self):
+        with served("examples/site.json") as podms:
+            url = podms["gpu-east"].url
+            self.assertEqual(0, run("valence-sched", "podm", "create", "east", url,
+                                    VALENCE_SCHED_STATE=str(self.state)).code)  # fmt: skip
+            taint = ("--taint", "team=physics:NoPlace")
+            self.podm("block", "set", "GPU-*", "--podm", "east", *taint)
+            self.podm("block", "set", "GPU-*", "--podm", "east", "--taint", "disk:NoPlace")
+            shown = self.shown("east")
+            tainted = {"GPU-*": "team=physics:NoPlace, disk:NoPlace"}
+            self.assertEqual(tainted, shown["Tainted Blocks"])
+            self.assertEqual(0, shown["Free GPUs"])
+            rows = self.podm("block", "list", "--podm", "east", "--long", "-f", "json").data
+            self.assertEqual(0, sum(row["Free"] for row in rows if "GPU" in row["Block"]))
+            words = {row["Condition"] for row in rows if row["Block"].startswith("GPU-")}
+            self.assertIn("tainted disk:NoPlace, tainted team=physics:NoPlace", words)
+            asked = ("schedule", "--gpu", "1", "-f", "json")
+            done = self.podm(*asked, "--explain", code=3)
+            self.assertIn("tainted disk:NoPlace", done.out + done.err)
+            tolerated = ("--tolerate", "team=physics", "--tolerate", "disk")
+            self.assertIn("GPU-", str(self.podm(*asked, *tolerated).data))
+            self.podm(*asked, "--tolerate", "team=biology", "--tolerate", "disk", code=3)
+            line = self.refused("block", "unset", "GPU-*", "--podm", "east", "--taint", "x")
+            self.assertIn("no taint of GPU-* named 'x'", line)
+            line = self.refused("block", "unset", "GPU-1", "--podm", "east", "--taint", "disk")
+            self.assertIn("no tainted block named 'GPU-1'", line)
+            self.podm("block", "unset", "GPU-*", "--podm", "east",
+                      "--taint", "team", "--taint", "disk")  # fmt: skip
+            self.podm(*asked)
+        for wrong in ("disk", "disk:NoSchedule", "a b=c:NoPlace", "=x:NoPlace"):
+            words = ("block", "set", "GPU-1", "--podm", "east", "--taint", wrong)
+            self.assertIn("is not KEY=VALUE:NoPlace", self.refused(*words, code=2))
+        line = self.refused("schedule", "--gpu", "1", "--tolerate", "a b", code=2)
+        self.assertIn("--tolerate: 'a b:NoPlace' is not", line)
+        line = self.refused("block", "set", "GPU-1", "--podm", "east", code=2)
+        self.assertIn("nothing to set: name --reserve or --taint", line)
+
     def test_disabled_and_enabled_again(self):
         self.podm("create", "a", URL, "--disable")
         self.assertFalse(self.shown("a")["Enabled"])

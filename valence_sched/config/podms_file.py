@@ -26,6 +26,7 @@ from valence_sched.model import (
     registration as nouns,
 )
 from valence_sched.model.inventory import BlockType, Name, Positive, capabilities_in
+from valence_sched.model.need import Taint
 from valence_sched.model.registration import PasswordReference
 
 MAX_PASSWORD_BYTES = 1 << 16  # size of a file with one password
@@ -191,6 +192,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     parallel_composes: nouns.ParallelComposes = nouns.PARALLEL_COMPOSES
     hosts: nouns.Hosts = "unmanaged"
     reserved: dict[Name, nouns.Reason] = {}
+    taints: dict[Name, tuple[Taint, ...]] = {}
 
 
 class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

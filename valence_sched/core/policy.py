@@ -321,21 +321,24 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
 
 
 def resolve_needs(request: Request, policy: Policy) -> Request:
-    """Return the request with the policy's settings for unknown attributes and health.
+    """Return a request whose needs have its tolerations and the policy's settings.
 
-    A request from a report has the settings of an earlier policy, which are replaced.
+    The settings are those for unknown attributes and health. A request from a report has those of
+    an earlier policy, which are replaced.
     """
     unknown: Literal["reject", "allow"] = "reject" if policy.unknown == "reject" else "allow"
     is_strict = any(
         use.name == "health" and use.options.get("worst") == "OK" for use in policy.filters
     )
     worst: Literal["OK", "Warning"] = "OK" if is_strict else "Warning"
-    rules = {(need.unknown, need.worst) for ask in request.alternatives for need in ask.needs}
-    if rules <= {(unknown, worst)}:
+    rules = unknown, worst, request.tolerations
+    needs = itertools.chain.from_iterable(one.needs for one in request.alternatives)
+    if all((need.unknown, need.worst, need.tolerations) == rules for need in needs):
         return request
 
     def resolved(needs: tuple[Need, ...]) -> tuple[Need, ...]:
-        return tuple(replace(need, unknown=unknown, worst=worst) for need in needs)
+        more = {"unknown": unknown, "worst": worst, "tolerations": request.tolerations}
+        return tuple(replace(need, **more) for need in needs)
 
     first, *others = (replace(ask, needs=resolved(ask.needs)) for ask in request.alternatives)
     return replace(request, needs=first.needs, other_alternatives=tuple(others))

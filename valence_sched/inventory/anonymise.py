@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from valence_sched.model import inventory
 from valence_sched.model.base import Fact
+from valence_sched.model.need import EFFECT
 from valence_sched.model.podm_address import uuid_identity
 
 #: Parts of URIs that are the same at every site: collections, services and single resources.
@@ -171,10 +172,19 @@ def _block(aliases: Aliases, block: inventory.FullBlock) -> inventory.FullBlock:
     status, places = block.status, block.places
     if status is not None and status.client is not None:
         status = replace(status, client=aliases.segment(status.client))
+    if status is not None and status.taints:
+        status = replace(
+            status, taints=tuple(map(functools.partial(_taint, aliases), status.taints))
+        )
     if places is not None:
         places = {kind: aliases.text(place) for kind, place in places.items()}
     pools = tuple(map(aliases.text, block.pools))
     return replace(_named(aliases, block), pools=pools, places=places, status=status)
+
+
+def _taint(aliases: Aliases, taint: str) -> str:
+    words = taint.removesuffix(EFFECT).split("=")
+    return "=".join(aliases.segment(word) for word in words) + EFFECT
 
 
 def _node(aliases: Aliases, node: inventory.Node) -> inventory.Node:

@@ -28,7 +28,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
-from valence_sched.model.need import NodeRequest
+from valence_sched.model.need import NodeRequest, Toleration
 from valence_sched.model.node_change import NodeChange, NodeChangeResult
 from valence_sched.model.quota import block_charges
 from valence_sched.model.request import Request
@@ -132,7 +132,12 @@ class NodeChanger:
     ) -> tuple[ChosenBlocks, ChangeRecord]:
         record = ChangeRecord()
         if change.flavor is not None:
-            spec = RequestSpec(flavor=change.flavor, policy=change.policy, owner=node.owner)
+            spec = RequestSpec(
+                flavor=change.flavor,
+                policy=change.policy,
+                owner=node.owner,
+                tolerations=change.tolerations,
+            )
             request = self.compile_request(spec)
             record = ChangeRecord(flavor=request.flavor, request=NodeRequest.of(request))
             if not (change.attach_blocks or change.detach_blocks):
@@ -142,7 +147,7 @@ class NodeChanger:
         chosen = ChosenBlocks()
         if change.attach is not None:
             chosen = planner.attach(self._compiled(change.attach, node, change))
-        named = planner.free_named(change.attach_blocks)
+        named = planner.free_named(change.attach_blocks, _tolerations(node, change))
         attach = tuple(uri for uri in (*chosen.attach, *named) if uri not in node.blocks)
         # blocks that are gone already were detached by the same change before
         present = [name for name in change.detach_blocks if not _is_gone(name, node, change)]
@@ -154,7 +159,12 @@ class NodeChanger:
     def _compiled(
         self, devices: Properties, node: nouns.ComposedNode, change: NodeChange
     ) -> Request:
-        spec = RequestSpec(properties=devices, policy=change.policy, owner=node.owner)
+        spec = RequestSpec(
+            properties=devices,
+            policy=change.policy,
+            owner=node.owner,
+            tolerations=_tolerations(node, change),
+        )
         return self.compile_request(spec)
 
     def _hold(
@@ -414,6 +424,10 @@ def _hazard(composer: GuardedComposer, node: nouns.ComposedNode, detach: Sequenc
     state = "it is powered on" if power else "its power state is unknown"
     verb = "is" if len(fixed) == 1 else "are"
     return f"{state}, and {_tails(fixed)} {verb} not declared removable" if fixed else ""
+
+
+def _tolerations(node: nouns.ComposedNode, change: NodeChange) -> tuple[Toleration, ...]:
+    return change.tolerations + (node.request.tolerations if node.request is not None else ())
 
 
 def _tails(uris: Sequence[str]) -> str:

@@ -194,6 +194,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
     traits: NameRequirements = NameRequirements()
     where: Any = None
+    tolerations: tuple[need.Toleration, ...] = ()
 
     @property
     def capability_map(self) -> dict[str, tuple[str, ...]]:
@@ -214,7 +215,10 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return self.alternatives[0].needs
+        needs = self.alternatives[0].needs
+        if not self.tolerations:
+            return needs
+        return tuple(replace(one, tolerations=self.tolerations) for one in needs)
 
 
 GIB = 1 << 30

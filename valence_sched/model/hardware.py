@@ -15,7 +15,7 @@ from valence_sched.model.need import has_words
 
 Amounts = tuple[int | None, int | None]
 #: ``shared``: in use, and another node may use it as well. ``unusable``: not in use, and reserved,
-#: disabled, unhealthy or in another state that forbids it.
+#: tainted, disabled, unhealthy or in another state that forbids it.
 BlockUse = Literal["free", "shared", "used", "unusable"]
 #: The noun for a device, by field of ``Devices``; the noun for an accelerator is its own kind.
 _KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
@@ -105,7 +105,8 @@ class BlockOverview(Struct, frozen=True, kw_only=True):
     """A block: place, devices, use, and the number of nodes that may still use it (``slots``).
 
     ``nodes`` are the names of its nodes, and ``topology`` is its place by domain. ``condition`` is
-    its state or health if that is not Enabled or OK. A block of a claim is in use.
+    its state or health if that is not Enabled or OK, and its taints: a tainted block has no slots,
+    although requests that tolerate the taints may use it. A block of a claim is in use.
     """
 
     podm: str

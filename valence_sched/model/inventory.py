@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import InputError
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun
-from valence_sched.model.need import NodeRequest
+from valence_sched.model.need import TAINTED, NodeRequest, Taint
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
@@ -134,7 +134,8 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
     """The state and use of a block, in Redfish's terms (``ResourceBlock.CompositionStatus``).
 
     ``enabled`` and ``health`` are the worse value of the block and its system; ``resource_state``
-    is the state of a block that is not enabled, such as UnavailableOffline.
+    is the state of a block that is not enabled, such as UnavailableOffline. A request gets the
+    block only if it tolerates all its ``taints``.
     """
 
     state: CompositionState = "Unused"
@@ -147,13 +148,17 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
     compositions: Count = 0
     client: str | None = None
     resource_state: Name | None = None
+    taints: tuple[Taint, ...] = ()
 
     @property
     def condition(self) -> str | None:
         if self.state in BROKEN_STATES:
             return self.state
         state = self.resource_state or "Disabled" if self.enabled is False else None
-        return _condition(state, self.health)
+        found = _condition(state, self.health)
+        if not self.taints or found not in COUNTED_CONDITIONS:
+            return found
+        return ", ".join((*filter(None, [found]), *(TAINTED + taint for taint in self.taints)))
 
     @property
     def slots(self) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import Meta, Struct
 
-from valence_sched.errors import UsageError, suggest
+from valence_sched.errors import UsageError, is_not, suggest
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun, Portable, Whole
 from valence_sched.model.quantity import format_count, format_size
 
@@ -20,6 +20,43 @@ _Count = Annotated[int, Meta(ge=0, lt=MAX_WHOLE)]
 _Amount = Annotated[float, Meta(ge=0, lt=MAX_WHOLE)]
 _WORD = re.compile(r"[^\W_]+")
 _TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
+
+
+EFFECT = ":NoPlace"  # the end of a taint: its only effect
+TAINTED = "tainted "  # before a taint in the condition of a device
+#: A mark of blocks, ``key=value:NoPlace``, that keeps requests without a toleration away.
+Taint = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?"
+        r"(=([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?)?:NoPlace$",
+        max_length=255,
+    ),
+]
+
+
+class Toleration(Noun, frozen=True):
+    """Lets a request use blocks with a taint: ``Equal`` with this value, ``Exists`` with any value.
+
+    ``Exists`` without a key tolerates every taint.
+    """
+
+    key: str = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: Literal["NoPlace"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.operator == "Exists" and self.value:
+            raise ValueError("Expected no value with operator Exists")
+        if self.operator == "Equal" and not self.key:
+            raise ValueError("Expected a key, or operator Exists")
+
+    def tolerates(self, taint: str) -> bool:
+        key, value = taint_key(taint), taint.removesuffix(EFFECT).partition("=")[2]
+        if self.operator == "Exists":
+            return self.key in ("", key)
+        return (self.key, self.value) == (key, value)
 
 
 class Test(Struct, frozen=True, gc=False):
@@ -35,8 +72,8 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of
     ``count`` separate grants. ``unknown`` rejects or allows devices with an unknown value of a
-    tested attribute. A device counts if its health is at least ``worst``. Topology constraints
-    refer to the ``name``.
+    tested attribute. A device counts if its health is at least ``worst``, and ``tolerations`` has
+    one for each taint of its block. Topology constraints refer to the ``name``.
     """
 
     kind: NeedKind
@@ -48,10 +85,20 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     name: str = ""
     unknown: Literal["reject", "allow"] = "reject"
     worst: Literal["OK", "Warning"] = "Warning"
+    tolerations: tuple[Toleration, ...] = ()
 
     def accepts(self, condition: str | None) -> bool:
         """Return whether a device in a condition (``InventoryDevice.condition``) counts."""
-        return condition is None or condition == self.worst == "Warning"
+        if condition is None:
+            return True
+        words = [word for word in condition.split(", ") if not word.startswith(TAINTED)]
+        healthy = all(word == self.worst == "Warning" for word in words)
+        return healthy and self.tolerates(condition)
+
+    def tolerates(self, condition: str | None) -> bool:
+        """Return whether the need tolerates every taint of a condition."""
+        found = taints_in(condition)
+        return all(any(one.tolerates(taint) for one in self.tolerations) for taint in found)
 
     @property
     def label(self) -> str:
@@ -84,6 +131,12 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def unit(self) -> str:
         return "MiB" if self.measure == "capacity_mib" else ""
+
+
+def taints_in(condition: str | None) -> list[str]:
+    """Return the taints of a condition."""
+    words = (condition or "").split(", ")
+    return [word.removeprefix(TAINTED) for word in words if word.startswith(TAINTED)]
 
 
 class TopologyConstraint(Noun, frozen=True):
@@ -147,6 +200,25 @@ def merge_names(kind: str, terms: Iterable[NameRequirements]) -> NameRequirement
     if contrary := names.contradiction:
         raise UsageError(f"{kind} {contrary}")
     return names
+
+
+def taint_key(taint: str) -> str:
+    return taint.removesuffix(EFFECT).partition("=")[0]
+
+
+def parse_taint(text: str) -> str:
+    """Parse ``key=value:NoPlace`` or ``key:NoPlace``; else ValueError."""
+    try:
+        return msgspec.convert(text, Taint)
+    except msgspec.ValidationError:
+        raise is_not("KEY=VALUE:NoPlace, of letters, digits, - _ and .", text) from None
+
+
+def parse_toleration(text: str) -> Toleration:
+    """Parse ``key=value``, or ``key`` for any value; else ValueError."""
+    taint = parse_taint(text.removesuffix(EFFECT) + EFFECT).removesuffix(EFFECT)
+    key, equals, value = taint.partition("=")
+    return Toleration(key, "Equal" if equals else "Exists", value)
 
 
 def parse_traits(text: str) -> NameRequirements:
@@ -231,6 +303,7 @@ class NodeRequest(Noun, frozen=True, kw_only=True):
     traits: NameRequirements = NameRequirements()
     where: Any = None
     near: tuple[Proximity, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
     @classmethod
     def of(cls, request: Struct) -> Self:

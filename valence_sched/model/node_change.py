@@ -12,6 +12,7 @@ from valence_sched.model.claim import ComposedNode
 from valence_sched.model.decision import DecisionResult
 from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import Devices, Name, to_json
+from valence_sched.model.need import Toleration
 
 SCHEMA = "valence-sched/node-change"
 VERSION = "1.0"
@@ -27,9 +28,10 @@ class NodeChange(Noun, frozen=True, kw_only=True):
 
     Blocks are detached from a running node only if its pod manager declares them removable, with
     ``force``, or with ``power_cycle``: the node is shut down, changed, and started again if it was
-    on. ``policy`` chooses the devices, by default the policy of the flavor. ``before`` has the
-    blocks of the node that the change was planned for. A planned change may have a flavor and the
-    exact blocks.
+    on. ``policy`` chooses the devices, by default the policy of the flavor. Taints of attached
+    blocks are tolerated by ``tolerations``, the flavor, or the request of the node. ``before`` has
+    the blocks of the node that the change was planned for. A planned change may have a flavor and
+    the exact blocks.
     """
 
     attach: Properties | None = None
@@ -39,6 +41,7 @@ class NodeChange(Noun, frozen=True, kw_only=True):
     flavor: Name | None = None
     idle: bool = False
     policy: Name | None = None
+    tolerations: tuple[Toleration, ...] = ()
     force: bool = False
     power_cycle: bool = False
     before: tuple[Name, ...] = ()
@@ -86,6 +89,7 @@ def exact_change(change: NodeChange, result: NodeChangeResult) -> NodeChange:
         detach_blocks=uris(result.detached),
         flavor=change.flavor,
         policy=change.policy,
+        tolerations=change.tolerations,
         force=change.force,
         power_cycle=change.power_cycle,
         before=result.node.blocks,

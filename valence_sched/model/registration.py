@@ -2,9 +2,10 @@
 """Registrations of pod managers: URL, login with a reference to the password, properties."""
 
 import fnmatch
+import itertools
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import msgspec
@@ -15,6 +16,7 @@ from valence_sched.model import inventory
 from valence_sched.model.base import Fact, FieldChanges, Noun, parse_fact
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import BlockType, Name, Positive
+from valence_sched.model.need import Taint, taint_key
 
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
@@ -23,6 +25,7 @@ Auth = Literal["auto", "session", "basic"]
 Hosts = Annotated[str, Meta(pattern=r"^(unmanaged|free|free:[^,]+(,[^,]+)*)$")]
 Reason = Annotated[str, Meta(min_length=1, max_length=255)]
 RESERVED_BY = "operator: "  # the client of a block that the operator has reserved
+BLOCK_MARKS = ("reserved", "taints")  # the fields that mark blocks by name or pattern
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
 AUTO = "auto"  # the driver of a pod manager whose dialect is detected
 #: Nodes of a request that a pod manager composes at a time, by default and at most.
@@ -63,8 +66,8 @@ class Registration(Noun, frozen=True, kw_only=True):
     unless the pod manager reports fewer. At most ``parallel_composes`` nodes of a request are
     composed at a time. ``hosts`` states which hosts without attached blocks are free.
     ``reserved`` has the reason why decisions leave out a block, by its URI, the last part of it, or
-    a shell pattern. ``cacert``, ``cert`` and ``key`` are the files of trusted authorities and of
-    the client certificate.
+    a shell pattern; ``taints`` has the taints of blocks by such a name. ``cacert``, ``cert`` and
+    ``key`` are the files of trusted authorities and of the client certificate.
     """
 
     name: Name
@@ -86,6 +89,7 @@ class Registration(Noun, frozen=True, kw_only=True):
     parallel_composes: ParallelComposes = PARALLEL_COMPOSES
     hosts: Hosts = "unmanaged"
     reserved: dict[Name, Reason] = {}
+    taints: dict[Name, tuple[Taint, ...]] = {}
     cert: str | None = None
     key: str | None = None
 
@@ -117,6 +121,7 @@ class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
     parallel_composes: ParallelComposes | UnsetType = UNSET
     hosts: Hosts | UnsetType = UNSET
     reserved: dict[Name, Reason] | UnsetType = UNSET
+    taints: dict[Name, tuple[Taint, ...]] | UnsetType = UNSET
     cert: str | UnsetType | None = UNSET
     key: str | UnsetType | None = UNSET
 
@@ -146,8 +151,8 @@ class RegisteredPodm(Noun, frozen=True, kw_only=True):
 
 
 def alters_reading(old: Registration, new: Registration) -> bool:
-    """Return whether a new registration removes a property, or changes maxima or reservations."""
-    if (old.reserved, old.max_blocks) != (new.reserved, new.max_blocks):
+    """Return whether a new registration removes a property, or changes limits or marks."""
+    if any(getattr(old, name) != getattr(new, name) for name in ("max_blocks", *BLOCK_MARKS)):
         return True
     if old.zone is not None and new.zone is None:
         return True
@@ -173,7 +178,7 @@ def reregistered(
             limits[kind] = _limit(kind, limits.get(kind, inventory.Limit()), before, after)
         stated = {kind: limit for kind, limit in limits.items() if limit != inventory.Limit()}
         pools.append(msgspec.structs.replace(pool, limits=stated) if changed else pool)
-    podm = with_reserved(podm, new.reserved)
+    podm = with_block_marks(podm, new)
     return msgspec.structs.replace(
         podm,
         pools=tuple(pools),
@@ -190,19 +195,26 @@ def matches_uri(uri: str, pattern: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for name in (uri, uri.rpartition("/")[2]))
 
 
-def with_reserved(podm: inventory.FullPodm, reserved: Mapping[str, str]) -> inventory.FullPodm:
-    """Return a podm in which these blocks, and no others, are reserved by the operator."""
+def with_block_marks(podm: inventory.FullPodm, known: Registration) -> inventory.FullPodm:
+    """Return a podm in which the operator's reservations and taints are those of a registration."""
     blocks = []
     for block in podm.blocks:
-        status = block.status or inventory.FREE_STATUS
+        before = status = block.status or inventory.FREE_STATUS
         is_marked = (status.client or "").startswith(RESERVED_BY)
-        found = (why for pattern, why in reserved.items() if matches_uri(block.uri, pattern))
-        client = f"{RESERVED_BY}{reason}" if (reason := next(found, None)) else None
+        reason = next(_marks(block.uri, known.reserved), None)
+        client = f"{RESERVED_BY}{reason}" if reason else None
         if is_marked or client:
             status = msgspec.structs.replace(status, reserved=bool(client), client=client)
-            block = msgspec.structs.replace(block, status=status)  # noqa: PLW2901
-        blocks.append(block)
+        taints = itertools.chain.from_iterable(_marks(block.uri, known.taints))
+        if status.taints != (found := tuple(sorted({*taints}))):
+            status = msgspec.structs.replace(status, taints=found)
+        marked = block if status == before else msgspec.structs.replace(block, status=status)
+        blocks.append(marked)
     return msgspec.structs.replace(podm, blocks=tuple(blocks))
+
+
+def _marks(uri: str, by_pattern: Mapping[str, T]) -> Iterator[T]:
+    return (mark for pattern, mark in by_pattern.items() if matches_uri(uri, pattern))
 
 
 def _limit(
@@ -270,6 +282,42 @@ def without(
             rest = _without_keys if isinstance(known, dict) else _without
             changes[field] = rest(known, removed, ())
     return RegistrationChange.between(old, msgspec.structs.replace(old, **changes))
+
+
+def with_marks(
+    old: Registration, names: Sequence[str], reason: str | None, taints: Mapping[str, str]
+) -> RegistrationChange:
+    """Return the change that reserves blocks, by name or pattern, for a reason, and taints them.
+
+    A taint replaces the taint of its key.
+    """
+    changes: dict[str, Any] = {}
+    if reason is not None:
+        changes["reserved"] = old.reserved | dict.fromkeys(names, reason)
+    if taints:
+        known = {name: {taint_key(it): it for it in old.taints.get(name, ())} for name in names}
+        merged = {name: (*{**one, **taints}.values(),) for name, one in known.items()}
+        changes["taints"] = old.taints | merged
+    return RegistrationChange.between(old, msgspec.structs.replace(old, **changes))
+
+
+def without_taints(
+    old: Registration, names: Iterable[str], keys: Sequence[str]
+) -> RegistrationChange:
+    """Return the change that removes the taints of some keys from blocks, by name or pattern.
+
+    UnknownName if the name has no taints, or none of a key.
+    """
+    taints = dict(old.taints)
+    for name in names:
+        if name not in taints:
+            raise UnknownName("tainted block", name, taints, old.name)
+        known = {taint_key(taint): taint for taint in taints[name]}
+        for key in keys:
+            if key not in known:
+                raise UnknownName(f"taint of {name}", key, known, old.name)
+        taints[name] = tuple(taint for key, taint in known.items() if key not in keys)
+    return RegistrationChange(taints={name: one for name, one in taints.items() if one})
 
 
 def merge_capabilities(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

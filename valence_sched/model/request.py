@@ -185,6 +185,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     traits: NameRequirements = NameRequirements()
     where: Any = None
     near: tuple[Proximity, ...] = ()
+    tolerations: tuple[nouns.Toleration, ...] = ()
     owner: Owner | None = None
     group: Group | None = None
     group_state: GroupState = GroupState()

@@ -16,7 +16,7 @@ from valence_sched.model.base import Fact, Noun
 from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
 from valence_sched.model.inventory import capabilities_in, capability_map
-from valence_sched.model.need import NameRequirements, Proximity
+from valence_sched.model.need import NameRequirements, Proximity, Toleration
 from valence_sched.model.quantity import number_of, parse_age
 from valence_sched.model.request import MAX_ID, Group, Owner, Request
 
@@ -138,6 +138,7 @@ class RequestSpec(Noun, frozen=True, kw_only=True):
     where: Any = None
     near: ExternalResourceNames = {}
     prefer_near: ExternalResourceNames = {}
+    tolerations: tuple[Toleration, ...] = ()
     owner: Owner | None = None
     group: Group | None = None
     policy: Annotated[str, Meta(min_length=1)] | None = None
@@ -192,6 +193,7 @@ def compile_request(
         traits=flavor.traits.plus(spec.traits),
         where=["and", *both] if len(both) == 2 else next(iter(both), None),
         near=near,
+        tolerations=(*dict.fromkeys(flavor.tolerations + spec.tolerations),),
         owner=spec.owner,
         group=group,
         policy=spec.policy or flavor.policy or "default",

@@ -18,7 +18,7 @@ from valence_sched.model.inventory import (
     Pool,
     Status,
 )
-from valence_sched.model.need import Alternative
+from valence_sched.model.need import TAINTED, Alternative, Toleration, taint_key
 from valence_sched.model.node_change import BlockChange
 from valence_sched.model.request import Request
 
@@ -118,13 +118,15 @@ class ChangePlanner:
         detach = tuple(block.uri for block in self._movable if block.uri not in chosen)
         return ChosenBlocks(attach, detach, decision)
 
-    def free_named(self, names: Sequence[str]) -> tuple[str, ...]:
+    def free_named(
+        self, names: Sequence[str], tolerations: Sequence[Toleration] = ()
+    ) -> tuple[str, ...]:
         """Return free blocks of the reach by URI or its last part.
 
-        UnknownName for another name, RequestError for a block that the node cannot get, ClaimLost
-        for a block in use.
+        UnknownName for another name, RequestError for a block that the node cannot get or whose
+        taint is not tolerated, ClaimLost for a block in use.
         """
-        return tuple(dict.fromkeys(self._free_named(name) for name in names))
+        return tuple(dict.fromkeys(self._free_named(name, tolerations) for name in names))
 
     def own_named(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return blocks of the node by name; UnknownName or RequestError for another block."""
@@ -134,7 +136,7 @@ class ChangePlanner:
                 raise RequestError(f"{uri} is part of the host, and cannot be detached")
         return tuple(dict.fromkeys(uris))
 
-    def _free_named(self, name: str) -> str:
+    def _free_named(self, name: str, tolerations: Sequence[Toleration]) -> str:
         uri = _find(name, self._blocks, f"block of pod manager {self._podm.id}")
         block = self._blocks[uri]
         if uri in self._node.blocks:
@@ -147,8 +149,13 @@ class ChangePlanner:
             raise RequestError(f"node {self._node.id} reaches {self._where}, but {uri} {found}")
         if is_host_part(block) and self._fixed:
             raise RequestError(f"{uri} is part of another host, and cannot be attached")
-        if not (block.status or FREE_STATUS).slots:
+        status = block.status or FREE_STATUS
+        if not status.slots:
             raise ClaimLost(f"{self._podm.id}: {uri} is in use, expected a free block")
+        for taint in status.taints:
+            if not any(one.tolerates(taint) for one in tolerations):
+                hint = f"use --tolerate {taint_key(taint)}"
+                raise RequestError(f"{uri} is {TAINTED}{taint}: {hint}, or another block")
         return uri
 
     def _with_distant(
@@ -242,7 +249,7 @@ def _freed(status: Status | None) -> Status:
     """Return the status of a block as if its node did not use it; bad health remains."""
     before = status or FREE_STATUS
     state = before.state if before.state in ("Failed", "Unavailable") else "Unused"
-    return replace(before, state=state, reserved=False, active=False, compositions=0)
+    return replace(before, state=state, reserved=False, active=False, compositions=0, taints=())
 
 
 def _without_places(request: Request) -> Request:

@@ -6,7 +6,7 @@ so each question about devices is answered once per kind.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from valence_sched.model.inventory import (
     InventoryDevice,
     to_json,
 )
-from valence_sched.model.need import Need, Test, has_words
+from valence_sched.model.need import TAINTED, Need, Test, has_words
 
 Floats = npt.NDArray[np.float64]
 D = TypeVar("D", bound=InventoryDevice)
@@ -41,7 +41,7 @@ _GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__
 class BlockKind(Struct, frozen=True):
     """One kind of block: its types, its devices, their price, and its text.
 
-    ``condition`` is the state or health of a block if that is not Enabled or OK
+    ``condition`` is the state or health of a block if that is not Enabled or OK, and its taints
     (``Status.condition``).
     """
 
@@ -170,14 +170,28 @@ class BlockKinds:
         return [device for name, device in self._devices if name == need_kind]
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
-        """Return ``(need kind, device)`` of a kind; if a block has Warning, so do its devices."""
+        """Return ``(need kind, device)`` of a kind; Warning and taints also apply to devices."""
         kind = self.kinds[number]
         lines = [
             (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
         ]
-        if kind.condition != "Warning":
-            return lines
-        return [(name, structs.replace(one, health=one.health or "Warning")) for name, one in lines]
+        is_warned = (kind.condition or "").startswith("Warning")
+        taints = [word for word in (kind.condition or "").split(", ") if word.startswith(TAINTED)]
+        if is_warned:
+            lines = [
+                (name, structs.replace(one, health=one.health or "Warning")) for name, one in lines
+            ]
+        if taints:
+            lines = [(name, _tainted(one, taints)) for name, one in lines]
+        return lines
+
+
+def _tainted(device: D, taints: Sequence[str]) -> D:
+    """Return a device with the taints of its block, unless its own state forbids its use."""
+    if device.condition not in COUNTED_CONDITIONS:
+        return device
+    state = ", ".join((*filter(None, [device.condition]), *taints))
+    return structs.replace(device, state=state)
 
 
 def device_amount(need: Need, kind: str, device: Any) -> int:

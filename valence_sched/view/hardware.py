@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model import hardware as nouns
 from valence_sched.model.inventory import Pool, Stock
-from valence_sched.model.need import MEASURES, has_words
+from valence_sched.model.need import MEASURES, has_words, taints_in
 from valence_sched.model.quantity import format_count
+from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import By, Floats, Mask, View
 
 Sums = dict[str, tuple[list[int | None], list[int | None]]]  # free and total by row, by measure
@@ -42,7 +43,9 @@ def summarise_podms(view: View) -> list[nouns.PodmSummary]:
     sums = _sums(view, "podm")
     amounts = {name: (one.podm_free, one.podm_total) for name, one in view.resources.items()}
     rows = zip(view.first_row[:-1].tolist(), view.block_tables, strict=True)
-    return [_summary(row, sums, amounts, table.slots, table.stocks) for row, table in rows]
+    return [
+        _summary(row, sums, amounts, _plain_slots(view, table), table.stocks) for row, table in rows
+    ]
 
 
 def summarise_pools(view: View, podm: int) -> dict[str, nouns.PodmSummary]:
@@ -52,11 +55,22 @@ def summarise_pools(view: View, podm: int) -> dict[str, nouns.PodmSummary]:
     amounts = {name: (one.free, one.total) for name, one in part.resources.items()}
     summaries = {}
     for row, pool in enumerate(part.pools):
-        slots = [n for n, pools in zip(table.slots, table.pools, strict=True) if row in pools]
+        every = zip(_plain_slots(view, table), table.pools, strict=True)
+        slots = [n for n, pools in every if row in pools]
         both = zip(table.stocks, table.stock_pools, strict=True)
         here = [stock for stock, pools in both if row in pools]
         summaries[pool.id] = _summary(row, sums, amounts, slots, here)
     return summaries
+
+
+def _plain_slots(view: View, table: BlockTable) -> Sequence[int]:
+    """Return the free slots of each block for requests without tolerations."""
+    kinds = view.kinds
+    tainted = {kind for kind in kinds.impaired if taints_in(kinds.kinds[kind].condition)}
+    if not tainted:
+        return table.slots
+    pairs = zip(table.kinds, table.slots, strict=True)
+    return [0 if kind in tainted else slots for kind, slots in pairs]
 
 
 def _summary(
@@ -103,20 +117,21 @@ def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOvervie
         keeps_kind.append(named and (wanted.type is None or wanted.type in kind.types))
     for number in podm_numbers:
         podm, table, known = view.podms[number], view.block_tables[number], _pools(view, number)
+        slots = _plain_slots(view, table)
         users: dict[str, list[str]] = defaultdict(list)
         for node in podm.nodes:
             for uri in node.blocks:
                 users[uri].append(node.name or node.uri.rstrip("/").rpartition("/")[2])
         for block, uri in enumerate(table.uris):
             pools = tuple(known[position].id for position in table.pools[block])
-            if not keeps_kind[table.kinds[block]] or (wanted.free and table.slots[block] <= 0):
+            if not keeps_kind[table.kinds[block]] or (wanted.free and slots[block] <= 0):
                 continue
             if wanted.pool is not None and wanted.pool not in pools:
                 continue
             kind = view.kinds.kinds[table.kinds[block]]
             in_use = table.gains[block] > 0 or table.shared[block] or uri in users
             use: nouns.BlockUse = "used" if in_use else "unusable"
-            if table.slots[block] > 0:
+            if slots[block] > 0:
                 use = "shared" if in_use else "free"
             topology = (table.topologies[block] if table.topologies else None) or {}
             yield nouns.BlockOverview(
@@ -125,7 +140,7 @@ def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOvervie
                 types=kind.types,
                 pools=pools,
                 devices=kind.devices,
-                slots=table.slots[block],
+                slots=slots[block],
                 use=use,
                 nodes=tuple(users.get(uri, ())),
                 topology=dict(topology),

@@ -19,6 +19,9 @@ from valence_sched_cli.output.table import MACHINE
 COLUMNS = ("Node", "Change", "Block", "Hardware", "Podm", "Power Cycled")
 HISTORY_COLUMNS = ("Time", "Event", "Details", "Podm", "Claim")
 NODE = "<node>: node (ID or URI)"
+TOLERATE = """\
+decide --tolerate <key[=value]>...: also attach blocks with this taint; a key alone tolerates any
+    value (repeat for several; default: the taints that the request of the node tolerates)"""
 DEVICES = request_options.RESOURCES.format("")
 BLOCK = "what --block <block>...: this block, by its URI or the last part of it"
 POLICY = f"""\
@@ -66,7 +69,7 @@ class AttachNode(_ChangeNode):
 
     examples = ("vs-3f9c0a1b2d4e5f60 --gpu 2xA100", "vs-3f9c0a1b2d4e5f60 --block GPU-03 --dry-run")
     arguments = f"{NODE}\n{DEVICES}\n{BLOCK}"
-    option_groups = (POLICY, CHANGE, inventory.LIVE)
+    option_groups = (POLICY, TOLERATE, CHANGE, inventory.LIVE)
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -77,6 +80,7 @@ class AttachNode(_ChangeNode):
             attach=devices,
             attach_blocks=tuple(args.block),
             policy=args.policy,
+            tolerations=tuple(dict.fromkeys(args.tolerate)),
             power_cycle=args.power_cycle,
         )
         return _change(self, change)
@@ -137,6 +141,9 @@ class ResizeNode(_ChangeNode):
     option_groups = (
         inventory.FLAVOR_FILE,
         POLICY.replace("default: default", "default: that of the flavor, else default"),
+        TOLERATE.replace(
+            "the taints that the request of the node tolerates", "those of the flavor"
+        ),
         CHANGE,
         drain.DRAIN,
         inventory.LIVE,
@@ -144,7 +151,11 @@ class ResizeNode(_ChangeNode):
 
     def take_action(self, args: base.Args) -> base.Table:
         change = model.node_change.NodeChange(
-            flavor=args.flavor, policy=args.policy, force=args.force, power_cycle=args.power_cycle
+            flavor=args.flavor,
+            policy=args.policy,
+            tolerations=tuple(dict.fromkeys(args.tolerate)),
+            force=args.force,
+            power_cycle=args.power_cycle,
         )
         if args.flavor_file and self.scheduler_app.service is not None:
             hint = "omit it, and name a flavor of the service"

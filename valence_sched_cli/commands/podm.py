@@ -9,13 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
+from valence_sched.errors import AccessDenied, UnknownName, UsageError, unknown_lines
 from valence_sched.streams import moves_cursor
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.commands.podm_registry import connection_cells
 from valence_sched_cli.late import model, msgspec, pages, words
-from valence_sched_cli.options import inventory
+from valence_sched_cli.options import inventory, parser as parsing
 from valence_sched_cli.options.parser import add_options, given, nonempty_name, seconds
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import MACHINE, telling_columns
@@ -258,21 +258,30 @@ class ShowBlock(base.ShowOne):
 
 
 class SetBlock(base.Command):
-    """Reserve blocks of a registered pod manager.
+    """Reserve or taint blocks of a pod manager.
 
-    Decisions leave a reserved block out. Nodes and claims that have it already keep it. podm show
-    lists the reserved blocks of a pod manager.
+    Decisions leave a reserved block out, and a tainted block unless the request tolerates the
+    taint. Nodes and claims that have it already keep it. podm show lists the reserved and tainted
+    blocks of a pod manager.
     """
 
-    examples = ("GPU-03 --podm gpu-east --reserve 'firmware update'",)
+    examples = (
+        "GPU-03 --podm gpu-east --reserve 'firmware update'",
+        "'GPU-1*' --podm gpu-east --taint team=physics:NoPlace",
+    )
     arguments = """
         <block>...: block (URI, the last part of it, or a pattern such as GPU-1*)
         what --podm <podm>: registered pod manager
-        what --reserve <reason>: reserve the blocks for this reason"""
-    option_settings = {"podm": {"required": True}, "reserve": {"required": True}}
+        what --reserve <reason>: reserve the blocks for this reason
+        what --taint <key=value:NoPlace>...: taint the blocks; replaces their taint of this key
+            (repeat for several keys)"""
+    option_settings = {"podm": {"required": True}, "taint": parsing.parsed_by("need:parse_taint")}
     option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> None:
+        if args.reserve is None and not args.taint:
+            raise UsageError("nothing to set: name --reserve or --taint")
+        taints = parsing.by_name("--taint", ((model.need.taint_key(it), it) for it in args.taint))
         scheduler = self.scheduler(args)
         old = scheduler.registration(args.podm).registration
         uris = [one.uri for one in scheduler.blocks(model.hardware.BlockFilter(podm=args.podm))]
@@ -281,25 +290,28 @@ class SetBlock(base.Command):
         for name in args.block:
             if not fnmatch.filter(known, name):
                 raise UnknownName("block", name, known, args.podm)
-        reserved = old.reserved | dict.fromkeys(args.block, args.reserve)
-        change = model.registration.RegistrationChange(reserved=reserved)
+        change = model.registration.with_marks(old, args.block, args.reserve, taints)
         scheduler.change_registration(old.name, change)
 
 
 class UnsetBlock(base.Command):
-    """Let decisions use reserved blocks again."""
+    """Let decisions use reserved or tainted blocks again."""
 
-    examples = ("GPU-03 --podm gpu-east",)
+    examples = ("GPU-03 --podm gpu-east", "'GPU-1*' --podm gpu-east --taint team")
     arguments = """
-        <block>...: block or pattern, as it was reserved
-        what --podm <podm>: registered pod manager"""
+        <block>...: block or pattern, as it was reserved or tainted
+        what --podm <podm>: registered pod manager
+        what --taint <key>...: remove the taints of this key, not the reservation"""
     option_settings = {"podm": {"required": True}}
     option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> None:
         scheduler = self.scheduler(args)
         old = scheduler.registration(args.podm).registration
-        change = model.registration.without(old, (), {"reserved": args.block})
+        if args.taint:
+            change = model.registration.without_taints(old, args.block, args.taint)
+        else:
+            change = model.registration.without(old, (), {"reserved": args.block})
         scheduler.change_registration(old.name, change)
 
 

@@ -35,6 +35,9 @@ def connection_cells(registration: model.registration.Registration, file: str) -
         "Parallel Composes": registration.parallel_composes,
         "Hosts": registration.hosts,
         "Reserved Blocks": cells.PairLines(registration.reserved),
+        "Tainted Blocks": cells.PairLines(
+            {name: ", ".join(taints) for name, taints in registration.taints.items()}
+        ),
         "Registered In": file,
     }
 

@@ -23,6 +23,7 @@ OPTION_DESTS = (
     *RESOURCE_DESTS,
     *("required", "forbidden", "member_of", "aggregate", "exclude_aggregate", "trait"),
     *("exclude_trait", "capability", "location", "where", "near", "prefer_near", "owner", "group"),
+    "tolerate",
     *("affinity", "anti_affinity", "soft_affinity", "soft_anti_affinity", "at_most", "spread"),
     "soft_spread",
 )
@@ -64,6 +65,8 @@ where --location <location>...: only at this location or below it (repeat to acc
     overrides the flavor)
 where --where <expression>...: only where this JSON expression holds: '[">=", "$facts.year", 2022]'
     (repeat for several; all must hold, and those of the flavor)
+where --tolerate <key[=value]>...: also use blocks with this taint; a key alone tolerates any value
+    (repeat for several; added to those of the flavor)
 where --attribute <name=expression>...: only where this attribute of the pod manager matches:
     facts.year='>= 2022' (repeat for several; overrides the flavor)
 {RESOURCES.format(", in addition to the flavor")}
@@ -136,6 +139,7 @@ def make_request(
         where=model.request_spec.parse_conjunction(args.where, "--where"),
         near=_by_kind(args.near),
         prefer_near=_by_kind(args.prefer_near),
+        tolerations=tuple(dict.fromkeys(args.tolerate)),
         owner=args.owner,
         group=_group(args, flavor.name),
         traits=model.need.merge_names(
@@ -259,6 +263,7 @@ SETTINGS: dict[str, parsing.Setting] = {
         for name in ("exclude_aggregate", "exclude_trait")
     },
     "capability": _capabilities,
+    "tolerate": parsing.parsed_by("need:parse_toleration"),
     **dict.fromkeys(("owner", "group"), parsing.parsed_by("request:check_group_name")),
     "<domain>": _domain,
     "<domain=n>": _at_most,

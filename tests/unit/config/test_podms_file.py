@@ -30,6 +30,7 @@ podms:
     parallel_composes: 8
     hosts: free
     reserved: {'GPU-1*': repair}
+    taints: {'GPU-2*': ['team=a:NoPlace']}
 """
 
 
@@ -73,6 +74,7 @@ class TestPodms(unittest.TestCase):
                 parallel_composes=8,
                 hosts="free",
                 reserved={"GPU-1*": "repair"},
+                taints={"GPU-2*": ("team=a:NoPlace",)},
             ),
             found,
         )

@@ -164,6 +164,32 @@ class TestInstead(unittest.TestCase):
         self.assertEqual({"of unknown model": 1}, found["p"])
 
 
+class TestTaints(unittest.TestCase):
+    """Tainted blocks."""
+
+    def reasons(self, blocks: list[dict], **words: Any) -> list[str]:
+        wanted = request({"accelerators": [{"kind": "GPU", "count": 2}]}, policy="mine", **words)
+        site = view({"id": "a", "blocks": blocks})
+        policy = Policy(name="mine", filters=(FilterUse("devices", {}),))
+        decision = Decider(site, [policy]).select_destinations(wanted)
+        reasons = Verdicts(decision).podm_verdict(0).pool_reasons
+        return [ReasonPhrases().of_pool(one.reasons) for one in reasons]
+
+    def test_the_reason_names_the_taint(self):
+        devices = {"accelerators": [{"kind": "GPU"}]}
+        status = {"taints": ["maintenance=disk:NoPlace"]}
+        blocks = [{"uri": str(n), "devices": devices, "status": status} for n in range(2)]
+        expected = ["no GPU (2 of 2 GPU are tainted maintenance=disk:NoPlace)"]
+        self.assertEqual(expected, self.reasons(blocks))
+        for toleration in ({"key": "maintenance", "value": "disk"}, {"operator": "Exists"}):
+            self.assertEqual([], self.reasons(blocks, tolerations=[toleration]))
+        blocks[1]["status"] = {"taints": [*status["taints"], "team=b:NoPlace"], "health": "Warning"}
+        other = {"key": "maintenance", "operator": "Exists"}
+        (text,) = self.reasons(blocks, tolerations=[other])
+        words = "Warning, tainted maintenance=disk:NoPlace, tainted team=b:NoPlace"
+        self.assertEqual(f"1 of 2 GPU (1 of 2 GPU is {words})", text)
+
+
 class TestFields(unittest.TestCase):
     """The changes of a pod manager that can change a verdict."""
 

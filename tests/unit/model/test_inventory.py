@@ -12,6 +12,7 @@ from tests.unit.core.deciders import cpu, engine_of, lean
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
 from tests.unit.store.site import podm
+from valence_sched.errors import UnknownName
 from valence_sched.model.claim import (
     PodmRemainder,
     Usage,
@@ -36,7 +37,13 @@ from valence_sched.model.inventory import (
     parse_capabilities,
     to_json,
 )
-from valence_sched.model.registration import Registration, alters_reading, reregistered
+from valence_sched.model.registration import (
+    Registration,
+    alters_reading,
+    reregistered,
+    with_marks,
+    without_taints,
+)
 from valence_sched.testing import request
 
 STATES = CompositionState.__args__
@@ -395,6 +402,33 @@ class TestMaxBlocks(unittest.TestCase):
         again = reregistered(marked, some, whole)
         slots = [(one.status or FREE_STATUS).slots for one in again.blocks]
         self.assertEqual([1, 1, 0, 0], slots)
+
+    def test_the_operator_taints_blocks_by_name_and_by_pattern(self):
+        known = podm(blocks=[{"uri": f"/B/{name}"} for name in ("GPU-1", "GPU-12", "CPU-1")])
+        none = registration()
+        change = with_marks(
+            none, ["GPU-1*"], None, {"team": "team=a:NoPlace", "disk": "disk:NoPlace"}
+        )
+        some = change.applied_to(none)
+        some = with_marks(some, ["GPU-12"], None, {"x": "x:NoPlace"}).applied_to(some)
+        some = with_marks(some, ["GPU-1*"], None, {"team": "team=b:NoPlace"}).applied_to(some)
+        self.assertTrue(alters_reading(none, some))
+        marked = reregistered(known, none, some)
+        taints = {one.uri: (one.status or FREE_STATUS).taints for one in marked.blocks}
+        both = ("disk:NoPlace", "team=b:NoPlace")
+        self.assertEqual(
+            {"/B/GPU-1": both, "/B/GPU-12": (*both, "x:NoPlace"), "/B/CPU-1": ()}, taints
+        )
+        self.assertTrue(all((one.status or FREE_STATUS).slots for one in marked.blocks))
+        fewer = without_taints(some, ["GPU-1*"], ["team", "disk"]).applied_to(some)
+        self.assertEqual({"GPU-12": ("x:NoPlace",)}, fewer.taints)
+        left = reregistered(marked, some, fewer).blocks
+        self.assertEqual(
+            [(), ("x:NoPlace",), ()], [(it.status or FREE_STATUS).taints for it in left]
+        )
+        for names, keys in ((["CPU-1"], ["team"]), (["GPU-12"], ["team"])):
+            with self.assertRaises(UnknownName):
+                without_taints(some, names, keys)
 
     def test_what_did_not_change_stays_as_it_was_read(self):
         pools = [{"id": "z", "limits": {"Compute": {"max": 2}}}]

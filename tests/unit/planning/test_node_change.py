@@ -14,7 +14,7 @@ from valence_sched.errors import ClaimLost, RequestError, UnknownName
 from valence_sched.model.claim import ComposedNode
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
-from valence_sched.model.need import NodeRequest
+from valence_sched.model.need import NodeRequest, Toleration
 from valence_sched.planning.node_change import ChangePlanner
 from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
@@ -95,6 +95,25 @@ class TestAttaching(unittest.TestCase):
         ):
             with self.subTest(name), self.assertRaisesRegex(kind, words):
                 plan.free_named([name])
+
+    def test_a_tainted_block_is_attached_only_if_the_taint_is_tolerated(self):
+        tainted = gpu("1")
+        tainted["status"]["taints"] = ["team=a:NoPlace"]
+        plan = planner([HOST, tainted], ["host-1"])
+        self.assertFalse(plan.attach(gpus(1)).fits)
+        with self.assertRaisesRegex(RequestError, "/B/1 is tainted team=a:NoPlace: use --tolerate"):
+            plan.free_named(["1"])
+        tolerations = (Toleration("team", value="a"),)
+        self.assertEqual(("/B/1",), plan.free_named(["1"], tolerations))
+        wanted = msgspec.structs.replace(gpus(1), tolerations=tolerations)
+        self.assertEqual(("/B/1",), plan.attach(wanted).attach)
+
+    def test_a_node_keeps_a_block_that_was_tainted_later(self):
+        tainted = gpu("1", state="Composed")
+        tainted["status"]["taints"] = ["team=a:NoPlace"]
+        found = planner([HOST, tainted], ["host-1", "1"]).become(gpus(1))
+        self.assertEqual(((), ()), (found.attach, found.detach))
+        self.assertTrue(found.fits)
 
     def test_free_devices_beyond_the_reach_are_named(self):
         blocks = [{**HOST, "pools": ["a"]}, gpu("1", pools=["b"]), gpu("2", pools=["a"])]

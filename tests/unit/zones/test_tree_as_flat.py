@@ -16,7 +16,7 @@ from valence_sched.core.explain.report import decision_report
 from valence_sched.core.explain.sensitivity import NOTES
 from valence_sched.errors import RequestError
 from valence_sched.model.decision import Explanation
-from valence_sched.model.need import Alternative, Need, Test
+from valence_sched.model.need import Alternative, Need, Test, Toleration
 from valence_sched.model.policy import Pick
 from valence_sched.model.request import Group, Request, Spread
 from valence_sched.model.zone import OfferQuery
@@ -33,12 +33,17 @@ CORES = Need(kind="processor", measure="cores", amount=8)
 CARD = Need(kind="accelerator", measure="devices", amount=1, tests=(Test("kind", "equal", "gpu"),))
 
 
+TAINTS = ["team=physics:NoPlace", "disk:NoPlace"]
+PHYSICS = Toleration("team", value="physics")
+
+
 def podm(number: int, random: Random) -> dict:
     blocks = [cpu(f"c{n}", random.choice([4, 8, 8, 16])) for n in range(random.randint(0, 4))]
     blocks += [gpu(f"g{n}", random.choice([1, 2])) for n in range(random.randint(0, 3))]
     for block in blocks:
         block["pools"] = random.choice([["p"], ["q"], ["p", "q"]])
-        block["status"] = random.choice([{}, {}, {}, {}, {"reserved": True}])
+        marked = {"taints": [random.choice(TAINTS)]}
+        block["status"] = random.choice([{}, {}, {}, marked, {"reserved": True}])
     rack, owners = random.choice("rst"), random.choice([(), ("alice",), ("bob", "alice")])
     return {
         "id": f"podm-{number}",
@@ -107,6 +112,7 @@ def request(random: Random) -> Request:
         count=random.choice([1, 1, 2, 3, 5, 9]),
         min_count=0,
         alternates=random.choice([0, 0, 2]),
+        tolerations=random.choice([(), (), (PHYSICS,)]),
         exclude_podms=random.choice([(), (), ("podm-0",)]),
         owner=random.choice([None, None, "alice"]),
         group=random.choice(GROUPS),

@@ -268,7 +268,13 @@ class Fitter:
             useful = self._useful[limits] = np.full(len(self.kinds), np.inf, np.float32)
         return useful
 
+    def is_tolerated(self, kind: int) -> bool:
+        """Return whether the node may have blocks of a kind: it tolerates their taints."""
+        return all(need.tolerates(self.kinds.kinds[kind].condition) for need in self.needs)
+
     def _most_useful(self, kind: int, pool: Pool) -> int:
+        if not self.is_tolerated(kind):
+            return 0
         pairs = zip(self.demands, self.coverage(kind), strict=True)
         useful = [-(-demand.amount // covered) for demand, covered in pairs if covered]
         least = set_cover.least_blocks(pool.limits).items()

@@ -197,8 +197,10 @@ class TopologyFitter:
             if coverage := sum(line.get(need, 0) for line in lines):
                 each = 1 if need.measure == "devices" else coverage
                 total += math.ceil(need.amount / each)
-        types = self.kinds.kinds[kind].types
-        return total + sum(n for name, n in least.items() if name in types)
+        one = self.kinds.kinds[kind]
+        if not all(need.tolerates(one.condition) for need in self.needs):
+            return 0
+        return total + sum(n for name, n in least.items() if name in one.types)
 
     def device_coverage(self, kind: int) -> list[dict[Need, int]]:
         """Return the coverage of each need by each device line of a kind."""

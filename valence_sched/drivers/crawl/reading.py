@@ -27,7 +27,7 @@ from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import BlockType, FullPodm, Limit, PodmStatus, to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import PreviousReading
-from valence_sched.model.registration import AUTO, Registration, with_reserved
+from valence_sched.model.registration import AUTO, BLOCK_MARKS, Registration, with_block_marks
 
 MaxBlocks = Mapping[BlockType, int]
 LOG = logging.getLogger(__name__)
@@ -214,8 +214,8 @@ class PodmReader:
         if loss := self._previous.loss(podm):
             diagnostics = (*diagnostics, Diagnostic("remark", one_line(f"{podm.id}: {loss}")))
         podm = self._with_registration(podm)
-        if reserved := self._registration.reserved:
-            podm = with_reserved(podm, reserved)
+        if any(getattr(self._registration, name) for name in BLOCK_MARKS):
+            podm = with_block_marks(podm, self._registration)
         return Reading(podm, None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:

@@ -228,7 +228,8 @@ class BlockClasses:
             tuple(map(min, variant.fitter.coverage(kind), variant.demands))
             for variant in self.variants
         )
-        types = self._limited.intersection(one.types)
+        tolerated = any(variant.fitter.is_tolerated(kind) for variant in self.variants)
+        types = self._limited.intersection(one.types if tolerated else ())
         if types or any(map(any, coverage)):
             found = BlockClass(coverage, types, one.price if self._by_price else 0)
             number = self._numbers.setdefault(found, len(self.classes))

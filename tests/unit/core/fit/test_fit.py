@@ -7,6 +7,7 @@ from unittest import mock
 
 import msgspec
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from tests.unit.core.fit import brute
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
@@ -35,13 +36,15 @@ from valence_sched.core.fit.stocks import FREE_STATES, SearchOutcome
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
 from valence_sched.model.inventory import Accelerator, Devices, Limit, Status, Stock
-from valence_sched.model.need import Need
+from valence_sched.model.need import Need, Toleration
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view import block_kinds
 from valence_sched.view.block_kinds import price
 from valence_sched.view.view import View
+
+TEAM = Toleration("team", value="a")
 
 
 class TestFit(unittest.TestCase):
@@ -64,6 +67,25 @@ class TestFit(unittest.TestCase):
             made += [plan.fit(seen, row) for row in range(len(seen))]
         self.assertGreater(sum(found is None for found in made), 100)
         self.assertGreater(sum(found is not None and len(found.blocks) > 1 for found in made), 100)
+
+    @quietly(sized(600))
+    @given(st.randoms(use_true_random=True))
+    def test_a_block_is_free_just_for_a_request_that_tolerates_its_taints(self, random):
+        podms, needs = near_site(random)
+        (podm,) = podms
+        if tolerated := random.random() < 0.5:
+            needs = tuple(replace(one, tolerations=(TEAM,)) for one in needs)
+        marked, plain = [], []
+        for block in podm["blocks"]:
+            taints = random.choice([[], [], ["team=a:NoPlace"], ["team=a:NoPlace", "x:NoPlace"]])
+            marked.append({**block, "status": {**block["status"], "taints": taints}})
+            if not taints or (tolerated and len(taints) == 1):
+                plain.append(block)
+        tainted, expected = view({**podm, "blocks": marked}), view({**podm, "blocks": plain})
+        for row in range(2):
+            found = Fitter(needs, tainted.kinds).fit(tainted, row)
+            other = Fitter(needs, expected.kinds).fit(expected, row)
+            self.assertEqual(other and other.waste, found and found.waste, (podm, needs, marked))
 
     def agrees(self, podms: list[dict], needs: tuple[Need, ...]) -> None:
         """Check every pool against brute force."""
