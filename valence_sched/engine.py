@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from valence_sched.model.decision import Candidate, InventorySummary, Report
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.node_change import NodeChange, NodeChangeResult
+    from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
     from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
     from valence_sched.model.request import Request
     from valence_sched.model.zone import ZoneSettings
@@ -391,7 +391,7 @@ class Engine(scheduler.OwnScheduler):
         *,
         key: str | None = None,
         wait_s: float = WAIT_S,
-        dry_run: bool = False,
+        dry_run: DryRun = False,
     ) -> NodeChangeResult:
         self._refuse_recordings("changed")
         with self._access(wait_s) as access:

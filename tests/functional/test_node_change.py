@@ -70,6 +70,20 @@ class TestNodeChange(NodeCase):
         self.assertIn("would be refused: it is powered on", dry.err)
         self.assertRegex(done.err, "is not declared removable: shut it down, or use --power-cycle")
 
+    def test_a_dry_run_on_the_server_reads_whether_the_change_can_be_done(self):
+        with self.there() as here:
+            for verb in ("attach", "detach"):
+                done = self.change(here, verb, "--gpu", "1", "--dry-run=server")
+                words = (
+                    "gpu-east would change it (dry run by the pod manager not supported: checked"
+                )
+                self.assertIn(words, done.err)
+                self.assertEqual(0, done.code)
+            plain = self.change(here, "attach", "--gpu", "1", "--dry-run")
+            self.assertEqual(plain, self.change(here, "attach", "--gpu", "1", "--dry-run=client"))
+            self.assertNotIn("checked by reading", plain.err)
+            self.assertEqual(sorted(self.blocks), sorted(self.present(here)))
+
     def test_nothing_that_fits_exits_3_with_the_reasons_of_a_decision(self):
         with self.there() as here:
             done = self.change(here, "attach", "--gpu", "9xA100")

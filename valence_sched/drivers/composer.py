@@ -73,8 +73,17 @@ class ComposerReads(Protocol):
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         """Return a line with the present state for each block that is no longer free."""
 
+    def previews(self) -> bool:
+        """Return whether the pod manager itself offers a preview; PodmError if unreadable."""
+
     def preview(self, request: CompositionRequest) -> str | None:
         """Return the reason why no node can be composed now, else None; PodmError if unknown."""
+
+    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+        """Return the reason why a change of a node would fail, as far as readings show, else None.
+
+        PodmError if the node is missing or unreadable.
+        """
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read a node back by its URI or, without a URI, by its name and blocks."""

@@ -240,7 +240,7 @@ class PodmAccess:
         return {name for name, is_enabled in enabled.items() if not is_enabled}
 
     def preview(self, placement: Placement) -> Preview:
-        """Ask the chosen pod manager whether it would compose a node."""
+        """Ask the chosen pod manager whether it would compose a node, or check it by reading."""
         chosen = placement.chosen
         name, blocks = f"preview-{placement.node}", tuple(block.uri for block in chosen.blocks)
         wanted = nouns.CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)
@@ -248,7 +248,10 @@ class PodmAccess:
         preview = Preview(node=placement.node, podm=chosen.podm)
         try:
             with awaiting(self.progress, *asking), self.connect(chosen.podm) as composer:
-                return replace(preview, refusal=composer.preview(wanted))
+                if composer.previews():
+                    return replace(preview, refusal=composer.preview(wanted))
+                why = composer.refusal(wanted) or "; ".join(composer.conflicts(wanted)) or None
+                return replace(preview, refusal=why, by_reading=True)
         except SchedulerError as error:
             return replace(preview, problem=str(error))
 

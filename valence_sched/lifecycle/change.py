@@ -29,7 +29,7 @@ from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
 from valence_sched.model.need import NodeRequest, Toleration
-from valence_sched.model.node_change import NodeChange, NodeChangeResult
+from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
 from valence_sched.model.quota import block_charges
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
@@ -63,9 +63,11 @@ class NodeChanger:
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
     def change(
-        self, node_id: str, change: NodeChange, *, key: str | None = None, dry_run: bool = False
+        self, node_id: str, change: NodeChange, *, key: str | None = None, dry_run: DryRun = False
     ) -> NodeChangeResult:
         """Change a node, or only choose its blocks with ``dry_run``.
+
+        With ``dry_run="server"``, the pod manager is read to find a reason against the change.
 
         Raises:
             UnknownName: the node, a block or the flavor is unknown.
@@ -107,8 +109,12 @@ class NodeChanger:
                 return replace(result, node=node, done=not dry_run)
             if dry_run:
                 with self._connected(node) as composer:
-                    hazard = _hazard(composer, node, chosen.detach)
-                return replace(result, hazard=hazard)
+                    hazard, refusal = _hazard(composer, node, chosen.detach), None
+                    if dry_run == "server":
+                        composer.may_change(nouns.request_from_node(node), node.uri)
+                        blocks = chosen.attach, chosen.detach
+                        refusal = composer.change_refusal(node.uri, *blocks) or ""
+                return replace(result, hazard=hazard, refusal=refusal)
             try:
                 held = self._hold(node, chosen, result, change)
             except errors.ClaimLost as error:

@@ -49,6 +49,12 @@ class GuardedComposer:
     def preview(self, request: CompositionRequest) -> str | None:
         return self._composer.preview(request)
 
+    def previews(self) -> bool:
+        return self._composer.previews()
+
+    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+        return self._composer.change_refusal(node, attach, detach)
+
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         return self._composer.read_node(request, node)
 

@@ -130,12 +130,16 @@ class ReconcileResult(Struct, frozen=True, kw_only=True):
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """The answer of a pod manager to a preview: a ``refusal``, a ``problem``, or neither."""
+    """The answer of a pod manager to a preview: a ``refusal``, a ``problem``, or neither.
+
+    If the pod manager offers no preview, the answer is found ``by_reading``.
+    """
 
     node: int
     podm: str
     refusal: str | None = None
     problem: str | None = None
+    by_reading: bool = False
 
 
 _SAME_NAMES = ("uri", "name", "owner", "group", "blocks", "flavor", "request")

@@ -2,6 +2,7 @@
 """Changes of living nodes: devices that are attached and detached."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +15,8 @@ from valence_sched.model.flavor import Properties
 from valence_sched.model.inventory import Devices, Name, to_json
 from valence_sched.model.need import Toleration
 
+#: Whether a change is only planned; with ``server``, its pod manager is read to check it.
+DryRun = bool | Literal["server"]
 SCHEMA = "valence-sched/node-change"
 VERSION = "1.0"
 
@@ -66,7 +69,8 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
 
     Nothing was written unless ``done``. ``decision`` has the reasons if no free devices fit. A
     change that is not needed attaches and detaches nothing. ``hazard`` is the reason why the blocks
-    must not be detached from the node as it runs.
+    must not be detached from the node as it runs. ``refusal`` is the reason why the pod manager
+    would refuse the change, empty without a reason, None if it was not checked.
     """
 
     node: ComposedNode
@@ -76,6 +80,7 @@ class NodeChangeResult(Struct, frozen=True, kw_only=True):
     done: bool = False
     power_cycled: bool = False
     hazard: str = ""
+    refusal: str | None = None
 
     @property
     def fits(self) -> bool:

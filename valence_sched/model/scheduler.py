@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from valence_sched.model.diagnostic import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.inventory import FullPodm
-    from valence_sched.model.node_change import NodeChange, NodeChangeResult
+    from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
     from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
     from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
     from valence_sched.model.quota import Quota
@@ -240,10 +240,11 @@ class ComposingVerbs(Verbs, Protocol):
         *,
         key: str | None = None,
         wait_s: float = WAIT_S,
-        dry_run: bool = False,
+        dry_run: DryRun = False,
     ) -> NodeChangeResult:
         """Attach devices to a node and detach others; with ``dry_run``, only choose them.
 
+        With ``dry_run="server"``, the pod manager is read to find a reason against the change.
         The same ``key`` changes the node only once. NothingFits is not raised: the result has the
         decision. ClaimLost if a block is in use, HardwareInUse if the node must be off for the
         change, DrainRefused if the site does not drain it, ComposeFailed if the pod manager

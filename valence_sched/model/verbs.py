@@ -17,7 +17,7 @@ from valence_sched.model.diagnostic import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor, Properties
 from valence_sched.model.http import Problem
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.node_change import NodeChange, NodeChangeResult
+from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
 from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
 from valence_sched.model.policy import PluginList, PodmReads, Policy
 from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
@@ -141,11 +141,14 @@ class NodesBody(RequestBody, frozen=True, kw_only=True):
 
 
 class NodeChangeBody(Noun, frozen=True, kw_only=True):
-    """A change of a node; with ``dry_run``, its blocks are only chosen."""
+    """A change of a node; with ``dry_run``, its blocks are only chosen.
+
+    With ``"server"``, the pod manager is read to find a reason against the change.
+    """
 
     change: NodeChange
     wait_s: WaitSeconds = WAIT_S
-    dry_run: bool = False
+    dry_run: DryRun = False
 
 
 class RenewBody(Noun, frozen=True, kw_only=True):

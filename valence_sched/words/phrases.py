@@ -442,6 +442,15 @@ def change_line(result: NodeChangeResult) -> str:
     return f"{name}: {', '.join(texts)}" if done else f"{name} is unchanged: dry run"
 
 
+def check_line(result: NodeChangeResult) -> str:
+    """Return whether a pod manager would carry out a change of a node, found by reading it."""
+    text = f"would refuse: {result.refusal}" if result.refusal else "would change it"
+    return f"{result.node.podm} {text} ({BY_READING})"
+
+
+BY_READING = "dry run by the pod manager not supported: checked by reading"
+
+
 def preview_line(answer: Preview) -> str:
     """Return whether a pod manager would compose a node."""
     text = "would compose it"
@@ -449,7 +458,8 @@ def preview_line(answer: Preview) -> str:
         text = f"cannot tell: {answer.problem}"
     elif answer.refusal is not None:
         text = f"would refuse: {answer.refusal}"
-    return f"node {answer.node}: {answer.podm} {text}"
+    note = f" ({BY_READING})" if answer.by_reading else ""
+    return f"node {answer.node}: {answer.podm} {text}{note}"
 
 
 def diagnostic_lines(

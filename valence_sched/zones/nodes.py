@@ -16,7 +16,7 @@ from valence_sched.model.lifecycle import (
     ProvisionResult,
     UnverifiedNode,
 )
-from valence_sched.model.node_change import NodeChange, NodeChangeResult
+from valence_sched.model.node_change import DryRun, NodeChange, NodeChangeResult
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
@@ -308,7 +308,7 @@ class ZoneNodes:
         *,
         key: str | None = None,
         wait_s: float = WAIT_S,
-        dry_run: bool = False,
+        dry_run: DryRun = False,
     ) -> NodeChangeResult:
         zone, part, rest = self._below.find(node_id)
         changed = part.change_node(rest, change, key=key, wait_s=wait_s, dry_run=dry_run)

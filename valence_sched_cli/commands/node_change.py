@@ -31,7 +31,8 @@ FORCE = """\
 then --force: detach from a running node, although a block is not declared removable"""
 CHANGE = f"""\
 then --power-cycle: shut the node down for the change, and start it again if it was on
-then --dry-run: choose the blocks, and change nothing
+then --dry-run <where>: client (default): choose the blocks, and change nothing; server: also check
+    by reading the pod manager that the change can be done
 then --plan <file>: write the chosen blocks as a plan for podm apply, and change nothing
 then --key <word>: idempotency key: a repeated key changes the node only once
 {claims.TIMEOUT}"""
@@ -41,12 +42,7 @@ _FOLDERS = re.compile(r"(?<!\S)/\S*/")  # a URI up to its last part
 class _ChangeNode(base.Lister):
     """A command that changes a node, and prints its reasons if nothing fits."""
 
-    option_settings = {
-        **claims.OPTION_SETTINGS,
-        **request_options.SETTINGS,
-        **drain.SETTINGS,
-        "dry_run": {},
-    }
+    option_settings = {**claims.OPTION_SETTINGS, **request_options.SETTINGS, **drain.SETTINGS}
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
         """Print rows or reasons; with a machine format, log the reasons."""
@@ -203,7 +199,8 @@ def apply_plan(command: base.PodmCommand, plan: model.node_change.NodeChangePlan
 
 def _change(command: base.PodmCommand, change: model.node_change.NodeChange) -> base.Table:
     args = command.args
-    plans = args.dry_run or args.plan is not None
+    plans: model.node_change.DryRun = bool(args.dry_run or args.plan is not None)
+    plans = "server" if args.dry_run == "server" else plans
     if args.key is not None and plans:
         raise UsageError("--key: nothing is changed: omit it, or --dry-run and --plan")
     scheduler, times = command.scheduler(args), {"key": args.key, "wait_s": claims.wait_s(args)}
@@ -220,6 +217,9 @@ def _change(command: base.PodmCommand, change: model.node_change.NodeChange) -> 
     if result.hazard and not (change.force or change.power_cycle):
         hint = "shut it down, or use --power-cycle or --force"
         command.closing += [f"would be refused: {result.hazard}", hint]
+    if result.refusal is not None:
+        command.closing.append(words.phrases.check_line(result))
+        command.exit_code = 1 if result.refusal else command.exit_code
     return _table(command, result)
 
 

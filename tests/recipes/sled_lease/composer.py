@@ -33,6 +33,14 @@ class LeaseComposer:
         leased = {uri: node.name for node in self._nodes() for uri in node.blocks}
         return [f"{uri}: leased as {leased[uri]!r}" for uri in request.blocks if uri in leased]
 
+    def previews(self) -> bool:
+        """Return False: this pod manager has no preview."""
+        return False
+
+    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+        """Return the reason why nothing can be changed."""
+        return "a lease is of one whole sled, so its blocks cannot be changed"
+
     def preview(self, request: CompositionRequest) -> str | None:
         """Refuse: this pod manager has no preview."""
         raise PodmError("it offers no preview")

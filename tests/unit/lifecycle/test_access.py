@@ -206,6 +206,9 @@ class TestPreview(AccessCase):
     """A preview asks a pod manager about the exact blocks of a placement."""
 
     class Previewer(Noting):
+        def previews(self):
+            return self._answers.get("previews", True)
+
         def preview(self, request):
             self.arguments.append(request)
             return self._answer("preview")
@@ -224,6 +227,21 @@ class TestPreview(AccessCase):
                 (wanted,) = composer.arguments
                 self.assertEqual(("preview-3", "p", ()), (wanted.name, wanted.pool, wanted.blocks))
                 self.assertEqual(("node 3 on p", "asking for a preview"), self.told[-1])
+
+    def test_without_a_preview_it_is_checked_by_reading(self):
+        for refusal, conflicts, expected in (
+            (None, (), None),
+            ("no fan", (), "no fan"),
+            (None, ("/B/1: found Composed", "/B/2: gone"), "/B/1: found Composed; /B/2: gone"),
+        ):
+            with self.subTest(expected):
+                composer = self.Previewer()
+                composer._answers["previews"] = False
+                composer.refusal = lambda _request, found=refusal: found
+                composer.conflicts = lambda _request, found=conflicts: found
+                preview = self.access(composer=composer).preview(placed(3, "p"))
+                told = Preview(node=3, podm="p", refusal=expected, by_reading=True)
+                self.assertEqual((told, []), (preview, composer.calls))
 
     def test_one_that_does_not_answer_is_a_problem_and_no_refusal(self):
         for placement, line in ((None, "connection refused"), (placed(3, "x"), "'x' is not reg")):

@@ -25,6 +25,7 @@ from valence_sched.model.node_change import NodeChange, exact_change, uris
 from valence_sched.model.request_spec import compile_request
 from valence_sched.store import tables
 from valence_sched.store.store import Store
+from valence_sched.words.phrases import check_line
 
 URI, OWN = "/S/1", "/B/host-1"
 ATTACH = msgspec.convert({"attach": {"accelerators": [{"count": 2}]}}, NodeChange)
@@ -47,6 +48,7 @@ class Manager:
         self.blocks, self.answers, self.calls = [OWN, *blocks], [], []
         self.on, self.hot, self.power_error, self.in_use = True, True, None, None
         self.dead = False  # of the calling process
+        self.refusal = None
 
     def may_change(self, request, node=None):
         assert (node, request.blocks[0]) == (URI, OWN)
@@ -64,6 +66,10 @@ class Manager:
 
     def is_hot_removable(self, _block):
         return self.hot
+
+    def change_refusal(self, node, attach, detach):
+        assert (node, attach, detach) == (URI, ("/B/2",), ("/B/1",))
+        return self.refusal
 
     def set_power(self, node, on, _watch):
         assert node == URI
@@ -211,6 +217,19 @@ class TestChanges(ChangeCase):
         self.assertEqual((("/B/2",), ("/B/1",)), (uris(result.attached), uris(result.detached)))
         self.assertRegex(result.hazard, "powered on, and 1 is not declared removable")
         self.assertFalse(result.done)
+        self.assertEqual([], self.manager.calls)
+        self.assert_consistent()
+
+    def test_a_dry_run_on_the_server_names_the_refusal_and_changes_nothing(self):
+        self.assertIsNone(self.change(SWAP, dry_run=True).refusal)
+        for refusal, words in ((None, "would change it"), ("no port", "would refuse: no port")):
+            self.manager.refusal = refusal
+            result = self.change(SWAP, dry_run="server")
+            self.assertEqual((refusal or "", False), (result.refusal, result.done))
+            self.assertTrue(check_line(result).startswith(f"p {words} (dry run by the pod manager"))
+        self.manager.in_use = errors.HardwareInUse("p: in use in Ironic")
+        with self.assertRaisesRegex(errors.HardwareInUse, "in use in Ironic"):
+            self.change(SWAP, dry_run="server")
         self.assertEqual([], self.manager.calls)
         self.assert_consistent()
 

@@ -84,6 +84,23 @@ class BlockChanger:
             return None
         return self._podm.read(node, (), ()).present
 
+    def refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+        """Return the reason why a change cannot begin, as far as readings show, else None."""
+        rest = self._podm.read(node, attach, detach)
+        if not rest.size:
+            return None
+        if refused := self._podm.refusal(rest):
+            return refused.reason
+        way = self._podm.write(rest, ())
+        if isinstance(way, str):
+            return way
+        if not way.on_host:
+            return None
+        allowed = self._session.get(way.target).headers.get("Allow", "PATCH")
+        if "PATCH" in allowed.upper().replace(",", " ").split():
+            return None
+        return f"{way.target}: PATCH is not allowed (Allow: {allowed})"
+
     def change(
         self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
     ) -> Change:

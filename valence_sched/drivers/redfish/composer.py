@@ -160,6 +160,9 @@ class RedfishNode:
         return is_composing(self._reader.block(block))
 
 
+_UNCHANGEABLE = "nothing can be attached or detached: the service has no CompositionService"
+
+
 class RedfishComposer:
     """Composes on one Redfish service; ``own`` and ``own_changes`` are methods of its vendor."""
 
@@ -194,6 +197,9 @@ class RedfishComposer:
             return [*self._reader.conflicts(request), *amounts]
         why = self._placed.conflict(host)
         return [*([f"{host}: {why}"] if why else []), *amounts]
+
+    def previews(self) -> bool:
+        return methods.read_capabilities(self._session).compose_target is not None
 
     def preview(self, request: CompositionRequest) -> str | None:
         if (target := methods.read_capabilities(self._session).compose_target) is None:
@@ -335,9 +341,11 @@ class RedfishComposer:
         self, node: str, attach: Sequence[str], detach: Sequence[str], watch: Watch
     ) -> Change:
         if self._places:
-            why = "nothing can be attached or detached: the service has no CompositionService"
-            return Change(self._placed.read(node).blocks or None, why)
+            return Change(self._placed.read(node).blocks or None, _UNCHANGEABLE)
         return self._changer.change(node, attach, detach, watch)
+
+    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+        return _UNCHANGEABLE if self._places else self._changer.refusal(node, attach, detach)
 
     @functools.cached_property
     def _places(self) -> bool:

@@ -52,6 +52,12 @@ class RsdComposer:
             raise self._unread[0]
         return list(self._conflicts(request, nodes))
 
+    def previews(self) -> bool:
+        return False
+
+    def change_refusal(self, node: str, attach: Sequence[str], detach: Sequence[str]) -> str | None:
+        return self._changer.refusal(node, attach, detach)
+
     def preview(self, request: CompositionRequest) -> str | None:
         why = "Allocate takes the hardware immediately"
         raise PodmError(f"Rack Scale Design offers no preview: {why}")

@@ -89,6 +89,23 @@ class TestServedNodes(unittest.TestCase):
             with self.assertRaisesRegex(PodmError, "none: found no such system"):
                 site.composer.change("/redfish/v1/Systems/none", (SECOND,), (), quiet)
 
+    def test_a_change_is_checked_by_reading_and_nothing_is_written(self):
+        taken = CompositionRequest(
+            name="node-9", pool="row-a", blocks=(f"{BLOCKS}/Compute-03", FIRST)
+        )
+        with bench() as site:
+            self.compose(site)
+            site.compose(taken)
+            self.before = len(writes(site))
+            check = site.composer.change_refusal
+            for attach_, detach in (((SECOND,), ()), ((), (GPU,)), ((), (FIRST,)), ((GPU,), ())):
+                self.assertIsNone(check(self.node, attach_, detach))
+            self.assertIn(f"{FIRST}: found Composed", check(self.node, (FIRST,), ()))
+            self.assertIn(f"{COMPUTE} cannot be detached", check(self.node, (), (COMPUTE,)))
+            with self.assertRaisesRegex(PodmError, "none: found no such system"):
+                check("/redfish/v1/Systems/none", (SECOND,), ())
+            self.assertEqual([], self.written(site))
+
     def test_each_fault_is_judged_by_what_the_node_lists(self):
         off = "HTTP 409: .* must be off"
         for rule, blocks, reason in (
@@ -229,6 +246,17 @@ class TestStoredNodes(unittest.TestCase):
                 podm.documents["/B/2"]["@odata.etag"] = "b"
                 self.assertEqual(("/B/1", "/B/2"), self.change(podm).blocks)
                 self.assertEqual({"ResourceBlock": link("/B/2"), **named}, podm.bodies[0])
+
+    def test_a_node_that_allows_no_patch_is_told_without_a_write(self):
+        podm = self.service()
+        podm.documents["/S/1"]["Actions"] = {}
+        get, refused = podm.get, "/S/1: PATCH is not allowed (Allow: GET, HEAD)"
+        for allow, expected in (("GET, HEAD", refused), ("get,patch", None), (None, None)):
+            with self.subTest(allow):
+                headers = {"Allow": allow} if allow else {}
+                podm.get = lambda uri, more=headers: get(uri)._replace(headers=more)
+                found = podm.composer.change_refusal("/S/1", ("/B/2",), ())
+                self.assertEqual((expected, []), (found, podm.bodies))
 
     def test_etags_that_are_always_refused_are_left_out(self):
         podm = self.service()
