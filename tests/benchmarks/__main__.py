@@ -59,6 +59,7 @@ ALL = {
     "changing": changing.changing,
     "live": live.live,
     "reading": reading.reading,
+    "reading-hosts": reading.hosts,
     "caching": caching.caching,
     "replaying": replaying.replaying,
     "editing": editing.editing,

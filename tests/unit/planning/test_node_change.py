@@ -44,6 +44,8 @@ def planner(blocks, own, pools=(), **words):
     podm = {"id": "p", "blocks": blocks, "pools": [{"id": one} for one in pools]}
     if limits := words.pop("limits", None):
         podm["pools"] = [{"id": one, "limits": limits} for one in pools]
+    if by_pool := words.pop("limits_of", None):
+        podm["pools"] = [{"id": one, "limits": by_pool[one]} for one in pools]
     node = ComposedNode(id="n", podm="p", uri="/S/1", claim="c",
                         blocks=tuple(f"/B/{one}" for one in own), **words)  # fmt: skip
     return ChangePlanner(msgspec.convert(podm, FullPodm), node, decide)
@@ -232,6 +234,38 @@ class TestResizing(unittest.TestCase):
                 if found.fits:
                     self.assertTrue(_has([*kept, *gained], wanted))
                     self.assertTrue(all(set(b["pools"]) & set(reach) for b in gained))
+
+    def test_slots_and_zones_of_a_host_agree_with_brute_force_on_random_fabrics(self):
+        """Attach exactly where pool, slots and free devices allow it."""
+        rng, fitting = random.Random(11), 0
+        for _ in range(150):
+            pools = ["a", "b", "c"][: rng.randint(1, 3)]
+            reach = rng.sample(pools, rng.randint(1, len(pools)))
+            slots = {name: rng.randint(0, 4) for name in pools}
+            blocks = [{**HOST, "pools": reach}] + [
+                gpu(str(n), rng.choice("AB"), pools=rng.sample(pools, rng.randint(1, len(pools))),
+                    state=rng.choice(["Unused", "Unused", "Composed"]))
+                for n in range(7)
+            ]  # fmt: skip
+            own = [b for b in blocks[1:] if set(b["pools"]) & set(reach)][: rng.randint(0, 2)]
+            names = ["host-1", *(b["uri"].removeprefix("/B/") for b in own)]
+            limits = {name: {"Processor": {"max": most}} for name, most in slots.items()}
+            plan = planner(blocks, names, pools, limits_of=limits)
+            count = rng.randint(1, 3)
+            free = [b for b in blocks[1:] if b not in own and b["status"]["state"] == "Unused"]
+            fits = any(
+                all(pool in b["pools"] for b in some) and len(own) + count <= slots[pool]
+                for pool in reach
+                for some in itertools.combinations(free, count)
+            )
+            found = plan.attach(gpus(count))
+            with self.subTest(blocks=blocks, names=names, limits=limits, count=count):
+                self.assertEqual(fits, found.fits)
+                chosen = [b for b in blocks if b["uri"] in found.attach]
+                self.assertEqual(count if fits else 0, len(chosen))
+                self.assertTrue(all(b in free for b in chosen))
+            fitting += fits
+        self.assertTrue(30 < fitting < 120, fitting)
 
 
 def _has(blocks, wanted):
