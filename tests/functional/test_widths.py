@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 from contextlib import ExitStack
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from tests.functional.programs import (
@@ -30,6 +30,7 @@ from tests.unit.cli.output.hostile import EVIL, raw
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
+from valence_sched_cli.base import Command
 
 WIDTH = 80
 SITE_OPTION = "--inventory examples/site.json"
@@ -129,6 +130,69 @@ LIVE = (
 )  # fmt: skip
 
 
+class Screens:
+    """The screens of commands by their words; further words choose their format."""
+
+    def __init__(self, folder: Path, *more: str) -> None:
+        self.screens: dict[str, Done] = {}
+        self._folder, self._more = folder, more
+        self._names = {"folder": str(folder), "dead": "http://127.0.0.1:9"}
+
+    def run_all(self) -> None:
+        """Run every command with an entry point but ``podm serve``."""
+        with ExitStack() as stack:
+            podms = stack.enter_context(served(SITE))
+            state = self._folder / "valence-sched" / "state.sqlite"
+            state.parent.mkdir(mode=0o700)
+            (state.parent / "zones.yaml").write_text("enable_zone_routing: true")
+            with Store(f"sqlite:///{state}") as store:
+                for name, podm in podms.items():
+                    if name != "full-1":
+                        store.register(Registration(name=name, url=podm.url))
+            self._names["url"] = podms["full-1"].url
+            for words in RECORDED:
+                self._run_screen(f"{words} {SITE_OPTION}")
+            for words in (*PLAIN, *LIVE):
+                self._run_screen(words)
+
+    def _run_screen(self, words: str) -> None:
+        """Run a command with the first claim and node that exist."""
+        for name, listing, place in (
+            ("id", "claim", 0),
+            ("held", "claim", -1),
+            ("node", "node", 0),
+        ):
+            if f"{{{name}}}" in words:
+                rows = self._run_words(f"podm {listing} list -f json").data
+                self._names[name] = rows[place]["Node" if name == "node" else "ID"]
+        more = self._more if has_formats(words) else ()
+        done = self._run_words(" ".join((words.format(**self._names), *more)))
+        number = sum(1 for known in self.screens if known.partition(" #")[0] == words)
+        self.screens[f"{words} #{number}"] = done
+
+    def _run_words(self, words: str) -> Done:
+        return run("valence-sched", *shlex.split(words), COLUMNS=str(WIDTH),
+                   XDG_STATE_HOME=str(self._folder), XDG_CONFIG_HOME=str(self._folder))  # fmt: skip
+
+
+def command_of(words: str) -> EntryPoint:
+    """Return the command of a line of words."""
+    points = entry_points(group="openstack.podm.v1")
+    return next(one for one in points if f"{words} ".startswith(one.name.replace("_", " ") + " "))
+
+
+def has_formats(words: str) -> bool:
+    """Return whether the command of a line prints rows."""
+    return not issubclass(command_of(words).load(), Command)
+
+
+def every_screen(folder: Path, *more: str) -> dict[str, Done]:
+    """Return the results of all commands but ``podm serve``, by their words and a number."""
+    screens = Screens(folder, *more)
+    screens.run_all()
+    return screens.screens
+
+
 class TestWidths(Case):
     """Every command with an entry point, on the example site."""
 
@@ -137,43 +201,8 @@ class TestWidths(Case):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.screens = {}
-        with ExitStack() as stack:
-            podms = stack.enter_context(served(SITE))
-            state = cls.folder / "valence-sched" / "state.sqlite"
-            state.parent.mkdir(mode=0o700)
-            (state.parent / "zones.yaml").write_text("enable_zone_routing: true")
-            with Store(f"sqlite:///{state}") as store:
-                for name, podm in podms.items():
-                    if name != "full-1":
-                        store.register(Registration(name=name, url=podm.url))
-            cls.names = {"folder": str(cls.folder), "url": podms["full-1"].url,
-                         "dead": "http://127.0.0.1:9"}  # fmt: skip
-            for words in RECORDED:
-                cls.run_screen(f"{words} {SITE_OPTION}")
-            for words in (*PLAIN, *LIVE):
-                cls.run_screen(words)
+        cls.screens = every_screen(cls.folder)
         cls.screens["podm serve"] = served_screen()
-
-    @classmethod
-    def run_screen(cls, words: str) -> None:
-        """Run a command with the first claim and node that exist."""
-        for name, listing, place in (
-            ("id", "claim", 0),
-            ("held", "claim", -1),
-            ("node", "node", 0),
-        ):
-            if f"{{{name}}}" in words:
-                rows = cls.run_words(f"podm {listing} list -f json").data
-                cls.names[name] = rows[place]["Node" if name == "node" else "ID"]
-        done = cls.run_words(words.format(**cls.names))
-        number = sum(1 for known in cls.screens if known.partition(" #")[0] == words)
-        cls.screens[f"{words} #{number}"] = done
-
-    @classmethod
-    def run_words(cls, words: str) -> Done:
-        return run("valence-sched", *shlex.split(words), COLUMNS=str(WIDTH),
-                   XDG_STATE_HOME=str(cls.folder), XDG_CONFIG_HOME=str(cls.folder))  # fmt: skip
 
     def test_every_command_has_a_screen(self):
         shown = {words.replace(" ", "_") for words in self.screens}
