@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Third-party filters and weighers: built, installed beside the project, and used."""
 
+import configparser
 import json
 import tarfile
 import tempfile
@@ -415,10 +416,18 @@ class TestPackages(unittest.TestCase):
             "doc/source/conf.py",
             "examples/site.json",
             "setup.cfg",
+            "setup.py",
             "tests/functional/test_plugins.py",
             "tools/build_with_pbr.py",
         }
         self.assertEqual(set(), wanted - names)
+
+    def test_both_packages_have_the_development_version_of_the_next_release(self):
+        config = configparser.ConfigParser()
+        config.read(ROOT / "setup.cfg", encoding="utf-8")
+        version = f"{config['metadata']['version']}.dev0"
+        self.assertEqual(f"valence_sched-{version}-py3-none-any.whl", self.wheel.name)
+        self.assertEqual(f"valence_sched-{version}.tar.gz", self.sdist.name)
 
     def test_the_main_job_works_from_another_folder(self):
         text = self.command(

@@ -31,8 +31,7 @@ in_root() {
     local folder=$1
     shift
     cp --dereference /etc/resolv.conf "$folder/etc/resolv.conf" &&
-        install -D --mode=0644 /etc/ssl/certs/ca-certificates.crt \
-            "$folder/etc/ssl/certs/ca-certificates.crt" &&
+        cp /etc/ssl/certs/ca-certificates.crt "$folder/etc/pip-certificates.crt" &&
         python3 -m pip config list | pip_settings >"$folder/etc/pip.conf" || return 1
     # shellcheck disable=SC2016
     unshare --mount --propagation private bash -c '
@@ -59,6 +58,7 @@ values = {}
 for line in sys.stdin:
     name, _, value = line.partition("=")
     values[name.rpartition(".")[2]] = " ".join(ast.literal_eval(value).split())
+values["cert"] = "/etc/pip-certificates.crt"
 print("[global]")
 for key in ("index-url", "extra-index-url", "find-links", "cert", "trusted-host"):
     if key in values:
